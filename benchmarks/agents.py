@@ -1,10 +1,11 @@
-"""Many agents in one process, by the library: how long the event loop stalls.
+"""Measure how long the event loop stalls with many agents in one process, started through the
+library.
 
-Each agent has a project of its own and plays a script: commands with long outputs, reads, a
-search, a write and an edit. The model takes a random time for each reply, at most `thinking`
-seconds. `worst_ms` is the longest time that the loop did not turn, which a loaded machine
-lengthens; `cpu_ms` is the most CPU time of its thread in one turn, which it does not. `over` counts
-the turns that took more than 100 ms.
+Each agent has its own project and plays a script: commands with long outputs, reads, a search, a
+write and an edit. The model takes a random time of at most `thinking` seconds for each reply.
+`worst_ms` is the longest turn of the loop in wall time, which increases with the load of the
+machine. `cpu_ms` is the longest turn in CPU time of the loop's thread, which is independent of the
+load. `over` counts turns of more than 100 ms.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ STEPS = (
 
 
 class Pulse:
-    """Measures the turns of the event loop that it runs in."""
+    """Meter of the turns of the event loop in which it runs."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[float, float]] = []  # wall and CPU seconds of each
@@ -56,7 +57,7 @@ class Pulse:
 
 
 async def work(project: Path, thinking: float) -> bool:
-    """Let one agent play the script; whether it came to its end."""
+    """Let one agent play the script; return True if it finished."""
     steps = [replace(step, delay=random.uniform(0, thinking)) for step in STEPS]
     environ = {"HOME": str(project.parent), "PATH": os.environ["PATH"]}
     settings = {"permissions.mode": "bypass"}

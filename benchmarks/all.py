@@ -1,10 +1,10 @@
-"""All benchmarks, one after another, and how the targets were met.
+"""Run all benchmarks, one after another, and check the targets.
 
     python benchmarks/all.py [--size full|quick|tiny] [--json FILE] [NAME...]
 
-Each runs in a process of its own, so that none is measured with the memory of another. FILE gets
-all tables, the targets and what machine it was. Exit code 1 when one fails or a count is not what
-it must be; a time that is missed is only told.
+Each benchmark runs in its own process, so that none is measured with the memory of another. FILE
+gets all tables, the targets and a description of the machine. The exit code is 1 if a benchmark
+fails or a count is wrong; a missed time target is only printed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ NAMES = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}")
     parser.add_argument("--size", choices=LEVELS, default=LEVELS[0])
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args()
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def ran(name: str, size: str, tables: dict[str, Rows]) -> bool:
-    """Run one, show what it says and gather its tables; whether all counts held."""
+    """Run one benchmark, print its output and collect its tables; return True if it succeeded."""
     script = Path(__file__).with_name(f"{name}.py")
     with subprocess.Popen(
         [sys.executable, str(script), "--size", size], stdout=subprocess.PIPE, text=True

@@ -1,6 +1,6 @@
-"""What one call to the model costs us in CPU, by size of the context and by length of the log.
+"""Measure our CPU time per model call, by size of the context and by length of the log.
 
-The loop is the real one, with the real SDK over HTTP to a server on loopback. The context is made
+The loop is the real one, with the real SDK over HTTP to a server on loopback. The context consists
 of recorded exchanges; each figure is the median over several calls in one process.
 """
 
@@ -43,7 +43,7 @@ def opened(folder: str, url: str) -> AgentState:
 
 
 def fill(loop: AgentState, tokens: int) -> None:
-    """Record exchanges of about 700 tokens each, no two alike, until the context holds `tokens`."""
+    """Record distinct exchanges of about 700 tokens each until the context has `tokens`."""
     while loop.view.size < tokens:
         text = f"{loop.log.last_seq}: {WORDS * 25}"
         loop.record(User(content=text))
@@ -56,7 +56,7 @@ def fill(loop: AgentState, tokens: int) -> None:
 
 
 async def per_call(loop: AgentState, calls: int) -> dict[str, float]:
-    """Milliseconds of CPU and wall for a turn of one call."""
+    """Return the CPU and wall milliseconds of a turn with one call."""
     await run_turn(loop, "hello")
     used, wall = [], []
     for _ in range(calls):

@@ -1,10 +1,10 @@
-"""What a command costs beside what it does itself: CPU and wall milliseconds of each of 200 calls
-of Bash, in a git repository, with the sandbox on where there is one and without.
+"""Measure the overhead of a command: CPU and wall milliseconds per Bash call, over 200 calls, in a
+git repository, with the sandbox (if available) and without.
 
-The real command, headless, over HTTP to a server on loopback in this process, so that its CPU does
-not count. Two runs take turns, of more and of fewer calls: what a call costs is the difference, by
-the kernel's account of the process and of all its children, divided by the calls that the longer
-run has more. So neither the start nor the end is in it.
+The real command runs headless, over HTTP to a loopback server in this process, whose CPU time is
+not counted. Two runs alternate, with more and with fewer calls. The overhead is the difference of
+their times (kernel accounting of the process and all its children), divided by the difference of
+calls. So startup and shutdown are excluded.
 """
 
 import itertools
@@ -26,14 +26,14 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 COMMANDS = {
     "it changes a file": "echo {0} >> part1/module1.py",
-    "it changes none": "sh -c 'echo {0}'",  # which cannot be told from its words
+    "it changes none": "sh -c 'echo {0}'",  # the command text does not show this
     "it reads": "echo {0}",
 }
 UNCONFINED = "it changes a file, no sandbox"
 
 
 class Player:
-    """Asks for so many commands, one after another."""
+    """Model that requests `left` commands, one after another."""
 
     def __init__(self) -> None:
         self.command, self.left = "", 0
@@ -47,7 +47,7 @@ class Player:
 def used(
     folder: Path, player: Player, url: str, command: str, calls: int, options: Sequence[str]
 ) -> measure.Measured:
-    """CPU and wall seconds of a session of so many commands."""
+    """Return the CPU and wall seconds of a session with `calls` commands."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         work_tree = Path(place, "project")
         repository(work_tree)
@@ -77,7 +77,7 @@ def main(
 def _each(
     name: str, calls: tuple[int, int], took: dict[tuple[str, int], list[measure.Measured]]
 ) -> dict[str, float]:
-    """Milliseconds of a call, the median of the pairs of runs."""
+    """Return the milliseconds per call, as the median over the pairs of runs."""
     fewer, more = (took[name, many] for many in calls)
     pairs = [
         [(b - a) * 1e3 / (calls[1] - calls[0]) for a, b in zip(*pair, strict=True)]

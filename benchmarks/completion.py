@@ -1,8 +1,8 @@
-"""Typing `@paths` in a work tree of 1,000 and of 100,000 files: how long after a key it is painted
-and its menu is there, and how long the event loop stood still at most.
+"""Measure typing `@paths` in work trees of 1,000 and 100,000 files: the time from a key to its
+paint and its menu, and the longest stall of the event loop.
 
-The REPL in this process, keys through a pipe, paints taken in memory; git says which files there
-are.
+The REPL runs in this process, with keys through a pipe and paints in memory. Files are listed by
+git.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def make(folder: Path, files: int) -> None:
 
 
 class Sink(Glass):
-    """A terminal that takes everything at once: once `quiet`, nothing is looked at."""
+    """Terminal that discards its output once `quiet` is set."""
 
     quiet = False
 
@@ -53,7 +53,9 @@ class Sink(Glass):
 
 
 class Clock:
-    """Seconds from keys to paints and menus, and the longest that the event loop stood still."""
+    """Meter of the seconds from keys to paints and menus, and of the longest stall of the event
+    loop.
+    """
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
@@ -73,7 +75,7 @@ class Clock:
             self.longest = max(self.longest, time.perf_counter() - before - 0.001)
 
     async def key(self, pressed: str, whole: str) -> None:
-        """Press a key, and wait for what it gives."""
+        """Press a key; wait for its paint and its menu."""
         began = time.perf_counter()
         self.seat.press(pressed)
         await until(lambda: self._paint[0] == whole)

@@ -1,5 +1,5 @@
-"""Typing echo: milliseconds from a key to its character in what the terminal gets, in the real
-command under a pseudo-terminal. `streaming`: while a reply in Markdown comes in 200 deltas a
+"""Measure typing echo: milliseconds from a key to its character in the terminal output, in the real
+command under a pseudo-terminal. `streaming`: while a Markdown reply streams at 200 deltas per
 second. `starting`: in the first three seconds, while the SDK is imported.
 """
 
@@ -30,9 +30,9 @@ SIZES: dict[str, dict[str, Any]] = {  # seconds of streaming and after a start
     "quick": {"streams": 8.0, "starts": 1, "after": 3.0},
     "tiny": {"streams": 4.5, "starts": 1, "after": 0.2},
 }
-PAUSES = (0.03, 0.05)  # between two keys, from one to the other in turn
-FIRST = 0x100  # keys are characters from here on, each once: none of them is in the text
-LINE = 40  # keys after which the line is emptied
+PAUSES = (0.03, 0.05)  # alternating pauses between keys, in seconds
+FIRST = 0x100  # first code point to type; each is used once and none is in the text
+LINE = 40  # keys after which the line is cleared
 
 BLOCK = """\
 ## Part {n}
@@ -83,7 +83,7 @@ def serve(
     done: "multiprocessing.Event",  # type: ignore[valid-type]
     seconds: float,
 ) -> None:
-    """In a process of its own, so that its work is not part of what is measured."""
+    """Serve the model in a separate process, so that its work is not measured."""
     deltas = round(DELTAS * seconds)
     text = "".join(BLOCK.format(n=n) for n in range(deltas * 20 // len(BLOCK)))
     with Server(lambda body: Say(text, deltas=deltas, pace=1 / DELTAS)) as server:
@@ -117,7 +117,7 @@ class Keys:
         self._count = 0
 
     def until(self, wanted: bytes, seconds: float = 30.0) -> float:
-        """Read until `wanted` has come; the moment."""
+        """Read until `wanted` has arrived; return the time."""
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
             if select.select([self.terminal], [], [], left)[0]:
@@ -127,7 +127,7 @@ class Keys:
         raise TimeoutError(f"never seen: {wanted!r} after {self._shown[-500:]!r}")
 
     def typed(self, seconds: float) -> Iterator[float]:
-        """Milliseconds for each of the keys typed in the next `seconds`."""
+        """Yield the milliseconds of each key typed in the next `seconds`."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             if self._count % LINE == LINE - 1:

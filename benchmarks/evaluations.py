@@ -1,10 +1,11 @@
-"""An evaluation whose true rates are known: two presets, 20 tasks, five attempts at each.
+"""Run an evaluation with known true rates: two presets, 20 tasks, five attempts at each.
 
-The real command against the strict server of the tests, whose model does a task wrong at a rate
-that is known for each preset. Half of the tasks are easier, the others harder. A seed says which
-attempts fail. The fleet is killed meanwhile and goes on. `true` is the rate over all tasks, `found`
-what `fleet results` tells, from `low` to `high`; `outside` is 1 where the true rate is not in
-between. `repeated` counts turns that were begun and replies that were paid twice.
+The real command runs against the strict server of the tests. Its model fails tasks at a known rate
+for each preset; half of the tasks are easier, the others harder. A seed determines which attempts
+fail. The fleet is killed during the run and continued. `true` is the rate over all tasks; `found`
+is the rate that `fleet results` reports, with the interval `low` to `high`; `outside` is 1 if the
+true rate is not in the interval. `repeated` counts turns that began twice and replies that were
+paid for twice.
 """
 
 import json
@@ -30,14 +31,14 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"tasks": 2, "attempts": 1, "kills": 0},
 }
 RATES = {"lean": 0.55, "ledger": 0.85}
-MARKS = {"lean": 8_001, "ledger": 8_002}  # values of model.max_tokens, which tell presets apart
-SPREAD = 0.1  # of the rates of tasks around the rate of their preset
+MARKS = {"lean": 8_001, "ledger": 8_002}  # values of model.max_tokens that identify the preset
+SPREAD = 0.1  # difference of a task's rate from the rate of its preset
 SEED, JOBS = 5, 4
 _TASK = re.compile(r"Task (\d+)\.")
 
 
 class Model:
-    """Writes a file with the right or the wrong word, then answers."""
+    """Model that writes a file with the right or the wrong word, then answers."""
 
     def __init__(self) -> None:
         self._lock, self._attempts = threading.Lock(), Counter[tuple[str, str]]()
@@ -58,12 +59,12 @@ class Model:
 
 
 def true_rate(preset: str, task: int) -> float:
-    """Return how often attempts at a task pass."""
+    """Return the probability that an attempt at a task passes."""
     return RATES[preset] + (SPREAD if task % 2 else -SPREAD)
 
 
 def main(tasks: int, attempts: int, kills: int) -> Iterator[measure.Table]:
-    """The tables."""
+    """Yield the tables."""
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder, Server(Model()) as server:
         fleet, began = support.Fleet(Path(folder)), time.perf_counter()
         cells = {

@@ -1,17 +1,17 @@
-"""A fleet: killed again and again, its overhead, and a manifest of 10,000 tasks.
+"""Measure a fleet: repeated kills, its overhead, and a manifest of 10,000 tasks.
 
-The real command against the strict server of the tests, on which 15 % of the requests get a fault.
-Tasks are of two calls and an answer, over small repositories, each in a worktree of its own. Of
-`kills` two thirds end the fleet itself, which is started again, the others a random agent; with
-Parsl one of two workers is killed. `twice` counts turns that were begun twice and requests that
-were asked again although their reply was recorded, `bill_off` is the difference between the bill
-and the sum of the logs in dollars, `cut` counts whole replies of the server that are in no log.
+The real command runs against the strict server of the tests, which injects faults into 15 % of the
+requests. Tasks have two calls and an answer and run in separate worktrees of small repositories.
+Two thirds of the `kills` end the fleet itself, which is restarted; the others end a random agent;
+with Parsl, one of two workers is killed. `twice` counts turns that began twice and requests that
+were repeated although their reply was recorded; `bill_off` is the difference in dollars between the
+bill and the sum of the logs; `cut` counts complete server replies that are in no log.
 
-The overhead is against `xargs -P 4 ctxagent -p` over the same repositories, with a worktree for
-each task and in the repositories themselves, on a server that answers at once: `x_wall` and `x_cpu`
-are ratios of time. `start_cpu_s` is what the command has used when the first task is in its ledger,
-`page_cpu_s` the CPU time of the first live page, `next_page_cpu_ms` of a later one;
-`stat_calls` how often `status` asks for the state of a file; 200 tasks of the long manifest run.
+The overhead is measured against `xargs -P 4 ctxagent -p` over the same repositories, with a
+worktree for each task and in the repositories themselves, on a server that answers immediately:
+`x_wall` and `x_cpu` are ratios of time. `start_cpu_s` is the CPU time until the first task is in
+the ledger, `page_cpu_s` the CPU time of the first live page, `next_page_cpu_ms` of a later page;
+`stat_calls` counts the stat system calls of `status`. 200 tasks of the long manifest are running.
 """
 
 import json
@@ -42,14 +42,14 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"tasks": 1, "repositories": 1, "kills": 0, "runs": 1, "lines": 100, "parsl": False},
 }
 JOBS = 4
-AT = "2026-11-21T22:40:58.123Z"  # of all entries
-RUNNING = 200  # tasks of a long manifest that run, or were cut
+AT = "2026-11-21T22:40:58.123Z"  # timestamp of all entries
+RUNNING = 200  # running or interrupted tasks of a long manifest
 
 
 def main(
     tasks: int, repositories: int, kills: int, runs: int, lines: int, parsl: bool = True
 ) -> Iterator[measure.Table]:
-    """The tables."""
+    """Yield the tables."""
     aims = ["agent" if kill % 3 == 2 else "fleet" for kill in range(kills)]
     rows = {"this machine": killed(tasks, repositories, aims, "--jobs", str(JOBS))}
     if parsl:
@@ -61,7 +61,7 @@ def main(
 
 
 def killed(tasks: int, repositories: int, aims: Sequence[str], *words: str) -> dict[str, float]:
-    """One fleet to its end, with kills."""
+    """Run one fleet to its end, with kills; return its figures."""
     plan = Faults(support.work, rate=0.15, seed=1, kinds=PASSING)
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder, Server(plan) as server:
         fleet = support.Fleet(Path(folder), repositories=repositories)
@@ -95,7 +95,7 @@ def killed(tasks: int, repositories: int, aims: Sequence[str], *words: str) -> d
 
 
 def overhead(tasks: int, repositories: int, runs: int) -> dict[str, dict[str, float]]:
-    """The same tasks by a fleet and by xargs."""
+    """Run the same tasks with a fleet and with xargs; return a row for each."""
 
     def timed(make: Callable[[support.Fleet], str]) -> Callable[[], measure.Measured]:
         def act() -> measure.Measured:
@@ -136,7 +136,7 @@ def overhead(tasks: int, repositories: int, runs: int) -> dict[str, dict[str, fl
 
 
 def long_manifest(lines: int) -> dict[str, dict[str, float]]:
-    """A manifest of so many tasks: nothing done yet, and nearly all."""
+    """Measure a manifest of `lines` tasks: with no task done, and with nearly all done."""
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
         fleet = support.Fleet(Path(folder))
         steps = [{"text": "Wait.", "delay": 600}]
@@ -162,7 +162,7 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
 
 
 def running_log(fleet: support.Fleet, id: str) -> Path:
-    """Make the log of a session that runs, with 30 calls."""
+    """Write the log of a running session with 30 calls."""
     log = fleet.folder.state / "projects" / id / "sessions" / f"s-{id}" / LOG_NAME
     log.parent.mkdir(parents=True)
     usage = {"input": 9_000, "cache_read": 0, "cache_creation": 0, "output": 90}
@@ -179,7 +179,7 @@ def running_log(fleet: support.Fleet, id: str) -> Path:
 
 
 def stat_calls(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, float]:
-    """Count how often a command asks for the state of a file, where strace is installed."""
+    """Count the stat system calls of a command; empty if strace is not installed."""
     if shutil.which("strace") is None:
         return {}
     with tempfile.NamedTemporaryFile("r") as out:
@@ -190,7 +190,7 @@ def stat_calls(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> dic
 
 
 def started(fleet: support.Fleet) -> dict[str, float]:
-    """Start a run, and end it when its first tasks have begun."""
+    """Start a run, measure it, and end it after its first tasks have begun."""
     env, ledger = fleet.place.environ(), fleet.folder.ledger
     size = ledger.stat().st_size if ledger.exists() else 0
     model = f"model.id=scripted:{fleet.place.root / 'script.json'}"
@@ -220,7 +220,9 @@ def started(fleet: support.Fleet) -> dict[str, float]:
 
 
 def page_costs(fleet: support.Fleet) -> dict[str, float]:
-    """The CPU time of the first live page, and of one after each running log has gained a call."""
+    """Return the CPU time of the first live page, and of a page after each running log has grown by
+    a call.
+    """
     from ctxagent.agent.fleet import live, live_page
 
     manifest, entry = fleet.place.project / "tasks.jsonl", ToolResult(tool_use_id="c", content="w")

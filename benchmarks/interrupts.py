@@ -1,5 +1,6 @@
-"""How long it takes from Esc until the screen says that the work is interrupted, in every phase in
-which the agent can be busy."""
+"""Measure the seconds from Esc until the screen shows the interruption, in every phase in which the
+agent can be busy.
+"""
 
 import statistics
 import sys
@@ -31,7 +32,7 @@ def main(phases: Sequence[str], runs: int) -> Iterator[measure.Table]:
 
 
 def interrupted(phase: Phase) -> float:
-    """Seconds from the key to the word."""
+    """Return the seconds from the key to the message."""
     with tempfile.TemporaryDirectory() as folder, Server(Played(phase)) as server:
         there = reach(phase, Place(Path(folder)), server)
         began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Sizes that nobody plans for: how long each takes, and how much memory.
+"""Measure time and memory for extreme sizes.
 
-Each case of `tests/support/limits.py` in a process of its own, with real tools; a scripted model
-where there must be one. Names of cases as arguments run those alone.
+Each case of `tests/support/limits.py` runs in its own process with real tools, and a scripted model
+where one is needed. Arguments select cases by name.
 """
 
 import sys
@@ -41,7 +41,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def main(part: int, cases: Sequence[str] = tuple(CASES)) -> Iterator[measure.Table]:
-    """Of each case that share of its size."""
+    """Run the cases at 1/`part` of their size."""
     wanted = [f"{name}={max(1, CASES[name] // part)}" for name in cases]
     rows = {
         f"{found['size']:,} {name}": {

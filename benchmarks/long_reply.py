@@ -1,8 +1,9 @@
-"""Streamed Markdown: CPU seconds to show 250 kB, 500 kB and 1 MB of it that arrive in pieces of 20
-characters, as a usual mixture and as one single fence, list, paragraph, line, table and quote.
+"""Measure streamed Markdown: CPU seconds to show 250 kB, 500 kB and 1 MB that arrive in pieces of
+20 characters, as a typical mixture and as one single fence, list, paragraph, line, table or quote.
 
-All that is printed is made text for a terminal of 100 columns, and the live region with it as often
-as a screen would at 200 pieces a second. `ratio` is that of the last doubling: 2 is linear.
+All output is rendered as text for a terminal of 100 columns; the live region is rendered as often
+as on a screen at 200 pieces per second. `ratio` is the time ratio of the last doubling: 2 is
+linear.
 """
 
 import sys
@@ -59,7 +60,7 @@ SHAPES = {
 
 
 def shown(text: str) -> float:
-    """CPU seconds to show the text as it streams in."""
+    """Return the CPU seconds to show the text as it streams in."""
     printed: list[object] = []
     transcript = Transcript(printed.append)
     started = time.process_time()

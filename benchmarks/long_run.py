@@ -1,9 +1,9 @@
-"""Four hundred calls of Bash, 12 kB of output each, through a window of 200,000 tokens: what it
-costs with old results cleared, and with summaries only.
+"""Measure the cost of 400 Bash calls with 12 kB of output each in a window of 200,000 tokens: with
+old results cleared, and with summaries only.
 
-The real command, headless, over HTTP to the strict server of the tests, which refuses a request
-that breaks a rule of the API or does not fit. Costs are what a caching server would charge for
-prompts, in tokens at the price of uncached input.
+The real command runs headless, over HTTP to the strict server of the tests, which refuses requests
+that break an API rule or do not fit. Costs are the charges of a caching server for prompts, in
+tokens at the price of uncached input.
 """
 
 import json
@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"calls": 80},
     "tiny": {"calls": 2, "policies": ("default",)},
 }
-MODEL = "claude-sonnet-5"  # reading the cache costs a tenth, as the prices here have it
+MODEL = "claude-sonnet-5"  # cache reads cost a tenth of plain input
 TERMS = cache_terms(MODEL)
 OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again' | head -c 12000"
 POLICIES = {
@@ -39,7 +39,7 @@ POLICIES = {
 
 
 class Player:
-    """Asks for one command after another. Writes down what each prompt costs."""
+    """Model that requests one command after another and adds up the cost of the prompts."""
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
@@ -58,7 +58,7 @@ class Player:
 
 
 def run(calls: int, options: tuple[str, ...]) -> dict[str, float]:
-    """One session from start to end. Raises CalledProcessError when it does not finish."""
+    """Run one session to its end; return its figures. Raises CalledProcessError if it fails."""
     player = Player(calls)
     with tempfile.TemporaryDirectory() as folder, Server(player, window=WINDOW) as server:
         project = Path(folder) / "project"

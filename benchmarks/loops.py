@@ -1,12 +1,12 @@
-"""What the loop detector takes for a loop: nothing in recorded sessions, and every real loop.
+"""Test the loop detector: no alarm in recorded sessions, an alarm in every real loop.
 
     python benchmarks/loops.py [FILE or FOLDER...]
 
-Each FILE is a session that `ctxagent replay` reads; without any, work of our own making is played
-that repeats calls for good reasons. All calls and replies go through the detector in order. An
-alarm is a notice to the model, an end of the turn, or a reply that is stopped. The recordings are
-played more strictly than they happened: tools of other agents count as ours, and the ID that one
-agent puts on each part of an output is removed, so that a job without news gives equal results.
+Each FILE is a session that `ctxagent replay` reads; by default, synthetic work is played that
+repeats calls for good reasons. All calls and replies go through the detector in order. An alarm is
+a notice to the model, an end of the turn, or a stopped reply. Recordings are played more strictly
+than they happened: tools of other agents count as ours, and the ID that one agent adds to each part
+of an output is removed, so that a job without news gives equal results.
 """
 
 import re
@@ -29,8 +29,8 @@ from ctxagent.agent.replay.tool_names import translate
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
-PIECE_CHARS = 20  # of a reply that streams in
-MAX_REPEATS = 40  # of a loop, until it counts as missed
+PIECE_CHARS = 20  # of a piece of a streamed reply
+MAX_REPEATS = 40  # repeats of a loop, after which it counts as missed
 _CHUNK_ID = re.compile(r"^Chunk ID: \w+$", re.M)
 
 
@@ -40,17 +40,17 @@ class Alarms:
 
     calls: int = 0
     replies: int = 0
-    told_at: int = 0  # calls, when the model was told; 0 for never
-    ended_at: int = 0  # calls, when the turn ended
-    stopped: int = 0  # replies
+    told_at: int = 0  # number of calls when the model got a notice; 0 for never
+    ended_at: int = 0  # number of calls when the turn was ended
+    stopped: int = 0  # stopped replies
     seconds: float = 0.0  # CPU
-    shown: list[str] = field(default_factory=list)  # a line for each alarm
+    shown: list[str] = field(default_factory=list)  # one line per alarm
 
     def __add__(self, other: "Alarms") -> "Alarms":
         return Alarms(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def row(self) -> dict[str, float]:
-        """Return the figures, and print the alarms."""
+        """Return the figures, and print the alarms to standard error."""
         print(*self.shown, sep="\n", end="\n" if self.shown else "", file=sys.stderr)
         cost = self.seconds / max(1, self.calls + self.replies)
         return {
@@ -62,14 +62,14 @@ class Alarms:
 
 
 def own(call: RecordedCall) -> RecordedCall:
-    """Return a call as if its tool were ours, without the IDs of another agent."""
+    """Return a call as a call of our tool, without the IDs of another agent."""
     name = translate(call).name
     text = _CHUNK_ID.sub("", call.text)
     return replace(call, name=name if name in TOOL_NAMES else "Bash", text=text)
 
 
 def played(name: str, replies: Iterable[RecordedReply]) -> Alarms:
-    """Play replies through the detector, until it ends the turn."""
+    """Play replies through the detector until it ends the turn."""
     found, calls = Alarms(), RepeatedCalls()
     for reply in replies:
         begun = time.thread_time()
@@ -96,14 +96,14 @@ def shown(repeated: Repetition) -> str:
 
 
 def says_again(text: str) -> bool:
-    """Return whether a reply is stopped."""
+    """Return True if the detector stops a reply."""
     stream = RepeatedText()
     pieces = (text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS))
     return any(stream.add(piece) for piece in pieces)
 
 
 def add(calls: RepeatedCalls, reply: RecordedReply) -> int:
-    """Add the entries of a reply; return how many of its calls would not run."""
+    """Add the entries of a reply; return the number of its calls that would not run."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
     for call in reply.calls:
         blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input})
@@ -124,7 +124,9 @@ def _at(seconds: float | None) -> str:
 def made(
     calls: Sequence[tuple[str, dict[str, Any], str]], seconds: float = 0.1
 ) -> list[RecordedReply]:
-    """Return replies of one call each, as (tool, arguments, result), that take so long."""
+    """Return replies with one call each, given as (tool, arguments, result), that take `seconds`
+    each.
+    """
     replies, now = [], 0.0
     for number, (name, given, result) in enumerate(calls):
         call = RecordedCall(str(number), name, given, result, at=now + seconds)
@@ -158,7 +160,7 @@ def work() -> Iterator[tuple[str, list[RecordedReply]]]:
 
 
 def loops() -> Iterator[tuple[str, list[RecordedReply]]]:
-    """Yield loops, which must be found."""
+    """Yield loops that must be detected."""
     fails = ("Read", {"path": "path:line:text"}, "no such file: path:line:text")
     yield "a failing call", made([fails] * MAX_REPEATS, 1.0)
     timed = [

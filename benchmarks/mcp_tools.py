@@ -1,8 +1,8 @@
-"""Five MCP servers with 120 tools, and 50 calls of ten of them: what their tools cost by way of the
-one fixed tool, and in the list of tools from the start; and the same work without any server.
+"""Measure the cost of five MCP servers with 120 tools and 50 calls of ten of them: through the one
+fixed tool, with all tools in the list from the start, and the same work without servers.
 
-The real command, headless, over HTTP to the strict server of the tests, which binds thoughts: it
-would refuse a request whose beginning has changed. Costs are what a caching server would charge.
+The real command runs headless, over HTTP to the strict server of the tests, which binds thinking:
+it refuses a request whose prefix has changed. Costs are the charges of a caching server.
 """
 
 import json
@@ -28,7 +28,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"calls": 5},
 }
 MODEL = "claude-sonnet-5-5"
-TERMS = cache_terms("claude-sonnet-5")  # a tenth for reading
+TERMS = cache_terms("claude-sonnet-5")  # cache reads cost a tenth
 DOLLARS_PER_TOKEN = 3e-6  # of plain input
 NONE, FIXED, START = "no servers", "the one tool", "in the list from the start"
 CALLS_OF_A_TOOL = 5
@@ -36,7 +36,9 @@ ANSWER = "a line of the record that was asked for, with what stands in it\n" * 2
 
 
 class Player:
-    """Calls ten tools in turn, each several times; it searches for each first, where it must."""
+    """Model that calls ten tools in turn, each several times; it first searches for each tool if
+    necessary.
+    """
 
     def __init__(self, calls: int, way: str) -> None:
         self.steps = list(self._steps(calls, way))
@@ -71,7 +73,7 @@ class Player:
 
 
 def run(calls: int, way: str) -> dict[str, float]:
-    """One session from start to end. Raises CalledProcessError when it does not finish."""
+    """Run one session to its end; return its figures. Raises CalledProcessError if it fails."""
     player = Player(calls, way)
     with tempfile.TemporaryDirectory() as folder, Server(player, bound=True) as server:
         project = Path(folder) / "project"
@@ -99,7 +101,7 @@ def run(calls: int, way: str) -> dict[str, float]:
 
 
 def configure(home: Path, notes: Path) -> None:
-    """Name the servers in the person's own file."""
+    """Write the servers to the user's MCP configuration."""
     server = {
         "command": sys.executable,
         "args": ["-I", "-S", str(PLAIN), "catalog", str(notes)],

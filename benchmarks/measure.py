@@ -1,8 +1,8 @@
-"""Measuring: whole commands by the kernel's account of their CPU time, medians, and tables.
+"""Measure whole commands by the kernel's accounting of CPU time; compute medians; print tables.
 
-A benchmark is a script whose `main` yields tables, and whose SIZES say with which arguments it is
-run: `full` for figures to quote, `quick` for daily work, `tiny` for the test that it still runs.
-`run` makes the command line of it, prints each table and then how the targets were met.
+A benchmark is a script whose `main` yields tables and whose SIZES give the arguments: `full` for
+published figures, `quick` for daily work, `tiny` for the test that it still runs. `run` is its
+command line: it prints each table, then the verdicts on the targets.
 """
 
 import argparse
@@ -34,8 +34,9 @@ class Table(NamedTuple):
 def run(
     main: Callable[..., Iterator[Table]], sizes: Mapping[str, Mapping[str, Any]], *more: str
 ) -> int:
-    """The command line of a benchmark; its exit code is 1 when a count is not what it must be.
-    `more` names what `main` takes as words of the command line."""
+    """Run the command line of a benchmark; return 1 if a count is wrong, else 0. `more` names
+    arguments of `main` that are given as lists on the command line.
+    """
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--size", choices=LEVELS, default=LEVELS[0])
     for name in more:
@@ -52,7 +53,7 @@ def run(
 
 
 def report(title: str, rows: Rows) -> None:
-    """A table for people, and the same as one line of JSON."""
+    """Print a table for people, and the same as one line of JSON."""
     print(title)
     for name, figures in rows.items():
         print(f"  {name:<34}", *(f"{key} {value:>9.4g}" for key, value in figures.items()))
@@ -66,8 +67,9 @@ def whole(
     cwd: Path,
     began: Callable[[int], None] = lambda pid: None,
 ) -> dict[str, float]:
-    """One run: wall seconds, CPU seconds (user and system, children included), and the most memory
-    of the process. `began` is told its number."""
+    """Run a command; return its wall seconds, CPU seconds (user and system, with children) and peak
+    memory. `began` is called with its process ID.
+    """
     started = time.perf_counter()
     with subprocess.Popen(
         command, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -85,24 +87,24 @@ def whole(
 
 
 def used_by(pid: int) -> float:
-    """CPU seconds that a running process has used until now, with all its threads and children."""
+    """Return the CPU seconds of a running process so far, with all threads and children."""
     seconds = time.clock_gettime((~pid << 3) | 2)  # the CPU clock of that process: nanoseconds
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    seconds += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")  # those that ended
+    seconds += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")  # ended children
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # it or a child of it has just ended
+        with suppress(OSError):  # the thread or a child has just ended
             seconds += sum(map(used_by, map(int, (thread / "children").read_text().split())))
     return seconds
 
 
 def memory_of(pid: int) -> float:
-    """The memory of a running process that is its own or shared, in MB."""
+    """Return the resident memory of a running process in MB."""
     told = Path(f"/proc/{pid}/status").read_text().split()
     return int(told[told.index("VmRSS:") + 1]) / 1024
 
 
 def first_paint(*, env: Mapping[str, str], cwd: Path) -> Measured:
-    """CPU and wall seconds of the REPL until its prompt is painted in a pseudo-terminal."""
+    """Return the CPU and wall seconds until the REPL paints its prompt in a pseudo-terminal."""
     started = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -126,8 +128,10 @@ def first_paint(*, env: Mapping[str, str], cwd: Path) -> Measured:
 def medians(
     acts: Mapping[str, Callable[[], Measured]], *, runs: int
 ) -> dict[str, dict[str, float]]:
-    """A row for each act: the medians of so many runs, where there are several after one that does
-    not count. They take turns, so that what else the machine does meets all of them alike."""
+    """Return a row with the medians of `runs` runs for each act. If there are several runs, an
+    extra first run is discarded. Acts alternate, so that other load on the machine affects all of
+    them equally.
+    """
     taken: dict[str, list[Measured]] = {name: [] for name in acts}
     first = int(runs > 1)
     for _ in range(first + runs):

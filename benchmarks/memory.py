@@ -1,9 +1,9 @@
-"""A thousand calls through a window of 200,000 tokens, filled to its summary again and again: the
-memory of the process, the largest in each hundred calls.
+"""Measure the memory of the process over a thousand calls in a window of 200,000 tokens that is
+filled and summarized repeatedly: the maximum in each hundred calls.
 
-The real command, headless, against the strict server of the tests. Memory is looked at when a
-request has come, so that what making it takes counts too. Each reply brings 2,000 tokens of text
-that no mask takes away, and a call.
+The real command runs headless against the strict server of the tests. Memory is read when a request
+arrives, so building the request is included. Each reply has a call and 2,000 tokens of text that no
+mask removes.
 """
 
 import sys
@@ -26,11 +26,11 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 BUCKETS = 10
 LINE = "{}: the quick brown fox jumps over the lazy dog and runs away again.\n"
-TEXT = "".join(map(LINE.format, range(100)))  # repeats nothing, or it would be stopped
+TEXT = "".join(map(LINE.format, range(100)))  # without repetition, which would stop the reply
 
 
 class Player:
-    """Asks for one call after another, and looks at who asks."""
+    """Model that requests one call after another and reads the memory of the client process."""
 
     def __init__(self, calls: int) -> None:
         self._pid, self._known = 0, threading.Event()
@@ -49,7 +49,7 @@ class Player:
         if len(self.seen) == self.calls:
             return Say("All done.")
         self.seen.append((measure.memory_of(self._pid), len(str(body["messages"]))))
-        text = f"Part {len(self.seen)}. {TEXT}"  # no two alike, as in life
+        text = f"Part {len(self.seen)}. {TEXT}"  # distinct, as in real sessions
         return Say(text, tools=[("Bash", {"command": f"echo {len(self.seen)}"})])
 
 

@@ -1,15 +1,15 @@
-"""The chance that a text is needed after it has left the context, fitted on recorded sessions.
+"""Fit the probability that a text is needed after it has left the context, on recorded sessions.
 
     python benchmarks/need_chances.py [FILE or FOLDER...]
 
-Each FILE is a session that `ctxagent replay` reads; without any, one of our own making is played,
-which says nothing about yours. Nothing is cleared; after each reply every result and input is noted
-with what it is, its age, and whether a later call shows that it would have been needed, had it been
-gone (`agent/replay/misses.py`). For each kind a curve of the form that
-`agent/compaction/layers/need_chances.py` has is fitted: least squares over the ages, by the number
-of texts. Sessions are split by repository (the file's name up to its last `__`, else its folder):
-the curves are fitted on every other one, the one with most sessions first, and held against the
-others.
+Each FILE is a session that `ctxagent replay` reads; by default, a synthetic session is played,
+which says nothing about yours. Nothing is cleared. After each reply, every result and input is
+noted with its kind, its age, and whether a later call shows that it would have been needed, if it
+had left the context (`agent/replay/misses.py`). For each kind, a curve of the form in
+`agent/compaction/layers/need_chances.py` is fitted: least squares over the ages, weighted by the
+number of texts. Sessions are split by repository (the file name up to its last `__`, else its
+folder): the curves are fitted on every other repository, starting with the one that has the most
+sessions, and validated on the rest.
 """
 
 import asyncio
@@ -34,20 +34,21 @@ from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, Recordi
 from ctxagent.agent.replay.tool_names import TranslatedCall
 from ctxagent.tests.support.sessions.recording import made
 
-MIN_TOKENS = 100  # of a text that is noted
-AGES = (0, 1, 2, 3, 5, 8, 12, 20, 35, 60, 120)  # where a range of ages begins
-HALF_LIVES = (5, 8, 10, 15, 20, 30, 40, 60)  # replies, that are tried
-MIN_NEEDED = 8  # texts of a kind; with fewer its curve is not fitted
+MIN_TOKENS = 100  # smallest text that is noted
+AGES = (0, 1, 2, 3, 5, 8, 12, 20, 35, 60, 120)  # lower bounds of the age ranges
+HALF_LIVES = (5, 8, 10, 15, 20, 30, 40, 60)  # candidates, in replies
+MIN_NEEDED = 8  # needed texts of a kind; below this, its curve is not fitted
 KEEP_ALL = replace(DEFAULT, mode="off", demote_above=None, clear_when="off", truncate_at=None)
 TERMS = Terms("all", KEEP_ALL, "claude-sonnet-5", 100_000_000, "", (), fills=0)
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
 
-Counts = dict[tuple[NeedClass, int], tuple[int, int]]  # texts needed later and all, by age range
+# (texts needed later, all texts) by kind and age range.
+Counts = dict[tuple[NeedClass, int], tuple[int, int]]
 
 
 @dataclass
 class Observer(Player):
-    """Plays a recording in which nothing is ever cleared, and notes every text after each reply."""
+    """Player that clears nothing and notes every text after each reply."""
 
     # Kind, age, entry and number of the call.
     noted: list[tuple[NeedClass, int, int, int]] = field(default_factory=list)
@@ -71,7 +72,9 @@ class Observer(Player):
             self.needed[found.ref] = len(self._priced)
 
     def _said(self) -> str:
-        """Return the words of the person: all that a search for a line takes as never gone."""
+        """Return the user's messages: the only text that a search for a line assumes to be still
+        present.
+        """
         items = (item for item in self.host.view.items if item.source == "person")
         return "\n".join(str(block.get("text", "")) for item in items for block in item.blocks)
 
@@ -109,7 +112,7 @@ def added(many: Sequence[Counts]) -> Counts:
 
 
 def fit(kind: NeedClass, counts: Counts) -> NeedCurve:
-    """Return the curve that lies nearest to the shares; the shipped one where few are needed."""
+    """Return the curve closest to the shares, or the shipped one for less than MIN_NEEDED needs."""
     mine = [(AGES[at], *row) for (of, at), row in counts.items() if of == kind]
     if sum(needed for _, needed, _ in mine) < MIN_NEEDED:
         return CURVES[kind]
@@ -122,7 +125,7 @@ def fit(kind: NeedClass, counts: Counts) -> NeedCurve:
 
 
 def _with_half_life(rows: Sequence[tuple[int, float, int]], half_life: float) -> NeedCurve:
-    """Return the best curve with this half-life: a straight line over what is left of the first."""
+    """Return the best curve with this half-life, by a weighted linear fit to the decayed share."""
     left = [(0.5 ** (age / half_life), share, n) for age, share, n in rows]
     total = sum(n for *_, n in left)
     x = sum(n * each for each, _, n in left) / total
@@ -134,8 +137,9 @@ def _with_half_life(rows: Sequence[tuple[int, float, int]], half_life: float) ->
 
 
 def rows(fitted: Counts, others: Counts) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield for each kind its curve, and per thousand texts how many were needed and how many the
-    curve expects, where it was fitted and elsewhere."""
+    """Yield for each kind its curve and, per thousand texts, how many were needed and how many the
+    curve predicts, in the fitted sessions and in the others.
+    """
     for kind in CURVES:
         curve = fit(kind, fitted)
         figures = {"first": curve.first, "half-life": curve.half_life, "rest": curve.rest}

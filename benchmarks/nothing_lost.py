@@ -1,14 +1,13 @@
-"""What a bad summary takes away from recorded sessions: nothing.
+"""Check that bad summaries lose nothing from recorded sessions.
 
     python benchmarks/nothing_lost.py [FILE or FOLDER...]
 
-Each FILE is a session that `ctxagent replay` reads; without any, one of our own making is played.
-Each goes through the real engine with a window of 40,000 tokens and at least five summaries, four
-times: the summaries say nothing that helps, nothing at all, what the one before says, or are half
-negated. Counted: paths the session changed that the last context does not name, rules of the
-person, the newest errors that are open and the newest decisions that it does not have, results
-whose text does not come back byte for byte by their ref, and the probes that the useless summaries
-answer before and after what they missed was added.
+Each FILE is a session that `ctxagent replay` reads; by default, a synthetic session is played. Each
+session goes through the real engine four times, with a window of 40,000 tokens and at least five
+summaries: the summaries are useless, empty, copies of the previous one, or half negated. Counted
+are: changed paths that the last context does not name; rules of the user, newest open errors and
+newest decisions that it does not contain; results that Recall does not return byte for byte; and
+the probes that useless summaries answer before and after the missing facts were added.
 """
 
 import sys
@@ -40,18 +39,19 @@ def recordings(given: Sequence[str]) -> Iterator[Recording]:
 
 
 def forced(recording: Recording, folder: Path) -> int:
-    """In how many replies there is to be a summary, so that there are enough. Raises SystemExit
-    where no number is small enough."""
+    """Return the interval between summaries, in replies, that gives enough summaries. Raises
+    SystemExit if there is none.
+    """
     for number in (LEAST + 1, 2 * LEAST, 4 * LEAST, recording.replies):
         every, place = max(1, recording.replies // number), folder / str(number)
         played = play(recording, place, window=WINDOW, summary_every=every)
         if len(played.summaries) >= LEAST and not played.run.stopped:
             return every
-    raise SystemExit(f"nothing forces so many summaries on {recording.name}")
+    raise SystemExit(f"{recording.name}: no interval gives {LEAST} summaries")
 
 
 def rows(recording: Recording, probes: Counter[str]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Play a recording with each kind of summaries; `probes` gets those of the useless ones."""
+    """Play a recording with each kind of summaries; `probes` collects those of the useless ones."""
     with tempfile.TemporaryDirectory() as folder:
         every = forced(recording, Path(folder))
         for name, record in {"useless": USELESS, **SUMMARIZERS}.items():

@@ -1,11 +1,11 @@
-"""How long the work stands still for a summary, written ahead of the need and when it is due.
+"""Measure how long the work pauses for a summary, prepared in advance and written when due.
 
-The real loop over HTTP against the strict server of the tests. A reply brings 2,500 tokens and a
-call; the summary takes `seconds` to write, and while it is written ahead the next reply waits.
-`pause_ms` is from the end of the last call to the next request of the turn on the wire, where a
-summary was applied between them; `usual_ms` the same where none was. `apply_cpu_ms` is the CPU time
-of the process from the end of that call to the receipt of the summary, and `first_cpu_ms` that of
-the first one, which imports what is needed for it.
+The real loop runs over HTTP against the strict server of the tests. A reply has 2,500 tokens and a
+call; the summary takes `seconds` to write, and the next reply waits while it is prepared in
+advance. `pause_ms` is the time from the end of the last call to the turn's next request on the
+wire, if a summary was applied between them; `usual_ms` is the same without a summary.
+`apply_cpu_ms` is the CPU time of the process from the end of that call to the receipt of the
+summary; `first_cpu_ms` is that of the first summary, which imports its modules.
 """
 
 import asyncio
@@ -41,14 +41,15 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"window": 60_000, "summaries": 1, "seconds": 0.02},
 }
 WAYS = {"written ahead": CompactSettings(), "written when due": CompactSettings(prepare_at=None)}
-FILLED = 0.65  # of the window, before the first call
+FILLED = 0.65  # share of the window used before the first call
 LINE = "{}: the quick brown fox jumps over the lazy dog and runs away again.\n"
-TEXT = "".join(map(LINE.format, range(125)))  # repeats nothing, or it would be stopped
+TEXT = "".join(map(LINE.format, range(125)))  # without repetition, which would stop the reply
 
 
 class Clock(Server):
-    """The server and the front end in one: knows when a call ended, when a summary was applied and
-    when the next request was there."""
+    """Server and front end in one: records when a call ended, when a summary was applied and when
+    the next request arrived.
+    """
 
     def __init__(self, summaries: int, seconds: float, window: int) -> None:
         super().__init__(self._play, window=window)
@@ -75,7 +76,7 @@ class Clock(Server):
         return super().answer(body, *told)
 
     def _let_it_be_written(self) -> None:
-        """Wait for a summary that is being written ahead; never for long."""
+        """Wait for a summary that is being prepared, with a timeout."""
         until = time.perf_counter() + 20 * self._seconds + 20
         while self.agent and self.agent.engine.is_preparing and time.perf_counter() < until:
             time.sleep(0.02)
@@ -85,7 +86,7 @@ class Clock(Server):
             return Say(SUMMARY, deltas=10, pace=self._seconds / 10)
         if len(self.pauses) == self._summaries:
             return Say("All done.")
-        text = f"Part {len(self.requests)}. {TEXT}"  # no two alike, as in life
+        text = f"Part {len(self.requests)}. {TEXT}"  # distinct, as in real sessions
         glob = {"pattern": f"*.none{len(self.requests)}"}
         return Say(text, tools=[("Glob", glob)], deltas=1)
 

@@ -1,5 +1,5 @@
-"""What it costs to look for what a command planted in a project: the first look, and a later one
-after a command that has made one file.
+"""Measure the scan for files that a command planted in a project: the first scan, and a later scan
+after a command that made one file.
 
 `folders_read` counts the folders whose entries were read again.
 """
@@ -25,7 +25,7 @@ FILES = 10  # in each folder
 
 
 def looked(watch: planted.PlantedWatch, made: Path | None = None) -> dict[str, float]:
-    """One command, which may make a file: what the look after it took."""
+    """Simulate one command, which may make a file; return the figures of the scan after it."""
     read = 0
     scandir = os.scandir
 

@@ -1,6 +1,6 @@
-"""What `ctxagent proxy` adds to a request of 200,000 tokens: milliseconds and memory, against going
-direct, in turns. `edited` has stubs in place of results that were cleared when that paid; with
-`edited anew` one more result is cleared at each request.
+"""Measure the milliseconds and memory that `ctxagent proxy` adds to a request of 200,000 tokens,
+alternating with direct requests. In `edited`, results are stubs if clearing them paid off; in
+`edited anew`, one more result is cleared at each request.
 """
 
 import http.client
@@ -34,7 +34,7 @@ SIZES: dict[str, dict[str, Any]] = {
 TITLE = "a request through the proxy"
 OFF = ("-cmicrocompact.when=off", "-ctruncate.at=off", "-ccompact.mode=off", "-cdemote.above=off")
 EAGER = ("-cmicrocompact.when=every-call", "-ccompact.preset=default", "-ccompact.at=off")
-TURN = "x-turn"  # a header with the number of a request
+TURN = "x-turn"  # header with the number of a request
 CHARS_OF_A_TOKEN = 4
 WAYS = {"unchanged": OFF, "edited": (), "edited anew": EAGER}
 
@@ -49,7 +49,7 @@ def main(pairs: int, tokens: int, counts: Sequence[int]) -> Iterator[measure.Tab
 
 
 def measured(options: Sequence[str], pairs: int, tokens: int, count: int) -> dict[str, float]:
-    """Play the last calls of a session of `count` results directly and through the proxy."""
+    """Play the last calls of a session with `count` results, directly and through the proxy."""
     lines = tokens * CHARS_OF_A_TOKEN // (count * len("000.000: a line of the output\n"))
     client = session_of("messages", count + pairs, lines=lines)
     bodies = [json.dumps(body).encode() for body in client.bodies()]
@@ -82,7 +82,7 @@ def measured(options: Sequence[str], pairs: int, tokens: int, count: int) -> dic
 
 
 def took(url: str, client: Client, number: int, body: bytes) -> float:
-    """Seconds until the whole answer to request `number` has come, on a connection of its own."""
+    """Return the seconds until the complete answer to request `number`, on a new connection."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(str(place.hostname), place.port)
     headers = {"content-type": "application/json", TURN: str(number)}
@@ -98,7 +98,7 @@ def took(url: str, client: Client, number: int, body: bytes) -> float:
 
 @contextmanager
 def running(place: Place, url: str, options: Sequence[str]) -> Iterator[tuple[str, psutil.Process]]:
-    """The real command."""
+    """Run the real command; yield its address and process."""
     words = [*options, "proxy", "--no-summaries", "--port", "0", "--upstream", f"messages={url}"]
     with place.start(*words, stdout=subprocess.PIPE) as process:
         try:
@@ -111,7 +111,7 @@ def running(place: Place, url: str, options: Sequence[str]) -> Iterator[tuple[st
 
 @contextmanager
 def upstream() -> Iterator[str]:
-    """A server in a process of its own that answers at once."""
+    """Run a server that answers immediately, in a separate process; yield its address."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
     server.start()

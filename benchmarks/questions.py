@@ -1,12 +1,12 @@
-"""How many questions the commands of recorded sessions raise, by permission mode.
+"""Count the approval questions that commands of recorded sessions raise, by permission mode.
 
     python benchmarks/questions.py [FILE or FOLDER...] [--size full|quick|tiny]
 
-Each FILE is a session that `ctxagent replay` reads; without any, commands of our own are judged.
-The first 131 different Bash commands are judged one by one by the real rules, as if their files
-were there: the project of the recording becomes an empty one here, and what the commands name in
-other homes is made here, as folders. Nothing is run, so what a command needs without showing it
-(the sandbox would prevent it) does not count.
+Each FILE is a session that `ctxagent replay` reads; by default, example commands are judged. The
+first 131 distinct Bash commands are judged one by one with the real rules, as if their files
+existed: the recorded project becomes an empty project, and paths that commands name in other homes
+become folders. Nothing runs, so hidden needs of a command, which the sandbox would prevent, are not
+counted.
 """
 
 import os
@@ -34,7 +34,9 @@ _HOME = re.compile(r"/(?:home|Users|root)/[\w./@+-]+")
 
 
 class OpenSandbox:
-    """The places of a sandbox, without one: the project and the real folder for temporary files."""
+    """Fake sandbox with the paths of a real one: the project and the real folder for temporary
+    files.
+    """
 
     unasked_absent = absent = ""
     required = by_name = False
@@ -55,7 +57,7 @@ class OpenSandbox:
 
 
 def commands(recording: Recording) -> Iterator[str]:
-    """The commands of a recording, with its project as `PROJECT`."""
+    """Yield the commands of a recording, with `PROJECT` in place of its project's path."""
     calls = [c for s in recording.steps if isinstance(s, RecordedReply) for c in s.calls]
     translated = [translate(call) for call in calls]
     named = [match for each in translated for match in _HOME.findall(str(each.input))]

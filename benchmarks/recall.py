@@ -1,9 +1,9 @@
-"""Finding what stood in the context once: one query over an archive of 200 MB, with its index warm,
-deleted, and behind; and a ref looked up in logs of 100 and of 100,000 entries.
+"""Measure search in past context: one query over an archive of 200 MB, with its index warm, deleted
+and outdated; and lookups of a ref in logs of 100 and 100,000 entries.
 
-The archive is twenty sessions of calls whose results are pieces of the standard library's sources,
-a tenth of them offloaded. One result holds a fact that stands nowhere else, 300 calls before the
-newest session ends.
+The archive has twenty sessions of calls whose results are pieces of the standard library's sources,
+a tenth of them offloaded. One result has a unique fact, 300 calls before the end of the newest
+session.
 """
 
 import random
@@ -40,7 +40,7 @@ QUERIES = {
 
 
 class Sources:
-    """Endless text: pieces of the standard library in an order that is always the same."""
+    """Endless text: pieces of the standard library in a reproducible order."""
 
     def __init__(self) -> None:
         files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
@@ -53,7 +53,7 @@ class Sources:
 
 
 def call(log: Log, number: int, text: str) -> int:
-    """Record one call and its result; the size of its text."""
+    """Record one call and its result; return the size of its text."""
     use = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": {"command": "cat"}}
     log.append(Assistant(content=[use], usage={}, stop_reason="tool_use", model="m"))
     name = None
@@ -66,7 +66,7 @@ def call(log: Log, number: int, text: str) -> int:
 
 
 def archive(folder: Path, megabytes: int) -> Log:
-    """The sessions, oldest first; the log of the newest, still open."""
+    """Write the sessions, oldest first; return the open log of the newest."""
     sources, size = Sources(), megabytes * 1_000_000 // SESSIONS
     for session in range(SESSIONS):
         log = Log(folder / "sessions" / f"20261101-0000{session:02}-a" / "log.jsonl")
@@ -85,8 +85,9 @@ def archive(folder: Path, megabytes: int) -> Log:
 
 
 def searched(index: SearchIndex, query: str, session: str | None = None) -> dict[str, float]:
-    """Seconds of one search, the share that was indexed by then, whether it found the fact, and
-    whether it missed it although all was indexed."""
+    """Search once; return the seconds, the hits, the indexed share, whether the fact was found, and
+    whether it was missed although everything was indexed.
+    """
     started = time.perf_counter()
     found = index.search(query, session=session)
     seconds = time.perf_counter() - started

@@ -1,10 +1,10 @@
-"""A session of a gigabyte goes on: how long that takes, and how much memory, against one of 10 MB.
+"""Measure how long a session of one gigabyte takes to resume, and its memory, compared with 10 MB.
 
-The log is a real history with masks and summaries, written over and over. The real command says
-"hi" in it, headless, to the strict server of the tests. Measured are: the first time, when nothing
-is kept beside the log; the next time; after a kill, which leaves the log longer than what is kept
-says and a torn line at its end; and the opening of the session alone, in a process of its own.
-Of a session of 200 MB the first commands are measured too, each with nothing kept beside the log.
+The log is a real history with masks and summaries, repeated. The real command sends "hi" in it,
+headless, to the strict server of the tests. Measured are: the first start, without caches next to
+the log; the next start; the start after a kill, with entries that the caches lack and an incomplete
+last line; and opening the session alone, in a separate process. In a session of 200 MB, the first
+commands are measured too, each without caches next to the log.
 """
 
 import shutil
@@ -47,7 +47,7 @@ print(took, int(told[told.index("VmHWM:") + 1]) / 1024)
 
 
 class Session:
-    """One log of so many bytes, and the command that goes on with it."""
+    """One log of a given size in bytes, and the command that resumes it."""
 
     def __init__(self, folder: Path, url: str, size: int) -> None:
         folder.mkdir()
@@ -79,7 +79,7 @@ class Session:
         return self.measured("--resume", self.log.parent.name, "-p", "hi")
 
     def first_commands(self) -> dict[str, dict[str, float]]:
-        """Each of them with nothing kept beside the log."""
+        """Measure each command without caches next to the log."""
         session = self.log.parent.name
         commands = (
             ("recover", "1"),
@@ -105,7 +105,7 @@ class Session:
         return {"wall_s": took, "peak_MB": most}
 
     def kill(self) -> None:
-        """Leave the log as one does who is killed while it writes."""
+        """Leave the log as after a kill during a write."""
         with self.log.open("ab") as file:
             file.write(
                 encode_line(User(seq=self.count + 10_000, content="go on")) + b'{"v": 1, "se'
@@ -122,7 +122,9 @@ def drop_all_but(kept: Path, folder: Path) -> None:
 
 
 def main(short: int, middle: int, long: int | None) -> Iterator[measure.Table]:
-    """Sizes in MB. Without a long session there is only the first time of the short one."""
+    """Sizes are in MB. Without a long session, only the first start of the short session is
+    measured.
+    """
     taken = []
     with tempfile.TemporaryDirectory() as folder, Server(lambda body: Say("Hello.")) as server:
         session = Session(Path(folder) / "first", server.url, middle << 20)

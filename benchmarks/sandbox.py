@@ -1,9 +1,9 @@
-"""What the sandbox costs: a command's start without one, under bubblewrap as it is, under it
-with the filter of system calls and the scopes of Landlock, with the network by name, and under
-Landlock alone; and Read of a file, judged and opened, where the file tools keep to it.
+"""Measure the cost of the sandbox: starting a command without one, with plain bubblewrap, with
+bubblewrap plus the system call filter and Landlock scopes, with the network restricted by name, and
+with Landlock alone; and a Read of a file, with its permission check.
 
-The command does nothing. Each way takes its turn, so that what else the machine does falls on all
-of them; `more_ms` is what it takes more than the first, `wall_ms` is its median.
+The command does nothing. The variants alternate, so that other load affects all of them. `wall_ms`
+is the median; `more_ms` is the difference to the first variant.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ Enclose = Callable[[list[str]], Enclosed]
 
 
 class Nothing:
-    """A sink that keeps nothing."""
+    """A sink that discards its input."""
 
     def feed(self, data: bytes) -> None: ...
 
@@ -45,7 +45,7 @@ class Nothing:
 
 
 def ways(cwd: Path) -> Mapping[str, Enclose | None]:
-    """Each way that there is here to start a command."""
+    """Return the sandbox variants available on this machine."""
     found: dict[str, Enclose | None] = {"without a sandbox": None}
     own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}
     sandbox, alone = (Sandbox(cwd=cwd, environ=dict(os.environ), **own) for _ in range(2))
@@ -71,7 +71,7 @@ def ways(cwd: Path) -> Mapping[str, Enclose | None]:
 
 
 async def start(cwd: Path, enclose: Enclose | None) -> float:
-    """Start a command; seconds until it has ended."""
+    """Start a command; return the seconds until it has ended."""
     began = time.perf_counter()
     process = await Process.start(
         ":", cwd=cwd, env=dict(os.environ), sink=Nothing(), enclose=enclose
@@ -86,7 +86,7 @@ async def in_turns(cwd: Path, turns: int) -> measure.Rows:
     for turn in range(turns + 1):
         for name, enclose in all_ways.items():
             seconds = await start(cwd, enclose)
-            if turn:  # the first does not count
+            if turn:  # the first turn is a warm-up
                 took[name].append(seconds * 1e3)
     least = statistics.median(took["without a sandbox"])
     medians = {name: statistics.median(each) for name, each in took.items()}
@@ -94,7 +94,7 @@ async def in_turns(cwd: Path, turns: int) -> measure.Rows:
 
 
 async def reads(cwd: Path, turns: int) -> measure.Rows:
-    """Read a small file by each way, in turn."""
+    """Read a small file with each variant, alternating."""
     file, tool = cwd / "file.txt", ReadTool()
     file.write_text("text\n" * 100)
     own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}

@@ -1,4 +1,4 @@
-"""A Messages API server on loopback for benchmarks: answers at once and checks nothing."""
+"""A Messages API server on loopback for benchmarks: it answers immediately and checks nothing."""
 
 import json
 import os
@@ -21,7 +21,7 @@ Phase: running
 
 
 def stream(block: dict[str, Any], delta: dict[str, Any], stop_reason: str) -> bytes:
-    """The events of a reply of one block."""
+    """Return the events of a reply with one block."""
     events = (
         {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
          "content": [], "model": "m", "stop_reason": None, "usage": {"input_tokens": 9,
@@ -37,7 +37,7 @@ def stream(block: dict[str, Any], delta: dict[str, Any], stop_reason: str) -> by
 
 
 def call(id: str, tool: str, given: dict[str, Any]) -> bytes:
-    """The events of a reply that calls a tool."""
+    """Return the events of a reply that calls a tool."""
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
     return stream(block, delta, "tool_use")
@@ -70,8 +70,9 @@ class _Exchange(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(reply: Callable[[], bytes] = lambda: HELLO) -> Iterator[str]:
-    """A server for the time of the block; its address. `reply` is called for each request, as soon
-    as all of it is there, and returns the events of the reply."""
+    """Run a server and yield its address. `reply` is called for each complete request and returns
+    the events of the reply.
+    """
     server = _Http(("127.0.0.1", 0), _Exchange)
     server.reply = reply
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -83,7 +84,7 @@ def answering(reply: Callable[[], bytes] = lambda: HELLO) -> Iterator[str]:
 
 
 def environ(folder: str, url: str) -> dict[str, str]:
-    """An environment of its own for the command."""
+    """Return an isolated environment for the command."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": folder,

@@ -1,9 +1,9 @@
-"""Many sessions: finding their logs, the first rows of a list, and all of them; and the picker of
-the real command in a pseudo-terminal, from the key to its first rows, until all can be found, and
-from a search to the session that goes on.
+"""Measure many sessions: finding their logs, the first rows of a list, and all rows; and the picker
+of the real command in a pseudo-terminal: from the key to its first rows, until all can be searched,
+and from a search to the resumed session.
 
-Each log begins with 30 kB of system prompt and tools and holds 20 to 60 entries, one in a hundred
-5 MB of them.
+Each log begins with 30 kB of system prompt and tools and has 20 to 60 entries; one log in a hundred
+has 5 MB.
 """
 
 import os
@@ -34,7 +34,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"sessions": 500, "runs": 1},
     "tiny": {"sessions": 25, "runs": 1},
 }
-LARGE = 100  # one in so many
+LARGE = 100  # one log in LARGE is large
 PAGE = 20
 WORDS = (Path(__file__).parent / "README.md").read_text().split()
 
@@ -74,7 +74,7 @@ def _seconds(act: Callable[[], object], runs: int) -> float:
 
 
 def _forgotten(project: Project) -> list[SessionRow]:
-    (project.folder / CATALOGUE).unlink(missing_ok=True)  # kept of many alone
+    (project.folder / CATALOGUE).unlink(missing_ok=True)  # exists only for many sessions
     return [*session_rows(project.logs())]
 
 
@@ -85,7 +85,7 @@ def _listed(env: dict[str, str], cwd: Path) -> None:
 
 
 def _picked(env: dict[str, str], cwd: Path, oldest: SessionRow, sessions: int) -> dict[str, float]:
-    """Seconds of each step of the picker, until the oldest session goes on."""
+    """Return the seconds of each step in the picker, until the oldest session is resumed."""
     child = pexpect.spawn(
         measure.COMMAND, cwd=str(cwd), env={**env, "TERM": "xterm-256color"}, dimensions=(40, 100)
     )
@@ -119,7 +119,7 @@ def _picked(env: dict[str, str], cwd: Path, oldest: SessionRow, sessions: int) -
 
 
 def _fill(project: Project, sessions: int) -> int:
-    """Write the logs; their bytes."""
+    """Write the logs; return their size in bytes."""
     chance, total = random.Random(7), 0
     tools = [{"name": f"Tool{n}", "description": "x" * 1_000} for n in range(27)]
     for number in range(sessions):

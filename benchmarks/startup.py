@@ -1,8 +1,8 @@
-"""Start-up: CPU and wall seconds until something is there, beside an empty Python process.
+"""Measure start-up in CPU and wall seconds, compared with an empty Python process.
 
-`first paint` is what a REPL in a pseudo-terminal has used when its prompt is there, `first request`
-what `-p` has used when a server on loopback has the whole of its request; both by the CPU clock of
-the process at that moment. `one request` is the whole command, with the reply and its end.
+`first paint` ends when the prompt of a REPL is shown in a pseudo-terminal; `first request` ends
+when a loopback server has the complete request of `-p`. Both read the CPU clock of the process at
+that moment. `one request` is the whole command, including the reply and the exit.
 """
 
 import subprocess
@@ -28,14 +28,16 @@ EMPTY = "empty python"
 
 
 class Meter:
-    """What a command had used when its first request was there."""
+    """Meter of a command's CPU and wall seconds until its first request."""
 
     def __init__(self) -> None:
         self._known, self._started, self._pid = Event(), 0.0, 0
         self.used = (0.0, 0.0)
 
     def request(self) -> bytes:
-        """Told by the server when it has the whole request; the reply to it."""
+        """Record the time of the first request and return the reply; the server calls it after each
+        complete request.
+        """
         self._known.wait()
         if self.used == (0.0, 0.0):
             self.used = measure.used_by(self._pid), time.perf_counter() - self._started

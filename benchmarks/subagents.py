@@ -1,9 +1,9 @@
-"""Four subagents side by side against the same four one after another.
+"""Compare four subagents in parallel with the same four in sequence.
 
-The real command, headless, against the strict server of the tests. Each subagent asks the model
-`calls` times, which takes `thinking` seconds each, and runs a command in between. `wall_s` is from
-the first request that holds its errand to the request that holds the last answer; `cpu_s` of the
-whole command. `at_once` is how many of their requests were being answered at the same time at most.
+The real command runs headless against the strict server of the tests. Each subagent calls the model
+`calls` times, at `thinking` seconds each, and runs a command in between. `wall_s` is the time from
+the first subagent request to the request with the last answer; `cpu_s` is that of the whole
+command. `at_once` is the maximum number of concurrent subagent requests.
 """
 
 import sys
@@ -25,15 +25,15 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"calls": 2, "thinking": 0.02, "orders": ("side by side",)},
 }
 AGENTS = 4
-ORDERS = {"one after another": 1, "side by side": AGENTS}  # calls of Task in a message
+ORDERS = {"one after another": 1, "side by side": AGENTS}  # Task calls per message
 
 
 class Player:
-    """Hands out the errands, `width` at a time, and plays the subagents."""
+    """Model that starts the subagents, `width` at a time, and plays them."""
 
     def __init__(self, width: int, calls: int, thinking: float) -> None:
         self.began, self.ended, self.answers = 0.0, 0.0, 0
-        self.asked: list[float] = []  # when a subagent did
+        self.asked: list[float] = []  # times of subagent requests
         self._width, self._calls, self._thinking = width, calls, thinking
         self._given = 0
 
@@ -55,7 +55,7 @@ class Player:
         if done == self._calls - 1:
             return Say("My part is done.", deltas=1, pace=self._thinking)
         command = {"command": f"seq {1_000 + done}"}
-        return Say(tools=[("Bash", command)], deltas=1, pace=self._thinking / 2)  # of two pieces
+        return Say(tools=[("Bash", command)], deltas=1, pace=self._thinking / 2)  # in two pieces
 
     def at_once(self) -> int:
         return max(

@@ -1,7 +1,7 @@
-"""What the figures should be: bounds for CPU, memory and time, and counts that must hold.
+"""Targets for the figures: bounds for CPU, memory and time, and counts that must hold.
 
-A count that is not what it must be is a defect wherever it is measured, and makes the exit code 1.
-A bound that is missed may be the machine, so it is only told.
+A wrong count is a defect on any machine and makes the exit code 1. A missed bound may be caused by
+the machine, so it is only reported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`figure` of `row` (any row when empty) in the table `title` is at most `most`."""
+    """The condition that `figure` of `row` (any if empty) in table `title` is at most `most`."""
 
     name: str
     title: str
@@ -126,7 +126,7 @@ TARGETS = (
 
 
 def held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
-    """A verdict for each target whose figure is there, with the worst of its rows."""
+    """Return a verdict for each target that was measured, with the worst of its rows."""
     return list(_held(tables))
 
 
@@ -143,8 +143,9 @@ def _held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[V
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Target, bound, what was measured, and whether that meets it; as it stands in
-    docs/guide/performance.md."""
+    """Return a table of targets, bounds, measured values and verdicts, as in
+    docs/guide/performance.md.
+    """
     lines = [f"| {'target':<36} | at most | measured | met |", "| --- | --- | --- | --- |"]
     for each in verdicts:
         met = "yes" if each.met else "BROKEN" if each.broken else "no"

@@ -1,6 +1,5 @@
-"""Measure undo among many files: the first look, later looks, a snapshot, and a rewind.
-
-In a repository and in a plain folder.
+"""Measure undo with many files, in a repository and in a plain folder: the first scan, later scans,
+a snapshot, and a rewind.
 """
 
 import os
@@ -34,7 +33,7 @@ def timed(row: dict[str, float], what: str, work: Callable[[], T]) -> T:
 
 
 def fill(project: Path, count: int) -> None:
-    """Make files of 0 to 2,000 bytes."""
+    """Write files of 0 to 2,000 bytes."""
     for number in range(count):
         folder = project / f"d{number // 2_500}" / f"e{number // FOLDER_FILES % FOLDER_FILES}"
         if number % FOLDER_FILES == 0:
@@ -51,7 +50,7 @@ def main(count: int) -> Iterator[Table]:
 
 
 def timings(root: Path, count: int, *, repository: bool) -> dict[str, float]:
-    """Return the seconds of each step, by its name."""
+    """Return the seconds of each step, by name."""
     row: dict[str, float] = {}
     project, state = root / "project", root / "state"
     fill(project, count)
@@ -62,7 +61,7 @@ def timings(root: Path, count: int, *, repository: bool) -> dict[str, float]:
     index = state / "sessions" / "s" / "worktree.index"
     tree = WorkTree(project, store=state / "worktree.git", index=index, env=dict(os.environ))
     while timed(row, "first_scan_s", tree.observe).tree is None:
-        pass  # a scan that takes long goes on with the next look
+        pass  # a long scan continues at the next call
     timed(row, "later_scan_s", tree.observe)
     timed(row, "unchanged_s", lambda: tree.observe(anew=False))
     edited = project / "d0" / "e0" / "f0.py"

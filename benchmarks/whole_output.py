@@ -1,8 +1,8 @@
-"""How much memory the real command takes for an output of 100 MB, and to find its lines again.
+"""Measure the memory of the real command for an output of 100 MB and for finding its lines again.
 
-A scripted model runs a command that prints it, and a session that goes on recalls a line by its
-words and by its ref. Each row has the peak memory of one process, and its seconds. `missing` is how
-many lines of the output are not in the file.
+A scripted model runs a command that prints the output; the continued session recalls a line by its
+text and by its ref. Each row has the peak memory and the seconds of one process. `missing` is the
+number of output lines that are not in the file.
 """
 
 import json
@@ -52,7 +52,7 @@ def main(megabytes: int) -> Iterator[Table]:
 
 
 class Folder:
-    """A project, a home and the sessions below one folder."""
+    """A project, a home and the sessions in one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,9 +1,8 @@
-"""A hundred and fifty calls through windows of 24,000, 60,000 and 200,000 tokens, on a server that
-counts tokens in a way of its own, binds thoughts to what stands before them, and holds the prompt
-and the room for the reply against the window: requests that it refused.
+"""Count refused requests over 150 calls in windows of 24,000, 60,000 and 200,000 tokens. The server
+counts tokens differently from us, binds thinking to the preceding context, and requires the prompt
+and the reserved reply to fit in the window.
 
-The real command, headless, under each preset that is named, over HTTP to the strict server of the
-tests.
+The real command runs headless, with each given preset, over HTTP to the strict server of the tests.
 """
 
 import json
@@ -31,7 +30,7 @@ MODEL = "claude-sonnet-5-5"
 
 
 def run(calls: int, window: int, preset: str, seed: int) -> dict[str, float]:
-    """One session from start to end. Raises CalledProcessError when it does not finish."""
+    """Run one session to its end; return its figures. Raises CalledProcessError if it fails."""
     player, size_of = Mixture(calls, seed), uneven(SPREAD)
     server = Server(player, bound=True, strict=True, window=window, size_of=size_of)
     with tempfile.TemporaryDirectory() as folder, server:

@@ -1,8 +1,8 @@
-"""From a log to the body of a request: CPU of each step at so many messages.
+"""Measure the CPU time of each step from a log to the body of a request, by number of messages.
 
-The view is folded from recorded calls and results, `build_request` makes its messages, `body` what
-the SDK is given, `json` the bytes. `changed` counts messages of a request that the next one has in
-another form: the prompt cache lives on there being none.
+The view is folded from recorded calls and results; `build_request` makes its messages, `body` the
+arguments of the SDK, `json` the bytes. `changed` counts messages of a request that differ in the
+next request; the prompt cache depends on this being 0.
 """
 
 import json
@@ -65,12 +65,12 @@ def _wired(view: View) -> Request:
 
 
 def _plain(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """A message without its cache marks, which wander."""
+    """Return a message without its cache marks, which move between requests."""
     return [{k: v for k, v in b.items() if k != "cache_control"} for b in message["content"]]
 
 
 def _median(act: Callable[[], object], runs: int) -> float:
-    """Milliseconds of CPU."""
+    """Return the median CPU milliseconds of an act."""
     taken = []
     for _ in range(runs):
         before = time.thread_time()

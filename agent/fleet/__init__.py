@@ -1,4 +1,5 @@
-"""Many agents: tasks from one manifest, run side by side, with one ledger and one bill. `manifest`
-and `ledger` say what is to be done and what was, `checks` looks whether it can be. `attempt` runs
-the agent for one task, `runner` decides what starts when, `outages` what keeps all from starting.
-`parsl_engine` runs attempts elsewhere, `report` shows what came out."""
+"""Run many agents on the tasks of one manifest, with one ledger and one budget. `manifest` and
+`ledger` record what to do and what was done; `checks` finds errors before the start. `attempt` runs
+the agent for one task, `runner` schedules attempts, `outages` pauses them. `parsl_engine` runs
+attempts on other machines, and `report` collects the results.
+"""

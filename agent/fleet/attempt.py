@@ -1,10 +1,10 @@
-"""One attempt at a task: its place is made, the agent runs there, and what came out is kept. Then
-the steps of the task are run (`steps.py`).
+"""One attempt at a task: create its working directory, run the agent there, keep the result, then
+run the steps of the task (`steps.py`).
 
-`run_attempt` does it, in a thread of this process or in a worker on another machine. All that
-matters survives its death: the agent is in a process group of its own and writes its result into
-a file, and the lock of the task's folder is held as long as the agent runs, no matter who started
-it. So the next process waits for the end of an agent that was left, and takes its result.
+`run_attempt` runs in a thread of this process or in a worker on another machine. Everything
+important survives the death of that process: the agent has its own process group and writes its
+result to a file, and the lock of the task's folder is held as long as the agent runs. The next
+process waits for an agent that is still running and takes over its result.
 """
 
 import errno
@@ -55,8 +55,9 @@ ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
 
 
 def run_attempt(order: AttemptOrder) -> AttemptOutcome:
-    """Make an attempt at a task, unless it was made and only its result not heard; return how it
-    ended. Blocking."""
+    """Make an attempt at a task and return its outcome. If the attempt already finished but was not
+    recorded, return the existing outcome. Blocking.
+    """
     began = time.monotonic()
     try:
         make_private_folder(order.folder.path)
@@ -81,9 +82,10 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
 
 @contextmanager
 def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
-    """Hold the lock of the task's folder, and yield it. An agent that was left running there is
-    waited for, and ended where its time is up, which is told next to the lock, or where the fleet
-    is to stop: then there is None in its place."""
+    """Acquire the lock of the task's folder; yield (lock, late). If an agent is still running
+    there, wait for its end. Interrupt it when its time limit is reached (`late`) or the fleet stops
+    (lock None).
+    """
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -98,7 +100,7 @@ def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
 
 
 class _Watch:
-    """What may end an agent before it ends by itself: its time limit, and the fleet's stop."""
+    """Watch for the two reasons to end an agent early: its time limit and the stop of the fleet."""
 
     def __init__(self, order: AttemptOrder, began: float) -> None:
         limit = order.task.time_limit
@@ -108,8 +110,9 @@ class _Watch:
         self.stopped = self.late = False
 
     def wait(self, has_ended: Callable[[], bool], pid: int | None) -> None:
-        """Wait until an agent has ended, and end its process group where it has to; None as its
-        number for one that cannot be reached."""
+        """Wait until an agent has ended; interrupt, then kill its process group if necessary. `pid`
+        is None for an agent that cannot be signalled.
+        """
         while not has_ended():
             if self._asked_at is None:
                 self.late = self._until is not None and time.time() >= self._until
@@ -158,7 +161,9 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
 
 
 def _too_late(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
-    """Return how an agent ended whose time was up, unless it was done by then."""
+    """Return the outcome of an agent that exceeded its time limit; a successful outcome is
+    unchanged.
+    """
     if not outcome.kind:
         return outcome
     message = f"more than {order.task.time_limit:g} s"
@@ -166,7 +171,9 @@ def _too_late(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
 
 
 def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
-    """Return the command line of the agent. Raises PlaceError without an engine for a container."""
+    """Return the command line of the agent. Raises PlaceError if a container is needed and there is
+    no container engine.
+    """
     task = order.task
     settings = {**task.settings, "state.dir": order.state, "model.wait_file": order.fleet.wait_file}
     flags = [*as_flags(settings), *(f"bash.keep_env={name}" for name in task.env)]
@@ -185,7 +192,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
 
 @contextmanager
 def _ends(pid: int) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells, after a moment, whether a child has ended."""
+    """Yield a function that waits up to LOOK_EVERY_S and returns True if a child has ended."""
     fd = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -196,8 +203,9 @@ def _ends(pid: int) -> Iterator[Callable[[], bool]]:
 
 
 def _finished(order: AttemptOrder) -> AttemptOutcome | None:
-    """Return how this attempt ended by the result that its agent has written, with the patch next
-    to it; None where there is none that is whole."""
+    """Return the outcome of this attempt from the agent's result file, and write the patch; None
+    without a complete result file.
+    """
     result = order.folder.result(order.attempt)
     if result is None:
         return None
@@ -227,8 +235,9 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
 
 
 def _patch_bytes(order: AttemptOrder, result: Mapping[str, Any]) -> int | None:
-    """Write what an agent has changed, before any step of the task changes more; return its size,
-    None without a repository."""
+    """Write the patch of the agent's changes, before a step changes more files; return its size, or
+    None without a repository.
+    """
     folder = order.folder
     steps = (folder.step_file(step, order.attempt, 0, CODE) for step in (SCORE, AFTER))
     if any(map(Path.exists, steps)) and folder.patch.exists():
@@ -246,19 +255,21 @@ def _patch_bytes(order: AttemptOrder, result: Mapping[str, Any]) -> int | None:
 
 
 def _reason(text: str) -> str:
-    """Return why an attempt ended as the ledger keeps it: one line, cut behind a word."""
+    """Return a reason for the ledger: one line, cut at a word."""
     return cut_at_word(as_sentences(text), MAX_MESSAGE_CHARS)
 
 
 def _cause_of(error: Exception) -> str:
-    """Return the cause of an error that kept an attempt from its beginning, if others share it."""
+    """Return the cause of an error that prevented an attempt if other tasks would share it, else
+    "".
+    """
     is_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
     is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in the words of git
     return DISK if is_disk else ""
 
 
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
-    """Return how an agent ended that has left no result."""
+    """Return the outcome of an agent that left no result."""
     if order.task.image:
         remove_container(order)  # which the end of the engine's command does not end
     said = order.folder.stderr.read_bytes()[-MAX_MESSAGE_CHARS:].decode("utf-8", "replace")
@@ -273,7 +284,7 @@ def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
 def outcome_of_log(
     order: AttemptOrder, kind: str, message: str, code: int | None = None
 ) -> AttemptOutcome:
-    """Return an outcome whose sums are those of the session's log."""
+    """Return an outcome with the sums from the session's log."""
     log = order.find_log()
     return AttemptOutcome(
         exit_code=code,

@@ -1,5 +1,6 @@
-"""What is checked before anything of a fleet starts: what a task names and is not there, and what
-would keep every agent from its first request."""
+"""Check a fleet before it starts: files and variables that tasks refer to, and problems that would
+stop every agent before its first request.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from .manifest import Manifest, Task
 
 
 class StartCheck:
-    """Checks the tasks of a manifest. Each set of settings is looked at once."""
+    """Checker of the tasks in a manifest. Each distinct set of settings is checked once."""
 
     def __init__(
         self,
@@ -24,17 +25,19 @@ class StartCheck:
         dollars: float | None,
         records: Mapping[str, TaskRecord],
     ) -> None:
-        """`for_all` are the settings for all tasks, `dollars` the budget for all, `records` what
-        was begun before. Raises ConfigError for settings that are none."""
+        """`for_all` are settings for all tasks, `dollars` is the total budget, `records` are tasks
+        begun earlier. Raises ConfigError for invalid settings.
+        """
         self._cwd, self._environ, self._for_all = cwd, environ, for_all
         self._dollars, self._records = dollars, records
         self._loaded: dict[str, LoadedSettings | UsageError] = {}
         self._launches: dict[tuple[str, bool], tuple[str, LaunchOptions]] = {}
-        self.settings = load(cwd, environ, for_all).settings  # of a task with none of its own
+        self.settings = load(cwd, environ, for_all).settings  # of tasks without own settings
 
     def check_task(self, manifest: Manifest, task: Task) -> None:
-        """Raise UsageError for settings of a task that are none, and for what a task that is to run
-        names and is not there."""
+        """Raise UsageError for invalid settings of a task, and for missing files or variables of a
+        task that will run.
+        """
         flags = [*self._for_all, *as_flags(task.settings)]
         loaded = self._load(key := json.dumps(flags), flags)
         if not is_to_run(self._records.get(task.id)):
@@ -45,14 +48,14 @@ class StartCheck:
         folder = manifest.directory(task)
         if folder is not None and not folder.is_dir():
             raise UsageError(
-                f"there is no directory {folder}", hint="A dir is relative to the manifest."
+                f"there is no directory {folder}", hint="`dir` is relative to the manifest."
             )
         source = manifest.source(task)
         if source is not None and ":" not in source and not Path(source).exists():
             hint = "Give a URL, or a path relative to the manifest."
             raise UsageError(f"there is no repository {source}", hint=hint)
         if task.image is not None:
-            return  # a container has settings, keys and a sandbox of its own
+            return  # a container has its own settings, keys and sandbox
         has_budget = self._dollars is not None or task.budget_usd is not None
         if (key, has_budget) not in self._launches:
             budget = Budget(None, 0.0 if has_budget else None)
@@ -75,7 +78,9 @@ class StartCheck:
         return found
 
     def check_agents(self) -> None:
-        """Raise what would keep agents from their first request: NoCredentials, and UsageError."""
+        """Raise NoCredentials or UsageError for a problem that would stop agents before their first
+        request.
+        """
         for own, launch in self._launches.values():
             try:
                 check_start(launch)

@@ -1,4 +1,4 @@
-"""The container of a task: how a command is run in it, and how it is removed."""
+"""Run a command in the container of a task, and remove the container."""
 
 import os
 import shutil
@@ -12,20 +12,21 @@ from .orders import AttemptOrder
 from .places import PlaceError
 
 ENGINES = ("docker", "podman")
-MAX_ANSWER_S = 10.0  # that an engine takes to say whether it works
+MAX_ANSWER_S = 10.0  # timeout of `info`, which checks that an engine works
 
 
 def in_container(
     order: AttemptOrder, place: Path, env: Mapping[str, str], more: Iterable[str] = ()
 ) -> list[str]:
-    """Return the command that runs another in a container, which sees the task's folder and its
-    place where they are here, and variables with the names `more`. A container that was left by a
-    kill is removed. Raises PlaceError."""
+    """Return the command that runs another command in a container. The container has the task's
+    folder and working directory at the same paths, and the variables named in `more`. A container
+    left by a killed run is removed. Raises PlaceError.
+    """
     engine, task, home = remove_container(order), order.task, order.folder.path / "home"
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
     given = [name for name in env if is_of_provider(name)]
-    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # by a namespace of users
+    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # rootless Podman maps user IDs
     user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
     seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
     return [
@@ -45,8 +46,9 @@ def _container_name(order: AttemptOrder) -> str:
 
 
 def remove_container(order: AttemptOrder) -> str:
-    """End and remove the container of a session, if there is one, and return the program that runs
-    containers. Raises PlaceError without one."""
+    """Stop and remove the container of a session, if it exists; return the container engine. Raises
+    PlaceError without an engine.
+    """
     engine = _engine()
     command = [engine, "rm", "--force", _container_name(order)]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
@@ -55,8 +57,9 @@ def remove_container(order: AttemptOrder) -> str:
 
 @cache
 def _engine() -> str:
-    """Return the first program for containers that works, or else the first one. Raises
-    PlaceError without one."""
+    """Return the first working container engine, or the first installed one if none works. Raises
+    PlaceError without an engine.
+    """
     found = [*filter(None, map(shutil.which, ENGINES))]
     if not found:
         hint = f"Install one of {', '.join(ENGINES)}, or leave image out."

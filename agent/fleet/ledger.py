@@ -1,8 +1,8 @@
-"""The folder of a fleet, and its ledger: an append-only file that says what was begun and how it
-ended. It is the truth: a run goes on from there.
+"""The folder of a fleet, and its ledger: an append-only file of started attempts and their
+outcomes. A new run continues from the ledger.
 
-A line is on the medium before what it describes begins. A torn last line, left by a kill in the
-middle of a write, is cut off when the ledger is opened to be written.
+Each line is synced to disk before the event it describes. An incomplete last line, left by a kill
+during a write, is removed when the ledger is opened for writing.
 """
 
 import errno
@@ -25,33 +25,33 @@ from ..session.totals import Totals
 
 TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
 PATCH_NAME = "patch.diff"
-MAX_NEWEST = 20  # tasks that ended last, as a reader of the ledger keeps them
-FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
-REFUSED = "refused"  # the key or its account, by the server: the same for every task
-# Failures of the commands that are run when an agent has ended, and these commands.
+MAX_NEWEST = 20  # newest ended tasks kept by a reader of the ledger
+FLEET_BUDGET = "fleet budget"  # the task's share of the remaining total budget was spent
+REFUSED = "refused"  # the server refused the key or its account, for every task
+# The steps that run after an agent has ended, and the kinds of their failures.
 SCORE, AFTER = "score", "after"
-UNKNOWN = "after unknown"  # it was begun, and how it ended is not known
+UNKNOWN = "after unknown"  # the command after the score began, its end is unknown
 STEP_OF = {SCORE: SCORE, AFTER: AFTER, UNKNOWN: AFTER}
-# Failures of an agent after which its work is scored all the same; "" is none.
+# Kinds of failures of an agent after which its work is still scored; "" is no failure.
 SCORED_KINDS = ("", "denied", "limit", "time limit")
-# Ways to end without an answer after which a task goes on by itself at the next run.
-FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk
+# Kinds of ends after which the next run continues the task automatically.
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSums:
-    """What a session has used, from its first entry on."""
+    """The sums of a session since its first entry."""
 
-    cost_usd: float | None = 0.0  # None where no price is known
+    cost_usd: float | None = 0.0  # None if no price is known
     calls: int = 0
     tool_calls: int = 0
-    tokens: int = 0  # that the model read and wrote
-    tokens_saved: int = 0  # by compaction
+    tokens: int = 0  # input and output tokens
+    tokens_saved: int = 0  # tokens saved by compaction
 
     @classmethod
     def of_log(cls, log: Path | None) -> "SessionSums":
-        """Return the sums of a log, as far as it can be read."""
+        """Return the sums of the readable entries in a log."""
         totals = Totals()
         with suppress(CtxagentError):
             for entry in Entries(log) if log else ():
@@ -73,36 +73,36 @@ class SessionSums:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptOutcome(SessionSums):
-    """How an attempt at a task ended. Counts and dollars are those of the task's whole session."""
+    """The outcome of an attempt at a task. Counts and dollars cover the task's whole session."""
 
-    exit_code: int | None  # None where the agent came to no end of its own
-    kind: str = ""  # of a failure: a word or two; "" for none
+    exit_code: int | None  # None if the agent did not end by itself
+    kind: str = ""  # kind of failure, one or two words; "" for none
     message: str = ""
-    cause: str = ""  # of a failure that other tasks may share (outages.py); "" for its own
+    cause: str = ""  # cause that other tasks may share (outages.py); "" for none
     seconds: float = 0.0  # of this attempt
     host: str = ""
-    patch_bytes: int | None = None  # None where there is no repository
-    log: str = ""  # of the session; "" where there is none
+    patch_bytes: int | None = None  # None without a repository
+    log: str = ""  # path of the session's log; "" if there is none
     score: float | None = None  # from 0 to 1; None without one
-    passed: bool | None = None  # by the score
-    metrics: dict[str, Any] = field(default_factory=dict)  # what else the score said
-    after: str = ""  # the end of what the command after the score printed, if it has run
+    passed: bool | None = None  # verdict of the score; None without a score
+    metrics: dict[str, Any] = field(default_factory=dict)  # other values from the score
+    after: str = ""  # end of the output of the command after the score, if it has run
 
     @property
     def sums(self) -> SessionSums:
-        """What the task's session has used."""
+        """The sums of the task's session."""
         return SessionSums(**{each.name: getattr(self, each.name) for each in fields(SessionSums)})
 
     @property
     def verdict(self) -> str:
-        """What the score says, in words; "" without one."""
+        """The verdict of the score as text; "" without a score."""
         if self.passed is None or self.score is None:
             return ""
         return f"{'passed' if self.passed else 'not passed'} ({self.score:g})"
 
     @property
     def state(self) -> TaskState:
-        """The state of a task whose last attempt ended so."""
+        """The state of a task whose last attempt has this outcome."""
         if self.kind in STOPPED_KINDS or self.cause:
             return "stopped"
         return "failed" if self.kind else "done"
@@ -110,21 +110,21 @@ class AttemptOutcome(SessionSums):
 
 @dataclass(slots=True)
 class TaskRecord:
-    """What the ledger says of a task."""
+    """The state of a task according to the ledger."""
 
     id: str
-    digest: str  # of the task as it was begun
-    session: str  # the newest
-    attempt: int = 0  # the number of the newest
-    starts: int = 0  # how often it was started, also to go on with an attempt that was cut
+    digest: str  # digest of the task when it began
+    session: str  # ID of the newest session
+    attempt: int = 0  # number of the newest attempt
+    starts: int = 0  # number of starts, including those that continue an interrupted attempt
     state: TaskState = "running"
-    outcome: AttemptOutcome | None = None  # of the newest attempt, once that has ended
-    has_ended: bool = False  # any attempt
+    outcome: AttemptOutcome | None = None  # outcome of the newest attempt, once it has ended
+    has_ended: bool = False  # True once any attempt has ended
     sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
-    log: str = ""  # of the newest session, where it is expected; "" in older ledgers
-    share: float = 0.0  # dollars that its newest attempt may cost; 0 where that is not limited
-    needs_no_agent: bool = False  # the agent of its newest attempt has ended for good
-    tries: dict[str, int] = field(default_factory=dict)  # of each step in its session, beside one
+    log: str = ""  # expected path of the newest session's log; "" in older ledgers
+    share: float = 0.0  # maximum dollars for the newest attempt; 0 without a limit
+    needs_no_agent: bool = False  # only the steps of the newest attempt are left to run
+    tries: dict[str, int] = field(default_factory=dict)  # retries of each step in the session
 
     def total(self, name: str) -> int:
         """Return a count over all sessions of the task."""
@@ -132,18 +132,18 @@ class TaskRecord:
 
     @property
     def cost_usd(self) -> float:
-        """The dollars of all sessions of the task, as far as prices are known."""
+        """The dollars of all sessions of the task; calls without a known price count as 0."""
         return sum(sums.cost_usd or 0.0 for sums in self.sums.values())
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of every call of the task is known."""
+        """True if the price of every call of the task is known."""
         return all(sums.cost_usd is not None for sums in self.sums.values())
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFolder:
-    """Where everything of a fleet lies: next to its manifest, in `<name>.fleet`."""
+    """The folder with all files of a fleet: `<name>.fleet` next to its manifest."""
 
     path: Path
 
@@ -157,7 +157,7 @@ class FleetFolder:
 
     @property
     def lock(self) -> Path:
-        """The lock that a process has which writes the ledger."""
+        """The lock of the process that writes the ledger."""
         return self.ledger.with_name(LOCK_NAME)
 
     @property
@@ -167,25 +167,24 @@ class FleetFolder:
 
     @property
     def wait_file(self) -> Path:
-        """The file by which agents tell each other what the server asks them to wait."""
+        """The file in which agents share the wait time that the server requests."""
         return self.path / "wait"
 
     @property
     def attempts_file(self) -> Path:
-        """The file with how many attempts the last run made at each task."""
+        """The file with the last run's number of attempts per task."""
         return self.path / "attempts"
 
     @property
     def attempts(self) -> int | None:
-        """How many attempts the last run made at each task whose line says nothing, if it was told
-        to."""
+        """The last run's default number of attempts per task, or None if it had none."""
         with suppress(OSError, ValueError):
             return int(self.attempts_file.read_text()) or None
         return None
 
     @property
     def stop_file(self) -> Path:
-        """The file that asks all attempts to end, wherever they run."""
+        """The file that stops all attempts, on every machine."""
         return self.path / "stop"
 
     def task(self, id: str, session: str) -> "TaskFolder":
@@ -195,7 +194,7 @@ class FleetFolder:
 
 @dataclass(frozen=True, slots=True)
 class TaskFolder:
-    """What is kept of a task's session: its results, its patch, its clone."""
+    """The files of a task's session: results, patch, clone."""
 
     fleet: FleetFolder
     id: str
@@ -207,18 +206,17 @@ class TaskFolder:
 
     @property
     def lock(self) -> Path:
-        """The file that is locked as long as an agent runs for the task, no matter who started
-        it."""
+        """The file that is locked while an agent runs for the task, in whatever process."""
         return self.path / "lock"
 
     @property
     def place(self) -> Path:
-        """The clone of a repository, or the empty folder, that the task is done in."""
+        """The clone of a repository, or the empty folder, in which the agent works."""
         return self.path / "place"
 
     @property
     def base(self) -> Path:
-        """The file with the commit that the task began from."""
+        """The file with the commit from which the task started."""
         return self.path / "base"
 
     @property
@@ -227,38 +225,40 @@ class TaskFolder:
 
     @property
     def stderr(self) -> Path:
-        """What the agent, or the engine of its container, has said next to its result."""
+        """The error output of the agent or its container engine."""
         return self.path / "stderr.txt"
 
     @property
     def own_state(self) -> Path:
-        """The agent's state folder in a container, which sees no other's."""
+        """The state folder of an agent in a container; the container sees no other state folder."""
         return self.path / "state"
 
     def state_of(self, image: str | None) -> Path:
-        """Return the state folder of the agent, which may run in a container."""
+        """Return the agent's state folder, which differs if it runs in a container."""
         return self.own_state if image else self.fleet.state
 
     def result_file(self, attempt: int) -> Path:
-        """Return the file that the agent of an attempt writes its result into."""
+        """Return the file to which the agent of an attempt writes its result."""
         return self.path / f"result-{attempt}.json"
 
     def step_file(self, step: str, attempt: int, tries: int, suffix: str) -> Path:
-        """Return a file of a step: its output, its errors or its exit code. The command after the
-        score is run once in a session, however many attempts that has."""
+        """Return a file of a step: its output, errors or exit code. The command after the score
+        runs once per session, so its files have no attempt number.
+        """
         name = step if step == AFTER else f"{step}-{attempt}"
         return self.path / f"{name}{f'-{tries}' if tries else ''}.{suffix}"
 
     def result(self, attempt: int) -> dict[str, Any] | None:
-        """Return the result of an attempt, None where there is none that is whole."""
+        """Return the result of an attempt, or None if it is missing or incomplete."""
         with suppress(OSError, ValueError):
             found = json.loads(self.result_file(attempt).read_bytes())
             return found if isinstance(found, dict) else None
         return None
 
     def find_log(self) -> Path | None:
-        """Return the log of the session, None where there is none yet. All projects are searched:
-        the ledger names the log too."""
+        """Return the log of the session, or None if it does not exist yet. All projects are
+        searched. The ledger also has the path.
+        """
         for state in (self.own_state, self.fleet.state):
             if log := logs_in(state).get(self.session):
                 return log
@@ -266,7 +266,7 @@ class TaskFolder:
 
 
 def logs_in(state: Path) -> dict[str, Path]:
-    """Return the logs in a state folder, by the names of their sessions."""
+    """Return the logs in a state folder, by session ID."""
     found = dict[str, Path]()
     with suppress(OSError), os.scandir(state / "projects") as projects:
         for project in projects:
@@ -277,8 +277,9 @@ def logs_in(state: Path) -> dict[str, Path]:
 
 
 def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, Path]:
-    """Return the logs of the newest sessions of tasks, by session, as far as they are there. All
-    projects are searched, once, only for logs that are not where the ledger says."""
+    """Return the existing logs of the tasks' newest sessions, by session ID. Logs that are not at
+    the path in the ledger are searched for in all projects, which are listed once.
+    """
     found, missing = dict[str, Path](), list[TaskRecord]()
     for record in records:
         named = record.outcome.log if record.outcome else ""
@@ -297,17 +298,18 @@ def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, P
 
 
 class FleetLedger:
-    """The ledger of a fleet, held by one process and open to be appended to."""
+    """The ledger of a fleet, locked by this process and open for appending."""
 
     def __init__(self, folder: FleetFolder) -> None:
-        """Open the ledger, and make it where there is none. Raises UsageError where another process
-        has it, RecordError where it cannot be written."""
+        """Open the ledger, or create it. Raises UsageError if another process has it open,
+        RecordError if it cannot be written.
+        """
         self.folder = folder
         self.warnings: list[str] = []
         try:
             self._lock = acquire_lock(folder.ledger, self.warnings)
         except SessionBusy as busy:
-            hint = "Wait for its end; `ctxagent fleet status` shows how far it is."
+            hint = "Wait until it ends; `ctxagent fleet status` shows its progress."
             why = f"another process (pid {busy.holder}) runs this manifest"
             raise UsageError(why, hint=hint) from None
         try:
@@ -329,18 +331,20 @@ class FleetLedger:
         log: str = "",
         share: float | None = None,
     ) -> None:
-        """Record that an attempt begins, where the log of its session will be, and how many dollars
-        it may cost. Raises RecordError, and then it must not begin."""
+        """Record the start of an attempt, the expected path of its log, and the maximum dollars.
+        Raises RecordError; then the attempt must not start.
+        """
         more = {"attempt": attempt, "log": log, "share": share or 0.0}
         self._append("begun", task=id, digest=digest, session=session, **more)
 
     def end(self, id: str, session: str, attempt: int, outcome: AttemptOutcome) -> None:
-        """Record how an attempt ended. Raises RecordError."""
+        """Record the outcome of an attempt. Raises RecordError."""
         self._append("ended", task=id, session=session, attempt=attempt, **asdict(outcome))
 
     def retry(self, id: str, step: str = "") -> None:
-        """Record that a task which had failed is to be tried again; where it failed by a step, and
-        for a `step` that is given, only from that step on. Raises RecordError."""
+        """Record that a failed task is to be retried. If it failed in a step, or `step` is given,
+        retry only from that step. Raises RecordError.
+        """
         outcome = self.records[id].outcome
         step = step or STEP_OF.get(outcome.kind if outcome else "", "")
         self._append("retry", task=id, **({"step": step} if step else {}))
@@ -356,36 +360,38 @@ class FleetLedger:
             os.fsync(self._file.fileno())
         except OSError as error:
             with suppress(OSError):
-                self._file.truncate(size)  # or the next line would be glued to a part of this one
+                self._file.truncate(size)  # else the next line would follow a partial line
             raise _unwritable(self.folder.ledger, error) from error
         _fold(self.records, line)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger and release its lock."""
         self._file.close()
         os.close(self._lock)
 
 
 def read_records(folder: FleetFolder) -> dict[str, TaskRecord]:
-    """Return what the ledger says of each task that was begun, in the order of their beginnings. A
-    line that is none is passed over. Raises RecordError where the ledger cannot be read."""
+    """Return the records of all tasks in the ledger, in the order they were first begun. Invalid
+    lines are skipped. Raises RecordError if the ledger cannot be read.
+    """
     reader = LedgerReader(folder)
     reader.catch_up()
     return reader.records
 
 
 class LedgerReader:
-    """Follows a ledger that another process writes."""
+    """Reader that follows a ledger written by another process."""
 
     def __init__(self, folder: FleetFolder) -> None:
         self._path = folder.ledger
-        self._end = 0  # of the lines that were read
+        self._end = 0  # offset after the last line read
         self.records: dict[str, TaskRecord] = {}
         self.ended: deque[tuple[str, str]] = deque(maxlen=MAX_NEWEST)  # tasks, with the time
 
     def catch_up(self) -> bool:
-        """Read the lines that are new; return whether there are any. A line that is none is passed
-        over. Raises RecordError where the ledger cannot be read."""
+        """Read new lines; return True if there are any. Invalid lines are skipped. Raises
+        RecordError if the ledger cannot be read.
+        """
         start = self._end
         try:
             with open_kept(self._path) as file:
@@ -409,7 +415,7 @@ class LedgerReader:
 
 
 def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
-    """Add a line. Raises ValueError, TypeError and LookupError for one that is none."""
+    """Apply a line to the records. Raises ValueError, TypeError or LookupError if it is invalid."""
     event, id = line["event"], line["task"]
     if event == "begun":
         record = records.get(id)
@@ -438,12 +444,12 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
 
 
 def is_to_run(record: TaskRecord | None) -> bool:
-    """Return True if the next run starts a task, by what the ledger says of it."""
+    """Return True if the next run starts the task."""
     return record is None or record.state in ("running", "stopped")
 
 
 def has_reply(log: Path, start: int) -> bool:
-    """Return True if a log has a reply of the model behind its first `start` bytes."""
+    """Return True if a log has a reply of the model after its first `start` bytes."""
     with suppress(OSError), open_kept(log) as file:
         file.seek(start)
         return any(b'"kind": "assistant"' in line and b'"purpose": "attempt"' not in line
@@ -452,12 +458,12 @@ def has_reply(log: Path, start: int) -> bool:
 
 
 def bill(records: Iterable[TaskRecord]) -> float:
-    """Return the dollars of all sessions, as far as prices are known."""
+    """Return the dollars of all sessions; calls without a known price count as 0."""
     return sum(record.cost_usd for record in records)
 
 
 def _unwritable(path: Path, error: OSError) -> RecordError:
     why = "the disk is full" if error.errno in FULL else error.strerror
     return RecordError(
-        f"cannot write {path}: {why}", hint="Nothing more is started until it can be written."
+        f"cannot write {path}: {why}", hint="No task starts until the ledger can be written."
     )

@@ -1,5 +1,6 @@
-"""A fleet as it runs: progress, what each agent does, what is spent, and when it ends. A look reads
-only what the ledger and the logs of running tasks have gained since the look before."""
+"""Live view of a fleet: progress, current activity of each agent, cost, and estimated end. Each
+look reads only the new lines of the ledger and of running tasks' logs.
+"""
 
 import time
 from collections import Counter, deque
@@ -21,24 +22,25 @@ from .manifest import Manifest
 from .run_notes import OutageNote, RunNotes
 from .summary import STATES
 
-WINDOW_S = 600.0  # over which the pace of a run is measured
-MIN_SAMPLED_S = 10.0  # before anything is said of the pace
-MAX_CALL_CHARS = 120  # of what an agent does
-TAIL_BYTES = 1 << 17  # of a log, that say what its agent does
+WINDOW_S = 600.0  # time span for measuring the pace of a run
+MIN_SAMPLED_S = 10.0  # minimum time span for an estimate
+MAX_CALL_CHARS = 120  # of the text of an activity
+TAIL_BYTES = 1 << 17  # bytes at the end of a log that are read for the current activity
 ASKING = "asks the model"
 
 
 @dataclass(slots=True)
 class Activity:
-    """What an agent does by its log."""
+    """The current activity of an agent, read from its log."""
 
     sums: LogSums = field(default_factory=LogSums)
-    calls: dict[str, str] = field(default_factory=dict)  # that have no result yet
+    calls: dict[str, str] = field(default_factory=dict)  # running calls as text, by ID
     since: float = 0.0  # seconds since 1970
 
     def read(self, log: Path) -> None:
-        """Read what a log has gained. Of a log whose sums were known before only the end is read.
-        Raises OSError."""
+        """Read the new lines of a log. If the sums of older lines are known, read only the last
+        TAIL_BYTES of them for the activity. Raises OSError.
+        """
         if self.sums.end and not self.since:
             with open_kept(log) as file:
                 file.seek(max(0, self.sums.end - TAIL_BYTES))
@@ -48,7 +50,7 @@ class Activity:
         self.sums, _ = catch_up(self.sums, log, self.hear)
 
     def hear(self, entry: Entry) -> None:
-        """Add an entry."""
+        """Update the activity from an entry."""
         if isinstance(entry, Assistant) and entry.purpose == "turn":
             uses = (block for block in entry.content if block.get("type") == "tool_use")
             self.calls = {str(use.get("id")): _call_words(use) for use in uses}
@@ -59,7 +61,7 @@ class Activity:
 
     @property
     def words(self) -> str:
-        """What it does, in words."""
+        """The current activity as text."""
         if not self.calls:
             return ASKING
         first, *more = self.calls.values()
@@ -67,7 +69,7 @@ class Activity:
 
 
 def _call_words(use: dict[str, object]) -> str:
-    """Return the tool of a call, and the first text among its arguments."""
+    """Return the tool of a call and its first text argument."""
     given = use.get("input")
     values = given.values() if isinstance(given, dict) else ()
     text = next((value for value in values if isinstance(value, str)), "")
@@ -75,27 +77,27 @@ def _call_words(use: dict[str, object]) -> str:
 
 
 class Pace:
-    """How fast a run spends and finishes tasks, over the last minutes."""
+    """The rate at which a run spends dollars and finishes tasks, over the last WINDOW_S seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float, int]] = deque()
 
     def add(self, now: float, dollars: float, ended: int) -> None:
-        """Add what was spent and how many tasks had ended at a time."""
+        """Add a sample: the time, the dollars spent and the number of finished tasks."""
         while len(self._samples) > 1 and now - self._samples[1][0] > WINDOW_S:
             self._samples.popleft()
         self._samples.append((now, dollars, ended))
 
     @property
     def dollars_per_hour(self) -> float | None:
-        """What is spent in an hour, None where that is not known yet."""
+        """Dollars spent per hour, or None without enough samples."""
         (began, before, _), (now, dollars, _) = self._samples[0], self._samples[-1]
         if now - began < MIN_SAMPLED_S:
             return None
         return 3_600 * (dollars - before) / (now - began)
 
     def seconds_left(self, tasks: int) -> float | None:
-        """Return how long so many tasks take, None where that is not known yet."""
+        """Return the estimated seconds for this number of tasks, or None without enough samples."""
         (began, _, before), (now, _, ended) = self._samples[0], self._samples[-1]
         if now - began < MIN_SAMPLED_S or ended <= before:
             return None
@@ -104,11 +106,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """What an agent does now."""
+    """A running agent and its current activity."""
 
-    id: str  # of its task
+    id: str  # ID of the task
     words: str
-    since: float  # seconds since 1970; 0 where that is not known
+    since: float  # seconds since 1970; 0 if unknown
     calls: int
     cost_usd: float | None
 
@@ -126,7 +128,7 @@ class EndView:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """A fleet at one moment."""
+    """The state of a fleet at one moment."""
 
     tasks: int
     is_running: bool
@@ -138,17 +140,17 @@ class LiveView:
     dollars_per_hour: float | None
     seconds_left: float | None
     outages: Sequence[OutageNote]
-    workers: Sequence[WorkerView]  # the longest at work first
-    ended: Sequence[EndView]  # the newest first
+    workers: Sequence[WorkerView]  # longest activity first
+    ended: Sequence[EndView]  # newest first
 
     @property
     def finished(self) -> int:
-        """How many tasks are done or have failed."""
+        """The number of done and failed tasks."""
         return self.counts["done"] + self.counts["failed"]
 
 
 class LiveFleet:
-    """Looks at a fleet again and again."""
+    """Observer that follows the state of a fleet."""
 
     def __init__(
         self,
@@ -158,17 +160,17 @@ class LiveFleet:
         is_running: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_running` returns True while a run is on, by default by its lock."""
+        """`is_running` returns True during a run; the default checks the lock of the ledger."""
         self._ids, self._folder, self._clock = list(manifest.lines), folder, clock
         self._is_running = is_running or (lambda: is_in_use(folder.lock))
         self._ledger = LedgerReader(folder)
         self._activities: dict[str, Activity] = {}  # by session
-        self._logs: dict[str, Path] = {}  # of sessions that run
+        self._logs: dict[str, Path] = {}  # logs of running sessions
         self._kept_sums = kept_sums(folder)
         self._pace, self._began = Pace(), 0.0
 
     def look(self) -> LiveView:
-        """Return how the fleet stands now. Raises RecordError where its ledger cannot be read."""
+        """Return the current state of the fleet. Raises RecordError for an unreadable ledger."""
         is_running = self._is_running()
         self._ledger.catch_up()
         records, running = self._ledger.records, self.running
@@ -202,7 +204,7 @@ class LiveFleet:
 
     @property
     def running(self) -> list[TaskRecord]:
-        """The tasks that were begun and have not ended, by the newest look."""
+        """The tasks that are begun and not ended, as of the newest look."""
         return [each for each in self._ledger.records.values() if each.state == "running"]
 
     def _state(self, id: str, is_running: bool) -> TaskState:
@@ -211,7 +213,7 @@ class LiveFleet:
         return "stopped" if state == "running" and not is_running else state
 
     def _read_logs(self, running: Sequence[TaskRecord]) -> None:
-        """Count what the sessions of tasks that run have used."""
+        """Update the sums of running tasks from their logs."""
         unknown = [record for record in running if record.session not in self._logs]
         self._logs |= find_logs(self._folder, unknown)
         self._activities = {

@@ -1,6 +1,6 @@
-"""The page of a fleet that runs, served on the loopback address under a secret path.
+"""The page of a running fleet, served on the loopback address under a secret path.
 
-This module makes pages, so jinja2 is loaded with it.
+This module renders HTML, so importing it loads jinja2.
 """
 
 import secrets
@@ -21,14 +21,14 @@ from .report import bars
 from .summary import bill_words
 
 STYLES, SCRIPTS = ("fleet/page.css", "fleet/live.css"), ("export/follow.js", "fleet/live.js")
-CONNECT = "'self'"  # what the script may ask
+CONNECT = "'self'"  # connect-src of the content security policy
 MAX_LISTED = 200  # agents at work
-TIMEOUT_S = 10.0  # of a connection that says nothing
+TIMEOUT_S = 10.0  # timeout of an idle connection
 ADDRESS = "127.0.0.1"
 
 
 def page(view: LiveView, name: str) -> str:
-    """Return the whole document for the fleet of a manifest."""
+    """Return the HTML document for the fleet; `name` is the name of its manifest."""
     headline = f"{view.finished:,} of {count_of(view.tasks, 'task')}"
     html = render(
         "fleet/live.html.j2",
@@ -51,7 +51,7 @@ def page(view: LiveView, name: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Return a time in words, such as "40 s", "3 min" or "2 h"."""
+    """Return a duration as text, such as "40 s", "3 min" or "2 h"."""
     if seconds < 90:
         return f"{round(seconds)} s"
     return f"{round(seconds / 60)} min" if seconds < 5_400 else f"{round(seconds / 3_600)} h"
@@ -62,12 +62,12 @@ def _dollars(amount: float | None) -> str:
 
 
 def _facts(view: LiveView) -> Iterator[tuple[str, str]]:
-    """Yield the sums, each with its name."""
+    """Yield (name, text) of each sum."""
     yield "spent", bill_words(view.dollars, is_priced=view.is_priced)
     if view.dollars_per_hour:
         yield "pace", f"${view.dollars_per_hour:,.2f} an hour"
     if view.outages:
-        yield "left", "waits"
+        yield "left", "waiting"
     elif view.seconds_left is not None:
         end = time.strftime("%H:%M", time.localtime(time.time() + view.seconds_left))
         yield "left", f"about {ago(view.seconds_left)}, until {end}"
@@ -76,13 +76,13 @@ def _facts(view: LiveView) -> Iterator[tuple[str, str]]:
 
 
 class LivePage:
-    """Serves the page of a fleet."""
+    """Server of a fleet's page."""
 
     def __init__(self, fleet: LiveFleet, name: str, port: int = 0) -> None:
-        """Listen on a port, 0 for one that is free. Raises UsageError where it is taken."""
+        """Listen on a port; 0 selects a free port. Raises UsageError if the port is in use."""
         self._fleet, self._name, self._lock = fleet, name, threading.Lock()
         self._view: LiveView | None = None
-        self._version = 0  # counts what is told
+        self._version = 0  # number of changes so far
         token = secrets.token_urlsafe(24)
         self.path = f"/{token}/"
 
@@ -92,7 +92,7 @@ class LivePage:
         try:
             self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
         except OSError as error:
-            hint = "Give another port, or none for one that is free."
+            hint = "Give another port, or leave it out to use a free one."
             raise UsageError(f"port {port}: {error.strerror}", hint=hint) from error
         self._server.daemon_threads = True
 
@@ -102,20 +102,20 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """The address of the page. Who has it can read the page."""
+        """The URL of the page. Anyone with the URL can read the page."""
         return f"http://{ADDRESS}:{self.port}{self.path}"
 
     def serve(self) -> None:
-        """Answer requests until `stop`."""
+        """Answer requests until `stop` is called."""
         self._server.serve_forever()
 
     def stop(self) -> None:
-        """Answer no more requests."""
+        """Stop answering requests."""
         self._server.shutdown()
         self._server.server_close()
 
     def look(self) -> tuple[LiveView, str]:
-        """Return how the fleet stands, and a tag that changes with it. Raises RecordError."""
+        """Return the state of the fleet and an ETag that changes with it. Raises RecordError."""
         with self._lock:
             view = self._fleet.look()
             if self._view is None or _lasting(view) != _lasting(self._view):
@@ -128,13 +128,14 @@ class LivePage:
 
 
 def _lasting(view: LiveView) -> LiveView:
-    """Return a view without what changes although nothing happens."""
+    """Return a view without the estimates that change even if nothing happens."""
     return replace(view, dollars_per_hour=None, seconds_left=None)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers requests that know the path and name the loopback address as their host: a page of
-    another site has neither."""
+    """Handler that answers only requests with the secret path and a loopback host name. A page of
+    another site can send neither.
+    """
 
     page: LivePage
     timeout = TIMEOUT_S
@@ -176,4 +177,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the address is a secret."""
+        """Do nothing: the log would reveal the secret path."""

@@ -1,7 +1,7 @@
-"""What the sessions of tasks that have not ended have used, by their logs.
+"""Sums of unfinished sessions, counted from their logs.
 
-The sums are kept in a file between two looks, so that only what was appended to a log is read. The
-file is a cache: it may be deleted, and where it cannot be written all logs are read again.
+The sums are cached in a file, so that only new lines of a log are read. The cache can be deleted;
+if it cannot be written, all logs are read again.
 """
 
 import json
@@ -23,7 +23,7 @@ CACHE_NAME = "sums.json"
 
 @dataclass(slots=True)
 class LogSums:
-    """The sums of a log up to an offset."""
+    """The sums of a log up to the offset `end`."""
 
     inode: int = 0
     end: int = 0
@@ -31,8 +31,9 @@ class LogSums:
 
 
 def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
-    """Count what the sessions of tasks that run, or were cut, have used: their ends are not in the
-    ledger."""
+    """Count the sums of running or interrupted sessions from their logs, because the ledger has
+    only finished attempts.
+    """
     running = [record for record in records if record.state == "running"]
     known, kept = kept_sums(folder), dict[str, LogSums]()
     logs, has_read = find_logs(folder, running), False
@@ -51,8 +52,9 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
 def catch_up(
     sums: LogSums, log: Path, hear: Callable[[Entry], None] | None = None
 ) -> tuple[LogSums, bool]:
-    """Add the whole lines that a log has gained, and return the sums and whether there were some;
-    of a log that was replaced all lines. `hear` gets their entries. Raises OSError."""
+    """Add the new complete lines of a log; return the sums and True if there were new lines. A
+    replaced log is read from the beginning. `hear` is called with each entry. Raises OSError.
+    """
     stat = log.stat()
     if stat.st_ino != sums.inode or stat.st_size < sums.end:
         sums = LogSums(stat.st_ino)
@@ -72,7 +74,7 @@ def catch_up(
 
 
 def kept_sums(folder: FleetFolder) -> dict[str, LogSums]:
-    """Return the sums that the newest look has kept, by session."""
+    """Return the cached sums by session ID; empty without a valid cache."""
     try:
         kept = json.loads((folder.path / CACHE_NAME).read_bytes())
         if kept["of"] == signature(LogSums):

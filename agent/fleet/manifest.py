@@ -1,8 +1,8 @@
-"""The manifest of a fleet: a file with one task a line, each a JSON object.
+"""The manifest of a fleet: a file with one task per line, each a JSON object.
 
-All lines are checked before anything starts. What is kept of a task in memory is where its line
-stands and a digest of it, so that the prompts of ten thousand tasks do not have to fit. A line may
-stand for several tasks (`variants.py`).
+All lines are checked before anything starts. In memory, each task has only its offset in the file
+and a digest, so that ten thousand prompts need not fit. A line can expand to several tasks
+(`variants.py`).
 """
 
 import hashlib
@@ -20,24 +20,24 @@ from ..lazy import dataclass, regex
 from .ledger import FleetFolder
 from .variants import Matrix, find_cells
 
-MAX_PROMPT_BYTES = 100_000  # that one argument of a command line can have
+MAX_PROMPT_BYTES = 100_000  # the prompt must fit in one command line argument
 MAX_LINE_BYTES = 1 << 20
-MAX_ERRORS, MAX_ERROR_CHARS = 20, 400  # of a manifest that are named
+MAX_ERRORS, MAX_ERROR_CHARS = 20, 400  # listed errors of a manifest, characters of each
 EXAMPLE = '{"id": "a", "dir": "repos/a", "prompt": "…"}'
 NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
-_WANTED = f"A line is such as {EXAMPLE}"
+_WANTED = f"Example of a line: {EXAMPLE}"
 _ID = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEFAULTS = "defaults"  # the only key of the first line, if it has keys for all tasks
 MAX_ATTEMPTS = 1_000
-STEP_SECONDS = 600.0  # that a step may take where nothing is said
+STEP_SECONDS = 600.0  # default time limit of a step
 _STEP_KEYS = ("command", "time_limit", "sandbox")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStep:
-    """A command of the manifest's author that is run when the agent of a task has ended."""
+    """A command from the manifest's author that runs after the agent of a task has ended."""
 
     command: str
     time_limit: float = STEP_SECONDS
@@ -45,7 +45,7 @@ class TaskStep:
 
     @classmethod
     def of(cls, value: Any) -> "TaskStep | None":
-        """Return the step that a line gives as a command or as an object."""
+        """Return the step for a value in a line: a command or an object."""
         if value is None:
             return None
         return cls(**value) if isinstance(value, dict) else cls(value)
@@ -57,40 +57,43 @@ class Task:
 
     id: str
     prompt: str
-    dir: str | None = None  # a directory; relative to the manifest
-    worktree: bool = True  # whether the task has a git worktree of it, or works in it itself
-    git: str | None = None  # the URL or path of a repository, of which the task has a clone
-    commit: str | None = None  # that is checked out
-    image: str | None = None  # of a container in which the agent runs
+    dir: str | None = None  # directory, relative to the manifest
+    worktree: bool = True  # work in a git worktree of `dir`, or else in `dir` itself
+    git: str | None = None  # URL or path of the repository to clone
+    commit: str | None = None  # commit to check out
+    image: str | None = None  # image of the container in which the agent runs
     settings: Mapping[str, Any] = field(default_factory=dict)
     budget_usd: float | None = None
     time_limit: float | None = None  # seconds
     cores: int = 1
-    memory_mb: int = 0  # 0: not said
-    env: tuple[str, ...] = ()  # names of variables that the agent's commands get, and a container
-    score: TaskStep | None = None  # says whether an attempt has passed
-    after: TaskStep | None = None  # run once, when an attempt has passed
-    repeat: int | None = None  # attempts, None for one that has no number
+    memory_mb: int = 0  # 0: not specified
+    env: tuple[str, ...] = ()  # variables passed to the agent's commands and to the container
+    score: TaskStep | None = None  # decides whether an attempt has passed
+    after: TaskStep | None = None  # runs once, after an attempt has passed
+    repeat: int | None = None  # number of attempts; None for a single unnumbered one
     matrix: Matrix = field(default_factory=dict)
-    line: str = ""  # the id that the line gives
+    line: str = ""  # ID in the line
     cell: str = ""  # the name of the cell of the matrix
     variant: Mapping[str, Any] = field(default_factory=dict)  # the settings of the cell
 
     @property
     def has_own_model(self) -> bool:
-        """Whether its settings name a model or a server, which others need not have."""
+        """True if the task's settings name a model or server, so that its failures may not affect
+        other tasks.
+        """
         return any(f"model.{name}" in self.settings for name in ("id", "base_url"))
 
     @property
     def server(self) -> str:
-        """The model and the server of its own; "" where it uses those of all tasks."""
+        """The task's own model and server as JSON; "" if it uses the shared ones."""
         names = ("model.id", "model.base_url")
         return json.dumps([self.settings.get(n) for n in names]) if self.has_own_model else ""
 
     @property
     def digest(self) -> str:
-        """A digest of what the task is about: its prompt and its place. Another one makes it
-        another task, while limits and settings may change in the middle of it."""
+        """A digest of the task's identity: its prompt and its place. A change makes it a different
+        task; limits and settings can change while it is unfinished.
+        """
         about: list[Any] = [self.prompt, self.dir, self.worktree, self.git, self.commit, self.image]
         about += [dict(self.variant)] if self.variant else []
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
@@ -98,19 +101,19 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """Where a task stands in its manifest."""
+    """The position of a task in its manifest, with the fields needed to schedule it."""
 
     id: str
-    name: str  # the id that the line gives
+    name: str  # ID in the line
     cell: str
     has_score: bool
     start: int
     size: int
-    digest: str  # of what it is about: its prompt and its place
+    digest: str  # as Task.digest
     cores: int
     memory_mb: int
     budget_usd: float | None
-    server: str = ""  # the model and the server of its own
+    server: str = ""  # as Task.server
 
 
 def _is_text(value: Any) -> bool:
@@ -123,7 +126,7 @@ def _is_prompt(value: Any) -> bool:
 
 
 def _is_argument(value: Any) -> bool:
-    """Return True for a text that no command takes for an option of it."""
+    """Return True for a text that a command cannot mistake for an option."""
     return _is_text(value) and not value.startswith("-")
 
 
@@ -156,7 +159,7 @@ _STEP = (_is_step, f"a command, or an object with {', '.join(_STEP_KEYS)}")
 _ARGUMENT = (_is_argument, "a text that is not blank and does not begin with -")
 _AMOUNT = (_is_amount, "a number above 0")
 _COUNT = (lambda value: type(value) is int and _is_amount(value), "a whole number above 0")
-# By its key, whether a value is right, and what it is to be.
+# For each key: a check of its value, and a description of valid values.
 _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "id": (lambda value: _is_text(value) and _ID.fullmatch(value), f"a name. {NAME_HINT}"),
     "prompt": (_is_prompt, f"a text of at most {MAX_PROMPT_BYTES:,} bytes"),
@@ -179,8 +182,9 @@ _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
-    """Return the task of a line, with what `defaults` say where the line does not. Raises
-    ValueError, saying what is wrong with it."""
+    """Return the task of a line, with missing keys from `defaults`. Raises ValueError with the
+    reason.
+    """
     found = _parse_object(line)
     _check_keys(found)
     if defaults:
@@ -194,28 +198,29 @@ def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
         found[name] = TaskStep.of(found.get(name))
     task = Task(**found, line=found["id"])
     if (task.dir is not None) + (task.git is not None) > 1:
-        raise ValueError("dir and git are two places")
+        raise ValueError("give dir or git, not both")
     if task.dir is None and task.git is None and task.image is None:
-        raise ValueError("no place: give dir, git or image")
+        raise ValueError("no working directory: give dir, git or image")
     if task.commit is not None and task.git is None:
         raise ValueError("commit needs git")
     return task
 
 
 def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
-    """Yield the tasks that a line stands for: each attempt in each cell of its matrix, with names
-    of their own. `attempts` are those of lines that say none. Raises ValueError."""
+    """Yield the tasks that a line expands to: each attempt in each cell of its matrix, with unique
+    IDs. `attempts` applies if the line has no `repeat`. Raises ValueError.
+    """
     count = task.repeat or attempts
     if count is None and not task.matrix:
         yield task
         return
     if not task.worktree and (task.matrix or (count or 1) > 1):
-        raise ValueError('attempts need places of their own: leave "worktree": false out')
+        raise ValueError('each attempt needs its own worktree: remove "worktree": false')
     for cell in find_cells(task.matrix):
         id = f"{task.id}@{cell.name}" if cell.name else task.id
         prompt = cell.prompt(task.prompt)
         if not _is_prompt(prompt):
-            raise ValueError(f"the prompt of {id} is to be {_KEYS['prompt'][1]}")
+            raise ValueError(f"the prompt of {id} must be {_KEYS['prompt'][1]}")
         settings = {**task.settings, **cell.settings}
         one = replace(
             task, id=id, prompt=prompt, cell=cell.name, variant=cell.settings, settings=settings
@@ -225,34 +230,33 @@ def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object of a line. Raises ValueError."""
+    """Return the JSON object of a line. Raises ValueError."""
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
+        raise ValueError(f"invalid JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
     except (ValueError, RecursionError):
-        raise ValueError(f"no JSON that can be read. {_WANTED}") from None
+        raise ValueError(f"invalid JSON. {_WANTED}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"no JSON object. {_WANTED}")
+        raise ValueError(f"not a JSON object. {_WANTED}")
     return found
 
 
 def _check_keys(found: Mapping[str, Any]) -> None:
-    """Raise ValueError for a key that there is not, and for a wrong value."""
+    """Raise ValueError for an unknown key or an invalid value."""
     for name, value in found.items():
         if name not in _KEYS:
-            raise ValueError(f"{name} is no key of a task; they are {', '.join(_KEYS)}")
+            raise ValueError(f"unknown key {name}; use {', '.join(_KEYS)}")
         is_right, wanted = _KEYS[name]
         if not is_right(value):
-            raise ValueError(f"{name} is to be {wanted}")
+            raise ValueError(f"{name} must be {wanted}")
 
 
 Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
 
 
 class Manifest:
-    """The tasks of a file, in their order. What they name in the file system is relative to the
-    folder of the file."""
+    """The tasks of a file, in file order. Paths in the file are relative to its folder."""
 
     def __init__(
         self,
@@ -260,9 +264,10 @@ class Manifest:
         check: Check = lambda manifest, task: None,
         attempts: int | None = None,
     ) -> None:
-        """Read and check the file; `check` raises UsageError for a task that cannot be run.
-        `attempts` are those of each task whose line says none, by default those of the last run.
-        Raises UsageError that names the lines that are wrong."""
+        """Read and check the file. `check` raises UsageError for a task that cannot run. `attempts`
+        applies to lines without `repeat`; the default is the value of the last run. Raises
+        UsageError that lists the invalid lines.
+        """
         self.path, self.folder = path, path.absolute().parent
         self.attempts = attempts or FleetFolder.of(path).attempts
         self.lines: dict[str, TaskLine] = {}
@@ -275,26 +280,26 @@ class Manifest:
                 except ValueError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error}"))
                     if not self.lines and b'"defaults"' in line:
-                        break  # each line below would have the same error
+                        break  # every other line would repeat the error
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
         except OSError as error:
-            hint = "Give a file with one task a line: `ctxagent guide fleet` shows one."
+            hint = "Give a file with one task per line; `ctxagent guide fleet` shows an example."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
         if wrong:
             raise _all_of(wrong)
         if not self.lines:
-            hint = f"Write one a line: {EXAMPLE}"
+            hint = f"Write one per line: {EXAMPLE}"
             raise UsageError(f"{path} has no task", hint=hint)
 
     def _add(self, start: int, line: bytes, check: Check) -> None:
-        """Add the tasks of a line. Raises ValueError, and what `check` raises."""
+        """Add the tasks of a line. Raises ValueError, and errors from `check`."""
         if not self.lines and _DEFAULTS in (found := _parse_object(line)):
             self._defaults = _checked_defaults(found)
             return
         for task in self._parse(line):
             if task.id in self.lines:
-                raise ValueError(f"the id {task.id} is that of another line")
+                raise ValueError(f"another line has the id {task.id}")
             self.lines[task.id] = TaskLine(
                 id=task.id,
                 name=task.line,
@@ -321,18 +326,19 @@ class Manifest:
                 yield task
 
     def directory(self, task: Task) -> Path | None:
-        """Return the directory that a task names, None where it names none."""
+        """Return the directory of a task, or None if it has none."""
         return None if task.dir is None else self.folder / task.dir
 
     def source(self, task: Task) -> str | None:
-        """Return the URL or the path of the repository that a task has a clone of, None for none.
-        What is there as a path is one."""
+        """Return the URL or path of the repository to clone for a task, or None. The value is a
+        path if that path exists.
+        """
         if task.git is None or not (path := self.folder / task.git).exists():
             return task.git
         return str(path)
 
     def task(self, id: str) -> Task:
-        """Read a task again. Raises UsageError where the file has changed meanwhile."""
+        """Read a task from the file again. Raises UsageError if the line has changed."""
         known = self.lines[id]
         try:
             with self.path.open("rb") as file:
@@ -343,23 +349,24 @@ class Manifest:
                     return task
         except (OSError, ValueError):
             pass
-        hint = "Nothing is lost: run it again. While it runs, lines may only be added."
-        raise UsageError(f"{self.path} was changed where {id} stood", hint=hint)
+        hint = "Run it again; no result is lost. During a run, only append lines."
+        raise UsageError(f"the line of {id} in {self.path} has changed", hint=hint)
 
 
 def _checked_defaults(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the first line says for all tasks. Raises ValueError."""
+    """Return the defaults in the first line. Raises ValueError."""
     defaults = found[_DEFAULTS]
     if len(found) > 1 or not isinstance(defaults, dict) or "id" in defaults:
-        raise ValueError('a line with "defaults" has an object there and no more, without id')
+        raise ValueError('"defaults" must be an object without id, and the only key of its line')
     _check_keys(defaults)
     list(find_cells(defaults.get("matrix", {})))
     return defaults
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the lines that are not blank, with their numbers and where they start. Raises OSError,
-    and UsageError for a line that is too long."""
+    """Yield (number, offset, line) for each line that is not blank. Raises OSError, and UsageError
+    for a line that is too long.
+    """
     start = 0
     with path.open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
@@ -371,15 +378,16 @@ def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def absolute_model(id: str, folder: Path) -> str:
-    """Return the id of a model, with the path of a script that is relative to a folder made whole:
-    each agent starts in a folder of its own."""
+    """Return a model ID; a relative path of a script is made absolute, because each agent starts in
+    a different folder.
+    """
     if not id.startswith(SCRIPTED):
         return id
     return f"{SCRIPTED}{folder / id.removeprefix(SCRIPTED)}"
 
 
 def _all_of(errors: Sequence[UsageError]) -> UsageError:
-    """Return one error that describes several."""
+    """Return one error that lists several errors."""
     if len(errors) == 1:
         return errors[0]
     lines = [f"{count_of(len(errors), 'line')} cannot be run:"]

@@ -1,4 +1,4 @@
-"""The order to make an attempt at a task, as a worker gets it."""
+"""The order to make an attempt at a task, as sent to a worker."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,20 +11,18 @@ from .manifest import Task
 
 @dataclass(frozen=True, slots=True)
 class AttemptOrder:
-    """All that an attempt needs, wherever it is made."""
+    """Everything an attempt needs, on any machine."""
 
     task: Task
     fleet: FleetFolder
     session: str
     attempt: int
-    options: tuple[str, ...] = ()  # of the command line, for all tasks
-    dollars: float | None = None  # what it may cost
-    is_share: bool = False  # whether that is what is left for the fleet, not the task's own budget
-    env: Mapping[str, str] = field(default_factory=dict)  # beside that of the worker
-    log: str = ""  # of the session, where it is expected; "" where that is not known
-    tries: Mapping[str, int] = field(
-        default_factory=dict
-    )  # of each step in the session, beside one
+    options: tuple[str, ...] = ()  # command line options for all tasks
+    dollars: float | None = None  # maximum cost
+    is_share: bool = False  # True if `dollars` is a share of the fleet's budget, not the task's own
+    env: Mapping[str, str] = field(default_factory=dict)  # in addition to the worker's variables
+    log: str = ""  # expected path of the session's log; "" if unknown
+    tries: Mapping[str, int] = field(default_factory=dict)  # retries of each step in the session
 
     @property
     def folder(self) -> TaskFolder:
@@ -36,7 +34,7 @@ class AttemptOrder:
         return self.folder.state_of(self.task.image)
 
     def find_log(self) -> Path | None:
-        """Return the log of the session, None where there is none yet."""
+        """Return the log of the session, or None if it does not exist yet."""
         if self.log and Path(self.log).exists():
             return Path(self.log)
         return self.folder.find_log() if self.folder.stderr.exists() else None

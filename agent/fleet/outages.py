@@ -1,9 +1,9 @@
-"""Outages: a failure that many tasks share counts against none of them.
+"""Outages: a failure that many tasks share does not count against any of them.
 
-Each cause (the server of a model, the executor, a disk) has a breaker. It opens when several
-attempts in a row failed by the cause. While it is open no attempt starts that needs the cause,
-except for one probe at a time, with growing pauses between probes. The first attempt that works
-closes it.
+Each cause (a model's server, the executor, a disk) has a circuit breaker. It opens after several
+attempts in a row failed by the cause. While it is open, attempts that need the cause do not start,
+except for one probe at a time, with growing pauses between probes. The first successful attempt
+closes the breaker.
 """
 
 import math
@@ -21,52 +21,53 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class OutageRules:
-    """When a breaker opens, and how long its pauses are. Times are in seconds."""
+    """When a breaker opens, and how long it pauses. Times are in seconds."""
 
-    failures: int = 2  # in a row, by the same cause
+    failures: int = 2  # consecutive failures by the same cause
     within: float = 120.0
-    first_pause: float = 2.0  # before a probe; doubled after each probe that fails
+    first_pause: float = 2.0  # pause before the first probe; doubled after each failed probe
     longest_pause: float = 300.0
-    longest: float = 3_600.0  # an outage; then the run ends
+    longest: float = 3_600.0  # maximum outage, after which the run ends
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The newest failure of a task by a cause."""
+    """A task's newest failure by a cause."""
 
     at: float
     progress: int  # tool calls in the session
-    own: int  # such failures in a row that count against the task
+    own: int  # consecutive failures that count against the task
 
 
 class Breaker:
-    """The breaker of one cause."""
+    """The circuit breaker of one cause."""
 
     def __init__(self, cause: str, rules: OutageRules, clock: Callable[[], float]) -> None:
         self.cause, self._rules, self._clock = cause, rules, clock
         self._failures: dict[str, _Failure] = {}
-        self._recent: list[float] = []  # failures since an attempt has worked
+        self._recent: list[float] = []  # times of failures since the last success
         self._worked_at = -math.inf
         self.pause = 0.0  # seconds before the next probe
-        self.since: float | None = None  # when it opened, None while it is closed
+        self.since: float | None = None  # time of opening, None while closed
         self.why = ""
         self.probe: str | None = None  # the task whose attempt is the probe
-        self.probe_at = 0.0  # when the next probe may start
+        self.probe_at = 0.0  # earliest time of the next probe
 
     @property
     def is_open(self) -> bool:
-        """Whether attempts wait for a probe."""
+        """True while attempts wait for a probe."""
         return self.since is not None
 
     @property
     def lasts_too_long(self) -> bool:
-        """Whether the outage has lasted longer than a run waits for."""
+        """True if the outage has exceeded the maximum wait of a run."""
         return self.since is not None and self._clock() - self.since >= self._rules.longest
 
     def fail(self, id: str, why: str, progress: int) -> int:
-        """Record that a task failed by the cause. Return how often in a row a failure of the task
-        was its own: it made no progress, while the cause worked for another task. The loss of an
-        executor never is."""
+        """Record that a task failed by the cause. Return the number of consecutive failures that
+        count against the task: it made no progress while the cause worked for another task. The
+        loss of an executor never counts.
+        """
         now, before, own = self._clock(), self._failures.get(id), 0
         others_work = before is not None and self._worked_at > before.at
         if before and others_work and progress <= before.progress and self.cause != EXECUTOR:
@@ -88,13 +89,13 @@ class Breaker:
         self.probe_at = now + self.pause
 
     def stay_open(self, why: str) -> None:
-        """Open the breaker, or have it wait longer: what is needed was tried in vain."""
+        """Open the breaker, or extend its pause, after the resource failed again."""
         self.why = why
         self.since = self._clock() if self.since is None else self.since
         self._wait(self._clock())
 
     def work(self, id: str) -> bool:
-        """Record that an attempt worked. Return True if this closes the breaker."""
+        """Record a successful attempt. Return True if this closes the breaker."""
         was_open = self.is_open
         self._failures.pop(id, None)
         self._recent, self._worked_at = [], self._clock()
@@ -102,38 +103,39 @@ class Breaker:
         return was_open
 
     def leave(self, id: str) -> None:
-        """Record that an attempt ended which says nothing about the cause."""
+        """Record an attempt whose end shows nothing about the cause."""
         if self.probe == id:
             self.probe = None
 
     def allows_start(self) -> bool:
-        """Return True if an attempt may start: the breaker is closed, or a probe may start."""
+        """Return True if an attempt may start: the breaker is closed or a probe is due."""
         return not self.is_open or (self.probe is None and self._clock() >= self.probe_at)
 
 
 class Outages:
-    """The breakers of a run. Tasks with a model or a server of their own have a breaker of their
-    own for it; `server` names the one of a task."""
+    """The breakers of a run. Tasks with their own model or server have a separate breaker for it,
+    selected by `server`.
+    """
 
     def __init__(self, rules: OutageRules, clock: Callable[[], float]) -> None:
         self._rules, self._clock = rules, clock
         self._breakers: dict[tuple[str, str], Breaker] = {}
 
     def breaker(self, cause: str, server: str) -> Breaker:
-        """Return the breaker of a cause."""
+        """Return the breaker of a cause, created if necessary."""
         key = cause, server if cause == SERVER else ""
         if key not in self._breakers:
             self._breakers[key] = Breaker(cause, self._rules, self._clock)
         return self._breakers[key]
 
     def needed(self, server: str) -> Iterator[Breaker]:
-        """Yield the breakers of all that an attempt needs."""
+        """Yield the breakers of everything an attempt needs."""
         for cause in (SERVER, EXECUTOR, DISK):
             yield self.breaker(cause, server)
 
     @property
     def open(self) -> list[Breaker]:
-        """The breakers that are open."""
+        """The open breakers."""
         return [breaker for breaker in [*self._breakers.values()] if breaker.is_open]
 
     def allow_start(self, server: str) -> bool:
@@ -141,8 +143,7 @@ class Outages:
         return all(breaker.allows_start() for breaker in self.needed(server))
 
     def begin_probe(self, id: str, server: str) -> list[str]:
-        """Make an attempt that starts the probe of the breakers that are open; return their
-        causes."""
+        """Make a starting attempt the probe of all open breakers; return their causes."""
         found = [breaker for breaker in self.needed(server) if breaker.is_open]
         for breaker in found:
             breaker.probe = id
@@ -150,6 +151,6 @@ class Outages:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long no probe may start; None while no breaker waits for that."""
+        """Seconds until the next probe may start; None if no breaker waits for a probe."""
         waiting = [breaker.probe_at for breaker in self.open if breaker.probe is None]
         return max(0.0, min(waiting) - self._clock()) if waiting else None

@@ -1,5 +1,6 @@
-"""Attempts made by Parsl: on the workers of any configuration of the user's. Only this module
-knows Parsl, which is an extra (`ctxagent[fleet]`)."""
+"""Run attempts with Parsl, on the workers of any Parsl configuration. Only this module imports
+Parsl, which is an extra (`ctxagent[fleet]`).
+"""
 
 import os
 import runpy
@@ -35,11 +36,12 @@ _FAULTS = (
 
 
 class ParslEngine:
-    """Makes attempts by way of Parsl."""
+    """Engine that runs attempts with Parsl."""
 
     def __init__(self, path: Path, folder: FleetFolder) -> None:
-        """Load the configuration that a Python file calls `config`; what Parsl writes goes to the
-        folder of the fleet unless it names another one. Raises UsageError."""
+        """Load the variable `config` from a Python file. Parsl writes its files to the fleet's
+        folder unless the configuration names another folder. Raises UsageError.
+        """
         try:
             import parsl
         except ImportError:
@@ -56,20 +58,22 @@ class ParslEngine:
         self._app = parsl.python_app(run_attempt, data_flow_kernel=self._kernel)
 
     def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]":
-        """Have a worker make an attempt. The future raises where the worker is lost."""
+        """Start an attempt on a worker. The future raises if the worker is lost."""
         future: Future[AttemptOutcome] = self._app(order)
         return future
 
     def is_lost(self, error: BaseException) -> bool:
-        """Return True for all errors of Parsl but the loss of the one worker that had the task:
-        its task may have killed it."""
+        """Return True for all Parsl errors except WorkerLost, because the task itself may have
+        killed its worker.
+        """
         from parsl.executors.high_throughput.errors import WorkerLost
 
         return not isinstance(error, WorkerLost)
 
     def renew(self) -> None:
-        """Replace the executors that Parsl has given up, which it never uses again, by new ones
-        from the configuration. Raises UsageError."""
+        """Replace executors that Parsl has given up and never uses again with new ones from the
+        configuration. Raises UsageError.
+        """
         kernel = self._kernel
         bad = [each for each in kernel.executors.values() if getattr(each, "bad_state_is_set", 0)]
         if not bad:
@@ -89,7 +93,7 @@ class ParslEngine:
         kernel.add_executors(new)
 
     def close(self) -> None:
-        """End the workers and let go of Parsl."""
+        """Stop the workers and Parsl."""
         import parsl
 
         self._kernel.cleanup()
@@ -97,8 +101,9 @@ class ParslEngine:
 
 
 def _read_config(path: Path, lock: Path) -> Any:
-    """Return the configuration in a file, with its programs on a leash: they end with the fleet
-    that has a lock. Raises UsageError."""
+    """Return the configuration in a file. Its programs are changed to exit when the fleet that
+    holds `lock` ends. Raises UsageError.
+    """
     hint = "A Python file with `config = parsl.config.Config(…)`: `ctxagent guide fleet` says more."
     try:
         found: Any = runpy.run_path(str(path)).get("config")

@@ -1,5 +1,5 @@
-"""Where a task is done, and what it changed there: a git worktree of a directory, the directory
-itself, or a clone; a container sees such a place, or an empty one, as its own.
+"""The working directories of tasks and the patches of their changes: a git worktree of a directory,
+the directory itself, or a clone. A container has a clone, a directory or an empty folder mounted.
 """
 
 import shutil
@@ -20,19 +20,20 @@ from .manifest import Task
 PROJECT_CACHES = ("worktree.git", "worktree", "touched", "index.db", "index.db-wal",
                   "index.db-shm", "index.lock", "sessions.json")  # fmt: skip
 SESSION_CACHES = ("worktree.index", "resume.json", "resume.stat")
-MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
+MAX_NAME_CHARS = 57  # characters of the task's ID in the name of its worktree
 
 
 class PlaceError(CtxagentError):
-    """A task's place cannot be made."""
+    """A task's working directory cannot be created."""
 
 
 def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
-    """Return the directory in which the agent of a task is started; make it where it is a clone or
-    empty. The commit that the task begins from is kept in its folder, once. Raises PlaceError."""
+    """Return the directory in which a task's agent starts; create it if it is a clone or empty. The
+    commit from which the task starts is stored once in the task's folder. Raises PlaceError.
+    """
     source = task.git
     if task.image is not None and task.worktree:
-        source = source or task.dir  # a worktree would need its repository beside it
+        source = source or task.dir  # a worktree would not work without its repository
     place = folder.place
     if source is not None:
         if not place.exists():
@@ -47,31 +48,31 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
     if not folder.base.exists():
         commit = _git(place, environ).find("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if commit is None and source is None and task.worktree:
-            hint = 'Make one there, or let the task work in it: "worktree": false.'
-            raise PlaceError(f"{place} is no git repository with a commit", hint=hint)
+            hint = 'Make a commit, or add "worktree": false to work in the directory itself.'
+            raise PlaceError(f"{place} is not a git repository with a commit", hint=hint)
         write_private(folder.base, (commit or "").encode())
     return place
 
 
 def worktree_name(folder: TaskFolder) -> str:
-    """Return the name of the worktree of a task."""
+    """Return the name of a task's worktree."""
     return f"{folder.id[:MAX_NAME_CHARS].replace('@', '-')}-{folder.session[-6:]}"
 
 
 class ExpectedPlaces:
-    """Where the sessions of tasks will be. Git is asked once for each directory."""
+    """The expected paths of task sessions. Git runs once for each directory."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._holders: dict[str, tuple[Path, Path] | None] = {}
 
     def log(self, task: Task, folder: TaskFolder) -> Path | None:
-        """Return where the log of a task's session will be, None where that is not known."""
+        """Return the expected path of the log of a task's session, or None if unknown."""
         cwd: Path | None = folder.place
         if task.image is None and task.dir is not None:
             cwd = self._worktree(task.dir, folder) if task.worktree else Path(task.dir)
         elif task.dir is not None and not task.worktree:
-            cwd = Path(task.dir)  # which the container sees
+            cwd = Path(task.dir)  # mounted in the container
         if cwd is None:
             return None
         return Project(folder.state_of(task.image), cwd).log_for_task(folder.session)
@@ -89,9 +90,10 @@ class ExpectedPlaces:
 
 
 def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> int | None:
-    """Write what the files of a place differ by from the commit that its task began at, files that
-    git does not know included, and return its size; None outside of a repository. The index of the
-    place stays as it is. Raises PlaceError and OSError."""
+    """Write the diff between the task's base commit and the files in a directory, including
+    untracked files; return its size, or None outside a repository. The index is not changed. Raises
+    PlaceError and OSError.
+    """
     base = folder.base.read_text() if folder.base.exists() else ""
     if not base:
         return None
@@ -112,8 +114,10 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
 
 
 def remove_caches(log: Path) -> None:
-    """Remove what a session that is done has next to its log and its conversation, in a project of
-    its own: caches, locks, and the snapshots of files, which the place and the patch stand for."""
+    """Remove caches, locks and file snapshots of a finished session, if its project has no other
+    session. The log and the conversation are kept; the working directory and the patch replace the
+    snapshots.
+    """
     project = log.parents[2]
     with suppress(OSError):
         if [path.name for path in log.parents[1].iterdir()] != [log.parent.name]:
@@ -129,7 +133,7 @@ def remove_caches(log: Path) -> None:
 
 
 def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, str]) -> None:
-    """Make a clone, whole or not at all. Raises PlaceError."""
+    """Create a complete clone or none. Raises PlaceError."""
     part = place.with_name(f"{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     outside = _git(place.parent, environ, fetches=True)
@@ -138,7 +142,7 @@ def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, s
     wanted = commit or "HEAD"
     inside = _git(part, environ)
     if not commit and inside.find("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
-        raise PlaceError(f"the repository {source} has no commit", hint="Make the first one there.")
+        raise PlaceError(f"the repository {source} has no commit", hint="Make a commit there.")
     if commit and inside.find("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
         fetching = _git(part, environ, fetches=True)
         _run(fetching, f"{source} has no commit {commit}", "fetch", "--quiet", "origin", commit)
@@ -150,7 +154,7 @@ def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, s
 
 
 def _git(place: Path, environ: Mapping[str, str], *, fetches: bool = False) -> GitRunner:
-    """Return git for a place. Raises PlaceError."""
+    """Return a git runner for a directory. Raises PlaceError."""
     try:
         return GitRunner(place, child_environment(environ), fetches=fetches)
     except OSError as error:
@@ -158,7 +162,9 @@ def _git(place: Path, environ: Mapping[str, str], *, fetches: bool = False) -> G
 
 
 def _run(git: GitRunner, failed: str, *words: str) -> bytes:
-    """Return what a command prints. Raises PlaceError that begins with `failed`."""
+    """Return the output of a git command. Raises PlaceError with a message that begins with
+    `failed`.
+    """
     try:
         return git.run(*words)
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Run a pool of Parsl's workers that ends when its fleet is gone, however that one ended.
+"""Run a pool of Parsl workers that ends when its fleet ends, for whatever reason.
 
-A script of its own, started as `python pool_leash.py LOCK PID COMMAND…` where the workers are: LOCK
-is a file on a file system that all share, locked by the fleet as long as it runs, with its PID in
-it. When it is free, or another fleet has it, the pool is ended, and so are workers that do nothing.
-A worker whose agent still runs ends with its agent, and this process waits for it.
+This is a separate script, started on the worker machines as `python pool_leash.py LOCK PID
+COMMAND…`. LOCK is a file on a shared file system; the fleet locks it while it runs and writes its
+PID into it. When the lock is free or another fleet holds it, the pool and idle workers are ended. A
+worker with a running agent ends with its agent, and this process waits for it.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ SET_CHILD_SUBREAPER = 36  # of prctl: orphans become children of this process
 
 
 def is_gone(lock: str, pid: str) -> bool:
-    """Return True if a fleet has ended; False where that cannot be known."""
+    """Return True if the fleet has ended; False if that is unknown."""
     try:
         fd = os.open(lock, os.O_RDONLY)
     except OSError:
@@ -40,7 +40,7 @@ def is_gone(lock: str, pid: str) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the child processes of a process."""
     found = list[int]()
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -49,7 +49,7 @@ def children(pid: int) -> list[int]:
 
 
 def end_idle() -> None:
-    """Wait for what is left; end workers that have no agent. Agents have sessions of their own."""
+    """End workers without an agent; wait for all others. Agents have their own sessions."""
     own = os.getsid(0)
     with suppress(ChildProcessError):
         while True:
@@ -62,7 +62,7 @@ def end_idle() -> None:
 
 
 def main(lock: str, pid: str, command: list[str]) -> int:
-    """Run the pool to its end, or to that of its fleet; return its exit code."""
+    """Run the pool until it or its fleet ends; return the exit code."""
     if hasattr(libc := ctypes.CDLL(None), "prctl"):
         libc.prctl(SET_CHILD_SUBREAPER, 1)
     pool, gone = subprocess.Popen(command), 0

@@ -1,7 +1,7 @@
-"""What came out of a fleet: its files gathered in one folder, with a page for a browser.
+"""Collect the results of a fleet in one folder, with a page for the browser.
 
-`index.html` needs no network. Each task has a folder with its result, its patch, its log and the
-page of its session. This module makes pages, so jinja2 is loaded with it.
+`index.html` needs no network. Each task has a folder with its result, patch, log and session page.
+This module renders HTML, so importing it loads jinja2.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from .results_text import default_ks, results_table
 from .summary import STATES, FleetSummary, TaskStanding
 
 PAGE_NAME, RESULT_NAME = "session.html", "result.json"
-MARK_NAME = ".ctxagent-fleet"  # the file in a collection that says whose it is
-HINT = "Give a new or an empty directory, or the one that this fleet was collected in before."
+MARK_NAME = ".ctxagent-fleet"  # the file that names the fleet of a collection
+HINT = "Give a new or empty directory, or the previous one of this fleet."
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task on the page; the links are "" where there is nothing to lead to."""
+    """A task on the page; a link is "" if there is no file."""
 
     task: TaskStanding
     page: str
@@ -33,7 +33,7 @@ class TaskRow:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the page describes it, in words; "" for what is not known."""
+        """The figures of the task as text; "" for unknown ones."""
         record, outcome = self.task.record, self.task.outcome
         if record is None:
             return dict.fromkeys(("cost", "calls", "tokens", "saved", "time"), "")
@@ -47,7 +47,7 @@ class TaskRow:
 
     @property
     def why(self) -> str:
-        """Why it has failed or stopped, and what its score says."""
+        """The verdict of the score, and why the task failed or stopped."""
         outcome = self.task.outcome
         if outcome is None:
             return ""
@@ -58,25 +58,24 @@ class TaskRow:
 
 
 class Collection:
-    """A folder that is filled with what came out. What is there and newer than its source is not
-    made again."""
+    """A folder that collects the results. Files newer than their source are not written again."""
 
     def __init__(self, kept: FleetFolder, target: Path, make_page: Callable[[Path], str]) -> None:
-        """`make_page` returns the page of the session of a log, and raises SessionError. Raises
-        UsageError for a folder that is another's, RecordError where it cannot be written."""
+        """`make_page` returns the page for a session log and may raise SessionError. Raises
+        UsageError if the folder belongs to something else, RecordError if it cannot be written.
+        """
         self._kept, self._target, self._make_page = kept, target, make_page
         self._take()
 
     def _take(self) -> None:
-        """Mark the folder as that of a fleet. Raises UsageError for one with other files, or that
-        of another fleet, RecordError where it cannot be written."""
+        """Mark the folder as belonging to this fleet. Raises UsageError if it has other files or
+        belongs to another fleet, RecordError if it cannot be written.
+        """
         mark, owner = self._target / MARK_NAME, f"{self._kept.path}\n"
         try:
             if mark.exists():
                 if mark.read_text(errors="replace") != owner:
-                    raise UsageError(
-                        f"{self._target} has what came out of another fleet", hint=HINT
-                    )
+                    raise UsageError(f"{self._target} has the results of another fleet", hint=HINT)
                 return
             if self._target.is_dir() and any(self._target.iterdir()):
                 raise UsageError(f"{self._target} is not empty", hint=HINT)
@@ -86,11 +85,11 @@ class Collection:
             raise _unwritable(self._target, error) from error
 
     def begin(self, name: str, summary: FleetSummary) -> None:
-        """Write the page of all tasks before their files are there. Raises RecordError."""
+        """Write the page of all tasks before their files exist. Raises RecordError."""
         self.finish(name, summary, [_expected_row(task) for task in summary.tasks])
 
     def add(self, task: TaskStanding) -> TaskRow:
-        """Add the files of a task, and return its row on the page. Raises RecordError."""
+        """Add the files of a task; return its row on the page. Raises RecordError."""
         page = patch = ""
         if task.record is not None:
             kept, target = self._kept.task(task.id, task.record.session), self._target / task.id
@@ -127,7 +126,7 @@ class Collection:
             raise _unwritable(self._target, error) from error
 
     def _copy(self, source: Path, target: Path) -> bool:
-        """Copy a file unless it was copied before; return whether it is there."""
+        """Copy a file unless the copy is newer; return True if the source has content."""
         if not source.exists() or not source.stat().st_size:
             target.unlink(missing_ok=True)
             return False
@@ -136,7 +135,7 @@ class Collection:
         return True
 
     def _add_session(self, log: Path, target: Path) -> bool:
-        """Add the log of a session, and its page; return whether there is one."""
+        """Add the log and page of a session; return False if the page cannot be made."""
         page = target / PAGE_NAME
         if not _is_newer(page, log):
             try:
@@ -151,7 +150,9 @@ class Collection:
 def comparison_page(
     names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str], found: RunComparison
 ) -> str:
-    """Return the page of a comparison of two runs, whose results are `rows` and `lines`."""
+    """Return the page that compares two runs; `rows` is the table of results and `lines` the
+    conclusions.
+    """
     tasks = [["Task", *names, "difference"]]
     for id, (a, b) in found.each.items():
         tasks.append([id, f"{a:.0%}", f"{b:.0%}", f"{100 * (b - a):+.0f} points"])
@@ -160,7 +161,7 @@ def comparison_page(
 
 
 def _results(summary: FleetSummary) -> list[list[str]]:
-    """Return the rates of an evaluation, nothing where there is no score."""
+    """Return the table of pass rates; empty without scores."""
     if not summary.verdicts:
         return []
     cells = results_of(summary.tasks)
@@ -168,7 +169,7 @@ def _results(summary: FleetSummary) -> list[list[str]]:
 
 
 def _expected_row(task: TaskStanding) -> TaskRow:
-    """Return the row of a task by what the ledger says of it."""
+    """Return the row of a task from the ledger alone."""
     record, outcome = task.record, task.outcome
     has_log = record is not None and bool(record.log or (outcome and outcome.log))
     has_patch = outcome is not None and bool(outcome.patch_bytes)
@@ -189,7 +190,7 @@ def _headline(summary: FleetSummary) -> str:
 
 
 def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
-    """Yield the sums, each with its name."""
+    """Yield (name, text) of each sum."""
     yield "bill", summary.bill
     yield "calls of the model", f"{summary.total('calls'):,}"
     yield "calls of tools", f"{summary.total('tool_calls'):,}"
@@ -199,7 +200,7 @@ def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
 
 
 def bars(counts: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
-    """Yield the parts of a bar: a state, where it begins, and how wide it is."""
+    """Yield (state, left edge, width) of each part of the progress bar."""
     begin, all = 0.0, sum(counts.values())
     for state, count in counts.items():
         share = 100 * count / all

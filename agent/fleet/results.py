@@ -1,5 +1,6 @@
-"""What an evaluation has found: how often attempts pass in each cell of the matrix, what a pass
-costs, and which of two runs was better."""
+"""The results of an evaluation: pass rates in each cell of the matrix, the cost per pass, and the
+comparison of two runs.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,17 +44,17 @@ class TaskAttempts:
 
     @property
     def rate(self) -> float:
-        """The share of the attempts that have passed."""
+        """The share of passed attempts."""
         return self.passed / self.count
 
 
 @dataclass(frozen=True)
 class CellResults:
-    """What was found in a cell. Attempts without a verdict are left out of all of it."""
+    """The results of one cell. Attempts without a verdict are excluded from all figures."""
 
     name: str
-    tasks: Mapping[str, TaskAttempts]  # those with a verdict, by the ids of their lines
-    missing: Mapping[str, int]  # attempts without a verdict, by why
+    tasks: Mapping[str, TaskAttempts]  # tasks with a verdict, by the IDs of their lines
+    missing: Mapping[str, int]  # number of attempts without a verdict, by reason
     is_priced: bool
 
     @property
@@ -74,11 +75,11 @@ class CellResults:
 
     @property
     def most_attempts(self) -> int:
-        """How many attempts at most have a verdict at one task."""
+        """The largest number of attempts with a verdict at one task."""
         return max((task.count for task in self.tasks.values()), default=0)
 
     def pass_at(self, k: int) -> tuple[Estimate, int] | None:
-        """Return pass@k, and over how many tasks: those with at least k attempts. None without."""
+        """Return pass@k and the number of tasks with k attempts or more; None if there are none."""
         tasks = [task for task in self.tasks.values() if task.count >= k]
         if not tasks:
             return None
@@ -87,16 +88,18 @@ class CellResults:
 
     @cached_property
     def mean_score(self) -> float | None:
-        """The mean of the scores of each task, None without any."""
+        """The mean of the tasks' mean scores; None without scores."""
         means = [sum(t.scores) / len(t.scores) for t in self.tasks.values() if t.scores]
         return sum(means) / len(means) if means else None
 
     def for_each_pass(self, amount: float) -> float | None:
-        """Return an amount of all attempts for each that has passed, None where none has."""
+        """Return an amount of all attempts divided by the number of passed attempts; None if none
+        passed.
+        """
         return amount / self.passed if self.passed else None
 
     def to_json(self, ks: Iterable[int]) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return the results as JSON values, with pass@k for each of `ks`."""
         found = {k: self.pass_at(k) for k in ks}
         rates = {str(k): {**asdict(e[0]), "tasks": e[1]} for k, e in found.items() if e}
         dollars = self.dollars if self.is_priced else None
@@ -126,8 +129,9 @@ class CellResults:
 
 
 def verdict_of(standing: TaskStanding) -> bool | None:
-    """Return whether an attempt has passed; None without a verdict. Where the manifest has no
-    score, a task that is done has."""
+    """Return True if an attempt has passed, None without a verdict. Without a score in the
+    manifest, a done task has passed.
+    """
     outcome = standing.outcome
     if outcome is None or standing.state not in ("done", "failed"):
         return None
@@ -139,7 +143,7 @@ def verdict_of(standing: TaskStanding) -> bool | None:
 
 
 def results_of(standings: Sequence[TaskStanding]) -> list[CellResults]:
-    """Return what was found in each cell, in the order of the manifest."""
+    """Return the results of each cell, in the order of the manifest."""
     cells: dict[str, dict[str, TaskAttempts]] = {}
     missing, unpriced = defaultdict[str, Counter[str]](Counter), set[str]()
     for standing in standings:
@@ -160,23 +164,25 @@ def results_of(standings: Sequence[TaskStanding]) -> list[CellResults]:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs over the same tasks, paired by task: what the second has more."""
+    """The comparison of two runs over the same tasks, paired by task. Differences are second minus
+    first.
+    """
 
     tasks: int
-    wins: int  # tasks at which the second passes more often
+    wins: int  # number of tasks that the second run passes more often
     losses: int
     p_value: float  # of the sign test
-    rate: Estimate  # the difference of pass@1
-    dollars: Estimate | None  # of an attempt; None where a price is not known
+    rate: Estimate  # difference of pass@1
+    dollars: Estimate | None  # difference per attempt; None if a price is unknown
     turns: Estimate
-    each: Mapping[str, tuple[float, float]]  # the two rates of each task
+    each: Mapping[str, tuple[float, float]]  # rates of each task in both runs
 
     @property
     def ties(self) -> int:
         return self.tasks - self.wins - self.losses
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return the comparison as JSON values."""
         found = {name: getattr(self, name) for name in ("rate", "dollars", "turns")}
         return {
             "tasks": self.tasks,
@@ -190,7 +196,7 @@ class RunComparison:
 
 
 def compare(first: CellResults, second: CellResults) -> RunComparison | None:
-    """Compare two runs by the tasks that both have; None where there are none."""
+    """Compare two runs by the tasks that both have; return None if there are none."""
     ids = [id for id in first.tasks if id in second.tasks]
     if not ids:
         return None

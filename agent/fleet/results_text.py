@@ -1,4 +1,4 @@
-"""Results as texts: tables and sentences, for the terminal and for a page."""
+"""Format results as tables and sentences, for the terminal and for a page."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,14 +8,14 @@ from .statistics import Estimate
 
 
 def default_ks(cells: Sequence[CellResults]) -> tuple[int, ...]:
-    """Return the k of pass@k that are told: 1, and the most attempts at a task."""
+    """Return the default k of pass@k: 1 and the largest number of attempts at a task."""
     return tuple(sorted({1, max((cell.most_attempts for cell in cells), default=1) or 1}))
 
 
 def results_table(
     cells: Sequence[CellResults], ks: Sequence[int], names: Sequence[str] = ()
 ) -> list[list[str]]:
-    """Return a table with a row for each cell."""
+    """Return a table with one row per cell."""
     has_scores = any(
         score not in (0, 1)
         for cell in cells
@@ -37,19 +37,19 @@ def results_table(
 
 
 def comparison_lines(first: str, second: str, found: RunComparison) -> Iterator[str]:
-    """Yield what a comparison says."""
+    """Yield the conclusions of a comparison as lines."""
     yield (
         f"{count_of(found.tasks, 'task')} in both: {second} passes more often at {found.wins:,}, "
         f"less often at {found.losses:,}, as often at {found.ties:,}"
     )
     yield f"exact sign test: p = {found.p_value:.3g}"
-    more = f"{second} against {first}"
+    more = f"{second} minus {first}"
     yield f"pass@1, {more}: {_signed(found.rate, _points)}"
     if found.dollars is None:
-        yield "dollars of an attempt: a price is not known"
+        yield "dollars per attempt: a price is unknown"
     else:
-        yield f"dollars of an attempt, {more}: {_signed(found.dollars, _money)}"
-    yield f"turns of an attempt, {more}: {_signed(found.turns, lambda n: f'{n:+.2f}')}"
+        yield f"dollars per attempt, {more}: {_signed(found.dollars, _money)}"
+    yield f"turns per attempt, {more}: {_signed(found.turns, lambda n: f'{n:+.2f}')}"
 
 
 def _rate(cell: CellResults, k: int) -> str:
@@ -78,7 +78,7 @@ def _money(value: float) -> str:
 
 
 def _signed(estimate: Estimate, text: Callable[[float], str]) -> str:
-    """Return a difference with its interval."""
+    """Return a difference with its interval as text."""
     if estimate.low is None or estimate.high is None:
         return f"{text(estimate.value)} (the same at all tasks: no interval)"
     return f"{text(estimate.value)} (95 %: {text(estimate.low)} to {text(estimate.high)})"

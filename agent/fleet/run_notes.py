@@ -1,5 +1,6 @@
-"""What a run says of itself for those who look at it from another process: when it began, and which
-outages it waits for. The file is a note; the ledger is the truth."""
+"""A run's notes for other processes that watch it: when it began, and which outages it waits for.
+Only the ledger is authoritative.
+"""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ class OutageNote:
     cause: str
     why: str
     since: float
-    probe_at: float  # when the next attempt may start
+    probe_at: float  # earliest time of the next attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +30,18 @@ class RunNotes:
     """The notes of a run."""
 
     began: float  # seconds since 1970
-    dollars: float  # that all sessions had cost when it began
-    ended: int  # tasks that had ended when it began
+    dollars: float  # cost of all sessions when it began
+    ended: int  # number of ended tasks when it began
     outages: tuple[OutageNote, ...] = ()
 
     def write(self, folder: FleetFolder) -> None:
-        """Write the notes, if that is possible."""
+        """Write the notes; ignore errors."""
         with suppress(OSError):
             replace_file(folder.path / NAME, json.dumps(asdict(self)).encode(), durable=False)
 
     @classmethod
     def read(cls, folder: FleetFolder) -> "RunNotes | None":
-        """Return the notes of the newest run, None where there are none that can be read."""
+        """Return the notes of the newest run, or None if they cannot be read."""
         with suppress(OSError, ValueError, TypeError, LookupError):
             found: Mapping[str, Any] = json.loads((folder.path / NAME).read_bytes())
             outages = tuple(OutageNote(**each) for each in found["outages"])

@@ -1,4 +1,4 @@
-"""The run of a fleet: which task starts when, what each may cost, and when no more start."""
+"""Schedule a fleet: the start of each task, its maximum cost, and the end of the run."""
 
 import os
 import random
@@ -43,38 +43,39 @@ MEMORY_SHARE = 0.9  # of the machine's memory that tasks which say what they nee
 
 
 class AttemptEngine(Protocol):
-    """What makes attempts: here, or on other machines."""
+    """Engine that makes attempts, on this machine or on others."""
 
     def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]": ...
 
     def is_lost(self, error: BaseException) -> bool:
-        """Return True if an exception of a future says nothing about the task: its executor is
-        lost."""
+        """Return True if an exception of a future means that the executor was lost and says nothing
+        about the task.
+        """
         ...
 
     def renew(self) -> None:
-        """Build lost executors again. Raises CtxagentError."""
+        """Recreate lost executors. Raises CtxagentError."""
         ...
 
     def close(self) -> None: ...
 
 
 class LocalEngine:
-    """Makes attempts on this machine, each in a thread that waits for its agent."""
+    """Engine that makes attempts on this machine, each in a thread that waits for its agent."""
 
     def __init__(self, jobs: int) -> None:
         self._pool = ThreadPoolExecutor(jobs, "attempt")
 
     def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]":
-        """Make an attempt."""
+        """Make an attempt in a thread."""
         return self._pool.submit(run_attempt, order)
 
     def is_lost(self, error: BaseException) -> bool:
-        """Return False: this process runs all attempts."""
+        """Return False, because attempts run in this process."""
         return False
 
     def renew(self) -> None:
-        """Do nothing: threads are not lost."""
+        """Do nothing, because threads cannot be lost."""
 
     def close(self) -> None:
         """Wait for the end of all threads."""
@@ -83,7 +84,7 @@ class LocalEngine:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run may take."""
+    """The limits of a run."""
 
     jobs: int  # at once
     dollars: float | None = None  # of all sessions in the ledger
@@ -95,7 +96,7 @@ class RunLimits:
 
 @dataclass(slots=True)
 class RunObserver:
-    """What is called as a run goes on."""
+    """Callbacks for the events of a run."""
 
     started: Callable[[AttemptOrder], None] = lambda order: None
     # With whether the task goes on in this run.
@@ -146,7 +147,7 @@ class FleetRun:
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait to be started."""
+        """The number of tasks that wait to be started."""
         return len(self._waiting) + len(self._later)
 
     def is_waiting(self, id: str) -> bool:
@@ -155,12 +156,13 @@ class FleetRun:
 
     @property
     def running(self) -> int:
-        """How many attempts run."""
+        """The number of running attempts."""
         return len(self._running)
 
     def run(self) -> None:
-        """Run all that is not done, until nothing more may start and all has ended. Raises what
-        kept tasks from being started or recorded, when those that ran have ended."""
+        """Run all unfinished tasks until nothing more may start and all attempts have ended. Then
+        raise the error that prevented tasks from being started or recorded, if any.
+        """
         self._ledger.folder.stop_file.unlink(missing_ok=True)
         self._notes.write(self._ledger.folder)
         while True:
@@ -179,8 +181,7 @@ class FleetRun:
             raise self._error
 
     def _ended_attempts(self) -> Sequence["Future[AttemptOutcome]"]:
-        """Wait until an attempt ends or something else is to be done; return the attempts that
-        ended."""
+        """Wait until an attempt ends or something else is due; return the attempts that ended."""
         seconds = self._seconds_left()
         if self._running:
             done = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED).done
@@ -190,8 +191,7 @@ class FleetRun:
         return ()
 
     def _seconds_left(self) -> float | None:
-        """Return in how many seconds something is to be done if no attempt ends; None for
-        nothing."""
+        """Return the seconds until something is due if no attempt ends; None if nothing is."""
         if self.ended:
             return None
         times = [at - self._clock() for at in self._later.values()]
@@ -202,20 +202,20 @@ class FleetRun:
         return max(0.01, min(times)) if times else None
 
     def _look_at_probes(self) -> None:
-        """Close the breakers whose probe has got a reply, although its attempt goes on."""
+        """Close the breakers whose probe has received a reply, even if its attempt still runs."""
         probes = {breaker.probe for breaker in self.outages.open if breaker.probe}
         for order, line in self._running.values() if probes else ():
             if line.id in probes and has_reply(Path(order.log), self._probe_size):
                 self._work(line)
 
     def _work(self, line: TaskLine) -> None:
-        """Record that all that an attempt needs has worked."""
+        """Record that everything an attempt needs has worked."""
         for breaker in self.outages.needed(line.server):
             if breaker.work(line.id):
                 self._tell_outage(breaker)
 
     def _tell_outage(self, breaker: Breaker) -> None:
-        """Tell that an outage opened, closed or has to wait."""
+        """Publish that an outage started, ended or has a new pause."""
         self._notes = replace(self._notes, outages=tuple(self._outage_notes()))
         self._notes.write(self._ledger.folder)
         self._observer.outage(breaker)
@@ -227,15 +227,17 @@ class FleetRun:
                 yield OutageNote(each.cause, each.why, shift + each.since, shift + each.probe_at)
 
     def interrupt(self) -> None:
-        """Start no more tasks; the second time, end those that run."""
+        """Start no more tasks; on the second call, also end the running ones."""
         self.interrupts += 1
         self.ended = self.ended or "interrupted"
         if self.interrupts > 1:
             self._ledger.folder.stop_file.touch(mode=0o600)
 
     def _start_all(self) -> None:
-        """Start tasks as long as there is room for the next one. Where money will not do for it
-        even when nothing runs, no more tasks start. Raises RecordError and UsageError."""
+        """Start tasks while there is room for the next one. Stop starting tasks if the remaining
+        budget is too small for the next one even when nothing runs. Raises RecordError and
+        UsageError.
+        """
         now = self._clock()
         for id in [id for id, at in self._later.items() if at <= now]:
             del self._later[id]
@@ -253,8 +255,9 @@ class FleetRun:
                 self._start(line, share)
 
     def _next_line(self) -> TaskLine | None:
-        """Return the first waiting task that an outage does not keep from starting. Where one has
-        lasted too long and nothing runs, no more tasks start."""
+        """Return the first waiting task that no outage blocks. If nothing runs and an outage has
+        lasted too long, stop starting tasks.
+        """
         lines = (self._manifest.lines[id] for id in self._waiting)
         found = next((line for line in lines if self.outages.allow_start(line.server)), None)
         if found is None and not self._running:
@@ -263,7 +266,9 @@ class FleetRun:
         return found
 
     def _has_all(self, line: TaskLine) -> bool:
-        """Make a task the probe of what is out of order; return False where that cannot be had."""
+        """Make a task the probe of all open breakers. Return False if a lost executor cannot be
+        recreated.
+        """
         causes = self.outages.begin_probe(line.id, line.server)
         record = self._ledger.records.get(line.id)
         self._probe_size = 0
@@ -281,8 +286,9 @@ class FleetRun:
         return True
 
     def _fail(self, cause: str, line: TaskLine, why: str, progress: int) -> int:
-        """Record that a task failed by a cause; return how often in a row the failure was its
-        own."""
+        """Record that a task failed by a cause; return the number of consecutive failures that
+        count against it.
+        """
         breaker = self.outages.breaker(cause, line.server)
         was_open, pause = breaker.is_open, breaker.probe_at
         own = breaker.fail(line.id, why, progress)
@@ -294,8 +300,9 @@ class FleetRun:
         self._later[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
 
     def _has_room(self, line: TaskLine) -> bool:
-        """Return True if the machine has what a task needs next to those that run; one alone always
-        may."""
+        """Return True if the machine has enough cores and memory for a task next to the running
+        ones. A task may always run alone.
+        """
         if not self._running or not self._limits.is_local:
             return True
         lines = [line, *(each for _, each in self._running.values())]
@@ -304,8 +311,10 @@ class FleetRun:
         return cores_fit and (not memory or memory <= MEMORY_SHARE * machine_memory_mb())
 
     def _share(self, line: TaskLine) -> float | None:
-        """Return what a task may cost: its own budget, or its part of what is left for all; 0.0
-        where that is less than tasks cost on the average."""
+        """Return the maximum dollars for a task: its own budget or its share of the remaining total
+        budget. Return 0.0 if the share is less than the average cost of a task, None without a
+        budget.
+        """
         own, all = line.budget_usd, self._limits.dollars
         record = self._ledger.records.get(line.id)
         if all is None or (record and record.needs_no_agent):
@@ -321,7 +330,7 @@ class FleetRun:
         return part if own is None else min(part, own)
 
     def _start(self, line: TaskLine, share: float | None) -> None:
-        """Record that a task begins, and begin it. Raises RecordError and UsageError."""
+        """Record the start of a task and start it. Raises RecordError and UsageError."""
         record = self._ledger.records.get(line.id)
         session, attempt = new_session_id(), 1
         if record is not None and record.digest == line.digest:
@@ -360,7 +369,9 @@ class FleetRun:
         )
 
     def _record(self, write: Callable[[], None]) -> None:
-        """Write to the ledger. While its disk is full, wait as for any disk. Raises RecordError."""
+        """Write to the ledger. While its disk is full, wait as in any disk outage. Raises
+        RecordError.
+        """
         breaker, has_waited = self.outages.breaker(DISK, ""), False
         while True:
             try:
@@ -380,8 +391,9 @@ class FleetRun:
                 return
 
     def _hear(self, future: "Future[AttemptOutcome]") -> None:
-        """Record how an attempt ended, and have the task go on where its agent was only lost, its
-        share of the money was too small, or the failure is tried again. Raises RecordError."""
+        """Record the outcome of an attempt. Queue the task again if its agent was lost, its share
+        of the budget was too small, or the failure is retried. Raises RecordError.
+        """
         order, line = self._running.pop(future)
         if error := future.exception():
             outcome = outcome_of_log(order, LOST, str(error))
@@ -413,8 +425,9 @@ class FleetRun:
     def _judged(
         self, line: TaskLine, outcome: AttemptOutcome
     ) -> tuple[AttemptOutcome, float | None]:
-        """Return an outcome as the ledger gets it, and after how many seconds the task goes on in
-        this run, None if it does not."""
+        """Return the outcome for the ledger, and the seconds after which the task continues in this
+        run, or None if it does not.
+        """
         kind, retries = outcome.kind, {**RETRIES, **self._limits.retries}
         if outcome.cause in WORDS:
             own = self._fail(outcome.cause, line, outcome.message, outcome.tool_calls)
@@ -438,5 +451,5 @@ class FleetRun:
 
 
 def machine_memory_mb() -> float:
-    """Return the memory of this machine."""
+    """Return the memory of this machine in MiB."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20

@@ -1,9 +1,9 @@
-"""Numbers about samples: rates with exact intervals, pass@k, and paired differences.
+"""Statistics of samples: rates with exact intervals, pass@k, and paired differences.
 
-Attempts at one task resemble each other, so they are not independent. An interval for a rate is
-the exact binomial one (Clopper and Pearson) for the effective number of attempts (Korn and
-Graubard): as many independent attempts as would give the variance between tasks. A difference of
-two runs is judged by its values for each task.
+Attempts at one task are correlated, not independent. The interval of a rate is the exact binomial
+interval (Clopper and Pearson) for the effective number of attempts (Korn and Graubard): the number
+of independent attempts that would give the observed variance between tasks. Two runs are compared
+by their difference at each task.
 """
 
 import math
@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 from ..lazy import dataclass
 
-LEVEL = 0.95  # of all intervals
+LEVEL = 0.95  # confidence level of all intervals
 _TINY, _STEPS = 1e-300, 500
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its interval; `low` and `high` are None where no interval is known."""
+    """A value with its interval; `low` and `high` are None if there is no interval."""
 
     value: float
     low: float | None
@@ -25,15 +25,17 @@ class Estimate:
 
 
 def pass_at_k(attempts: int, passed: int, k: int) -> float:
-    """Return the chance that one of k attempts passes, by the unbiased estimator: the share of all
-    choices of k among the attempts that have a pass."""
+    """Return the unbiased estimate of the probability that at least one of k attempts passes: the
+    share of all k-subsets of the attempts that contain a pass.
+    """
     return 1.0 - math.comb(attempts - passed, k) / math.comb(attempts, k)
 
 
 def rate(values: Sequence[float], attempts: int) -> Estimate:
-    """Return the mean of a rate for each task, with its interval. `attempts` is how many
-    independent ones there were at most, at all tasks together. The interval is for tasks like
-    these, with a single task for that one."""
+    """Return the mean of the tasks' rates, with its interval. `attempts` is the maximum number of
+    independent attempts over all tasks. The interval is for the population of tasks; with a single
+    task, for that task.
+    """
     tasks, mean = len(values), sum(values) / len(values)
     size = float(tasks if tasks > 1 else attempts)
     spread = _variance(values) / tasks if tasks > 1 else 0.0
@@ -45,7 +47,7 @@ def rate(values: Sequence[float], attempts: int) -> Estimate:
 
 
 def difference(values: Sequence[float]) -> Estimate:
-    """Return the mean of a difference for each task, with its interval by Student's t."""
+    """Return the mean of the differences at each task, with its Student's t interval."""
     count, mean = len(values), sum(values) / len(values)
     spread = math.sqrt(_variance(values) / count) if count > 1 else 0.0
     if spread == 0:
@@ -55,14 +57,14 @@ def difference(values: Sequence[float]) -> Estimate:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Return the two-sided p-value of the exact sign test; ties are left out before."""
+    """Return the two-sided p-value of the exact sign test; the counts exclude ties."""
     count, less = wins + losses, min(wins, losses)
     below = sum(math.comb(count, number) for number in range(less + 1))
     return min(1.0, below / 2.0 ** (count - 1))
 
 
 def clopper_pearson(passed: float, count: float) -> tuple[float, float]:
-    """Return the exact binomial interval of a rate. The counts need not be whole."""
+    """Return the exact binomial interval of a rate. The counts may be fractional."""
     tail = (1 - LEVEL) / 2
     failed = count - passed
     low = 0.0 if passed <= 0 else _solve(lambda x: beta(passed, failed + 1, x), tail)
@@ -71,7 +73,7 @@ def clopper_pearson(passed: float, count: float) -> tuple[float, float]:
 
 
 def t_quantile(freedom: int) -> float:
-    """Return how many standard errors an interval of Student's t reaches to each side."""
+    """Return the half-width of a Student's t interval in standard errors."""
     x = _solve(lambda x: beta(freedom / 2, 0.5, x), 1 - LEVEL)
     return math.sqrt(freedom * (1 / x - 1))
 
@@ -102,7 +104,7 @@ def beta(a: float, b: float, x: float) -> float:
 
 
 def _solve(rising: Callable[[float], float], target: float) -> float:
-    """Return where a function on 0 to 1 that rises has a value."""
+    """Return the x in [0, 1] at which an increasing function has the target value, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(100):
         middle = (low + high) / 2

@@ -1,9 +1,9 @@
-"""What is run when the agent of a task has ended: the score, and the command after it.
+"""Run the steps of a task after its agent has ended: the score, and the command after the score.
 
-Both commands come from the author of the manifest. The score runs the work of the model, so it has
-the sandbox of the agent's commands. The command after it has the network and the keys of the user,
-and is begun once: that is on the disk before it begins. A step outlives a fleet that is killed; its
-exit code is kept in a file, which the next run takes.
+Both commands come from the manifest's author. The score runs code from the model, so it runs in the
+sandbox of the agent's commands. The command after the score has the network and the user's keys and
+is started at most once: its start is synced to disk first. A step survives a killed fleet; the next
+run reads its exit code from a file.
 """
 
 import json
@@ -41,17 +41,17 @@ from .orders import AttemptOrder
 from .summary import find_place
 
 LOOK_EVERY_S = 0.1
-MAX_SAID_CHARS = 400  # of the output of a step that the ledger has
-MAX_READ_BYTES = 65_536  # of the end of an output
+MAX_SAID_CHARS = 400  # of a step's output in the ledger
+MAX_READ_BYTES = 65_536  # read from the end of an output
 OUT, ERR, CODE, UP = "out", "err", "code", "up"  # files of a step
-TOO_LATE = "late"  # in place of the exit code of a step that took too long
-# Stdin, stdout and stderr are the files for the output, the exit code and the errors. A sandbox
-# says on its stdin that it stands.
+TOO_LATE = "late"  # exit code of a step that exceeded its time limit
+# Stdin, stdout and stderr are the files for the output, the exit code and the errors. $0 is the
+# stdin of the command: a sandbox reports there that it has started.
 _SCRIPT = '"$@" >&0 <>"$0"; echo $?'
 
 
 class StepError(CtxagentError):
-    """A step has failed; `kind` is how."""
+    """A step has failed; `kind` is the kind of failure."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class StepError(CtxagentError):
 
 @dataclass(frozen=True, slots=True)
 class ScoreVerdict:
-    """What a score says."""
+    """The verdict of a score."""
 
     score: float
     passed: bool
@@ -68,15 +68,16 @@ class ScoreVerdict:
 
 
 def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> AttemptOutcome:
-    """Run the steps of a task whose agent has ended, unless they were run; return how all of it
-    ended. Blocking."""
+    """Run the steps of a task whose agent has ended, unless they ran before; return the final
+    outcome. Blocking.
+    """
     task = order.task
     if outcome.kind not in SCORED_KINDS or not (task.score or task.after):
         return outcome
     try:
         place = find_place(Path(outcome.log) if outcome.log else order.find_log())
         if place is None or not place.is_dir():
-            raise StepError(SCORE if task.score else AFTER, "its place is gone")
+            raise StepError(SCORE if task.score else AFTER, "its working directory is missing")
         if task.score is not None:
             run = _StepRun(order, SCORE, task.score, place, lock)
             found = parse_verdict(*_score(run))
@@ -94,7 +95,7 @@ def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> Attemp
 
 
 def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
-    """Return what the exit code and the output of a score say. Raises StepError."""
+    """Return the verdict from the exit code and output of a score. Raises StepError."""
     if code == 1:
         return ScoreVerdict(0.0, False, {})
     last = out.strip().rpartition("\n")[2]
@@ -114,14 +115,14 @@ def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
         score = float(found)
         return ScoreVerdict(score, passed if isinstance(passed, bool) else score == 1, metrics)
     if not isinstance(found, bool | int | float | type(None)):
-        return ScoreVerdict(1.0, True, {})  # an output that is no verdict
-    raise StepError(SCORE, f"the score is to be from 0 to 1, and the last line is {last}")
+        return ScoreVerdict(1.0, True, {})  # ordinary output, not a verdict
+    raise StepError(SCORE, f"the score must be from 0 to 1, but the last line is {last}")
 
 
 def _score(run: "_StepRun") -> tuple[int, str, str]:
     """Return the exit code and the output of the score. Raises StepError and CtxagentError."""
     order, step, code = run.order, run.step, run.code_when_ended(can_stop=True)
-    if not code:  # it was not begun, or cut
+    if not code:  # not begun or interrupted
         env, own = run.environment(), None
         if order.task.image is not None:
             container = in_container(order, run.place, env, run.facts())
@@ -149,13 +150,15 @@ def _score(run: "_StepRun") -> tuple[int, str, str]:
 
 
 def _run_after(run: "_StepRun") -> str:
-    """Return the end of what the command after the score has printed. Raises StepError."""
+    """Return the end of the output of the command after the score. Raises StepError."""
     code = run.code_when_ended(can_stop=False)
     if code == "":
-        raise StepError(UNKNOWN, "it was begun, and nobody knows how it ended: look at what it did")
+        raise StepError(UNKNOWN, "it began, but its end is unknown: check its effects")
     if code is None:
         env = child_environment({**os.environ, **run.order.env, **run.facts()}, keep=["*"])
-        env |= git_variables({"core.hooksPath": os.devnull}, env)  # they may be the model's work
+        env |= git_variables(
+            {"core.hooksPath": os.devnull}, env
+        )  # the model may have written hooks
         code = run.start(Enclosed(run.shell(env)), env, can_stop=False)
     said = cut_at_word(run.said(OUT).strip() or run.said(ERR).strip(), MAX_SAID_CHARS)
     if code == TOO_LATE:
@@ -167,7 +170,7 @@ def _run_after(run: "_StepRun") -> str:
 
 
 def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
-    """Return the sandbox of the agent's commands, without the network. Raises CtxagentError."""
+    """Return the sandbox of the agent's commands, without network. Raises CtxagentError."""
     order = run.order
     options = order.options
     given = [value for name, value in pairwise(options) if name == "-c"]
@@ -177,7 +180,7 @@ def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
     session = log.parent if log else order.folder.path
     sandbox = make_sandbox(launch_options(loaded, run.place, env), session)
     sandbox.own_temporary = run.temporary
-    folder = order.fleet.path.parent  # where the score may lie
+    folder = order.fleet.path.parent  # may contain the score command
     if not contains_home(str(folder), home_folders(env)):
         sandbox.read = [*sandbox.read, folder]
     if sandbox.required and (why := sandbox.absent or sandbox.partial):
@@ -201,20 +204,20 @@ class _StepRun:
 
     @property
     def temporary(self) -> Path:
-        """The folder for temporary files of a sandbox."""
+        """The sandbox's folder for temporary files."""
         return self.order.folder.path / f"{self._name}.tmp"
 
     def code(self) -> str | None:
-        """Return the exit code, "" where the step was begun and has left none, None where it was
-        not begun."""
+        """Return the exit code; "" if the step began and left no code, None if it did not begin."""
         try:
             return self.file(CODE).read_text().strip()
         except FileNotFoundError:
             return None
 
     def code_when_ended(self, *, can_stop: bool) -> str | None:
-        """Return the exit code. A step that a killed run has left on this machine is waited for,
-        and ended where its time is up or the fleet stops. Raises StepError."""
+        """Return the exit code. A step that a killed run left running on this machine is waited
+        for; it is killed at its time limit or when the fleet stops. Raises StepError.
+        """
         if self.code() == "" and task_lock.holder(self._lock) is not None:
             until = self.file(CODE).stat().st_mtime + self.step.time_limit
             self._wait(lambda: task_lock.holder(self._lock), until, can_stop)
@@ -222,14 +225,14 @@ class _StepRun:
 
     @property
     def stands(self) -> bool:
-        """Whether the sandbox of the step has started, if it has one."""
+        """True if the step's sandbox has started or it has none."""
         try:
             return bool(self.file(UP).read_bytes())
         except FileNotFoundError:
             return True
 
     def said(self, suffix: str) -> str:
-        """Return the end of an output, without secrets."""
+        """Return the end of an output, with secrets redacted."""
         with suppress(OSError), self.file(suffix).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
             text = file.read().decode("utf-8", "replace")
@@ -237,7 +240,7 @@ class _StepRun:
         return ""
 
     def facts(self) -> dict[str, str]:
-        """Return the variables that tell a command about its task."""
+        """Return environment variables that describe the task to a command."""
         order = self.order
         return {
             "FLEET_DIR": str(order.fleet.path.parent),
@@ -258,8 +261,9 @@ class _StepRun:
         return [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", self.step.command]
 
     def start(self, enclosed: Enclosed, env: Mapping[str, str], *, can_stop: bool) -> str:
-        """Run the step to its end and return its exit code, or TOO_LATE. Raises StepError where it
-        was stopped or did not begin, and OSError."""
+        """Run the step to its end; return its exit code, or TOO_LATE. Raises OSError, and StepError
+        if it was stopped, killed or could not start.
+        """
         stands = self.file(UP) if enclosed.reports else Path(os.devnull)
         command = ["/bin/sh", "-c", _SCRIPT, str(stands), *enclosed.command]
         try:
@@ -284,12 +288,12 @@ class _StepRun:
             until = time.time() + self.step.time_limit
             self._wait(lambda: child.pid if child.poll() is None else None, until, can_stop)
         finally:
-            _kill(child.pid)  # what it has left running
+            _kill(child.pid)  # ends processes it left running
             shutil.rmtree(self.temporary, ignore_errors=True)
         found = self.code() or ""
         if found == "":
             kind = UNKNOWN if self._name == AFTER else self._name
-            raise StepError(kind, "it was killed, and nobody knows what it did")
+            raise StepError(kind, "it was killed, and its effects are unknown")
         return found
 
     def _opened(self, suffix: str) -> IO[bytes]:
@@ -303,8 +307,9 @@ class _StepRun:
             os.close(folder)
 
     def _wait(self, running: Callable[[], int | None], until: float, can_stop: bool) -> None:
-        """Wait until the process of the step has ended, and end it where its time is up or the
-        fleet stops. Raises StepError where it was stopped."""
+        """Wait until the process of the step has ended; kill it at its time limit or when the fleet
+        stops. Raises StepError if it was stopped.
+        """
         stopped = late = False
         while (pid := running()) is not None:
             late = late or time.time() >= until
@@ -324,8 +329,9 @@ def _kill(group: int) -> None:
 
 
 def _begin(command: Sequence[str], enclosed: Enclosed, **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a command from a thread that has given up what its sandbox says, and which lives as
-    long as the command. Raises what that raises."""
+    """Start a command from a thread that has dropped its privileges as the sandbox requires and
+    that lives as long as the command. Raises the errors of both.
+    """
     begun, found = threading.Event(), list[Any]()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What became of the tasks of a manifest, in sum and one by one."""
+"""The states of a manifest's tasks, in sum and one by one."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,32 +16,32 @@ from .log_sums import count_from_logs
 from .manifest import Manifest, TaskLine
 
 STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
-COUNTS = ("calls", "tool_calls", "tokens", "tokens_saved")  # over all sessions of a task
+COUNTS = ("calls", "tool_calls", "tokens", "tokens_saved")  # summed over a task's sessions
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding:
-    """How a task of the manifest stands; `record` is None for one that was never begun."""
+    """The state of a task in the manifest; `record` is None if it never began."""
 
     id: str
     state: TaskState
     record: TaskRecord | None
-    is_changed: bool  # whether its line was changed after it was begun
+    is_changed: bool  # True if its line was changed after it began
     line: TaskLine
 
     @property
     def outcome(self) -> AttemptOutcome | None:
-        """How its newest attempt ended, None before that."""
+        """The outcome of its newest attempt, or None before that attempt has ended."""
         return self.record.outcome if self.record else None
 
     def find_log(self, folder: FleetFolder) -> Path | None:
-        """Return the log of its newest session, None where there is none."""
+        """Return the log of its newest session, or None."""
         if self.record is None:
             return None
         return find_logs(folder, [self.record]).get(self.record.session)
 
     def to_json(self, folder: FleetFolder) -> dict[str, Any]:
-        """Return it as programs get it."""
+        """Return the task as JSON values."""
         record = self.record
         if record is None:
             return {"id": self.id, "task": self.line.name, "state": self.state}
@@ -62,14 +62,14 @@ class TaskStanding:
 
 
 def bill_words(dollars: float, *, is_priced: bool) -> str:
-    """Return what sessions have cost, in words."""
+    """Return the cost of sessions as text."""
     if is_priced:
         return f"${dollars:,.4f}"
     return f"${dollars:,.4f} and calls without a price" if dollars else "no known price"
 
 
 def find_place(log: Path | None) -> Path | None:
-    """Return the folder that a session was begun in by its log, None where that is not known."""
+    """Return the folder in which a session began, from its log; None if unknown."""
     with suppress(CtxagentError):
         for entry in Entries(log) if log else ():
             if isinstance(entry, Session):
@@ -79,10 +79,10 @@ def find_place(log: Path | None) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class FleetSummary:
-    """How the tasks of a manifest stand."""
+    """The states of all tasks in a manifest."""
 
     tasks: Sequence[TaskStanding]
-    gone: Sequence[TaskRecord]  # of tasks that are in the manifest no more; they are in the bill
+    gone: Sequence[TaskRecord]  # tasks removed from the manifest; included in the bill
 
     @classmethod
     def of(
@@ -93,8 +93,9 @@ class FleetSummary:
         *,
         is_running: bool,
     ) -> "FleetSummary":
-        """Return how tasks stand. What was begun and has not ended runs only while a run does, and
-        its sums are those of its log."""
+        """Return the states of the tasks. Unfinished tasks count as running only during a run;
+        their sums come from their logs.
+        """
         count_from_logs(records.values(), folder)
 
         def standings() -> Iterator[TaskStanding]:
@@ -111,42 +112,42 @@ class FleetSummary:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tasks are in each state."""
+        """The number of tasks in each state."""
         found = Counter(task.state for task in self.tasks)
         return {state: found[state] for state in STATES}
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many tasks have failed in each way, the most frequent first."""
+        """The number of failed tasks for each kind of failure, most frequent first."""
         failed = (task.outcome for task in self.tasks if task.state == "failed")
         found = Counter(outcome.kind for outcome in failed if outcome)
         return dict(found.most_common())
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many attempts have passed and have not; empty without any score."""
+        """The numbers of passed and not passed attempts; empty without scores."""
         found = Counter(task.outcome.passed for task in self.tasks if task.outcome)
         counts = {"passed": found[True], "not passed": found[False]}
         return {name: count for name, count in counts.items() if count}
 
     @property
     def records(self) -> list[TaskRecord]:
-        """The records of all tasks that were ever begun."""
+        """The records of all tasks that ever began."""
         return [*(task.record for task in self.tasks if task.record), *self.gone]
 
     @property
     def dollars(self) -> float:
-        """What all sessions have cost, as far as prices are known."""
+        """The dollars of all sessions; calls without a known price count as 0."""
         return sum(record.cost_usd for record in self.records)
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of every call is known."""
+        """True if the price of every call is known."""
         return all(record.is_priced for record in self.records)
 
     @property
     def bill(self) -> str:
-        """What all sessions have cost, in words."""
+        """The cost of all sessions as text."""
         return bill_words(self.dollars, is_priced=self.is_priced)
 
     def total(self, name: str) -> int:
@@ -154,7 +155,7 @@ class FleetSummary:
         return sum(record.total(name) for record in self.records)
 
     def to_json(self, folder: FleetFolder) -> dict[str, Any]:
-        """Return all of it as programs get it."""
+        """Return the summary as JSON values."""
         return {
             "tasks": len(self.tasks),
             **self.counts,

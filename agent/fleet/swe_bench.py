@@ -1,4 +1,4 @@
-"""Predictions for the harness of SWE-bench: the patch of each task, by the id of its line."""
+"""Predictions for the SWE-bench harness: the patch of each task, by the ID of its line."""
 
 import json
 from collections import defaultdict
@@ -14,9 +14,10 @@ from .summary import FleetSummary, TaskStanding
 def write_predictions(
     path: Path, summary: FleetSummary, folder: FleetFolder, model: str
 ) -> list[Path]:
-    """Write the predictions of all tasks whose agents have ended, and return the files. The harness
-    has one prediction of a task in a file, so there is a file for each cell of the matrix and each
-    attempt; where there are several, their names say which. Raises RecordError."""
+    """Write the predictions of all tasks whose agents have ended; return the files. The harness
+    allows one prediction per task in a file. So each cell of the matrix and each attempt has its
+    own file, with a suffix if there are several. Raises RecordError.
+    """
     parts = defaultdict[str, list[dict[str, Any]]](list)
     for task in summary.tasks:
         part = task.id.partition("@")[2].replace("@", ".")
@@ -35,7 +36,7 @@ def write_predictions(
 
 
 def _prediction(task: TaskStanding, folder: FleetFolder, model: str) -> dict[str, Any]:
-    """Return the prediction of a task; one without a patch has an empty one."""
+    """Return the prediction of a task; its patch is "" if it has none."""
     assert task.record is not None
     patch = folder.task(task.id, task.record.session).patch
     text = patch.read_bytes().decode("utf-8", "replace") if patch.exists() else ""

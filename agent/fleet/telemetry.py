@@ -1,5 +1,6 @@
-"""Traces and metrics of a run of a fleet: a span for the run, below it one for each attempt, below
-which the agent's own spans are. Nothing here says what the tasks are."""
+"""Traces and metrics of a fleet's run: a span for the run with a child span for each attempt, which
+is the parent of the agent's spans. They contain nothing about the tasks' content.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,10 @@ WORKFLOW = "ctxagent fleet"
 
 
 class FleetTelemetry:
-    """Makes spans and metrics of a run."""
+    """The spans and metrics of a run."""
 
     def __init__(self, environ: Mapping[str, str], tasks: int, jobs: int) -> None:
-        """Begin the span of a run. Raises UsageError where the packages are not installed."""
+        """Begin the span of a run. Raises UsageError if the packages are not installed."""
         self._telemetry = otel.open_telemetry()
         self._run = self._telemetry.begin(
             f"invoke_workflow {WORKFLOW}",
@@ -44,7 +45,7 @@ class FleetTelemetry:
         self._telemetry.flush()
 
     def watching(self, observer: RunObserver) -> RunObserver:
-        """Return an observer that tells another one everything, and makes spans."""
+        """Return an observer that creates spans and forwards every event to another observer."""
 
         def ended(order: AttemptOrder, outcome: AttemptOutcome, again: bool) -> None:
             self._end(order, outcome, again)
@@ -59,7 +60,7 @@ class FleetTelemetry:
         return RunObserver(observer.started, ended, outage, self._begin)
 
     def _begin(self, id: str, session: str, attempt: int) -> Mapping[str, str]:
-        """Begin the span of an attempt, and return the variables that its agent gets."""
+        """Begin the span of an attempt; return the environment variables for its agent."""
         facts = {"ctxagent.fleet.task": id, "ctxagent.fleet.attempt": attempt}
         facts["gen_ai.conversation.id"] = session
         span = self._telemetry.begin("attempt", otel.within(self._run), facts)

@@ -1,8 +1,8 @@
-"""The variants of a task: the cells of its matrix, such as each model with each preset.
+"""The variants of a task: the cells of its matrix, for example each model with each preset.
 
-An axis has values by their names. A value of `model`, `preset` and `effort` is the one of that
-setting, a value of `prompt` a text with {prompt} in it, and a value of any other axis an object
-with settings. A list is short for values that are their own names.
+An axis maps names to values. A value of `model`, `preset` or `effort` is a value of that setting; a
+value of `prompt` is a text with {prompt} in it; a value of any other axis is an object with
+settings. A list is short for an axis whose values are their own names.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Cell:
 
 
 def find_cells(matrix: Matrix) -> Iterator[Cell]:
-    """Yield the cells of a matrix, at least one. Raises ValueError for a matrix that is none."""
+    """Yield the cells of a matrix, at least one. Raises ValueError for an invalid matrix."""
     axes = [list(_values(axis, values)) for axis, values in matrix.items()]
     seen = set[str]()
     for number, chosen in enumerate(itertools.product(*axes), 1):
@@ -62,24 +62,24 @@ def _values(axis: str, values: Any) -> Iterator[Cell]:
         names = [value.rpartition("/")[2] for value in values]
         if wrong := next((name for name in names if not _NAME.fullmatch(name)), ""):
             way = json.dumps({"good": wrong})
-            raise ValueError(f"matrix.{axis}: {wrong!r} is no name: write {way}")
+            raise ValueError(f"matrix.{axis}: {wrong!r} is not a valid name: write {way}")
         if len(set(names)) < len(names):
-            raise ValueError(f"matrix.{axis} has a name twice: give an object with names")
+            raise ValueError(f"matrix.{axis} has duplicate names: give an object with names")
         values = dict(zip(names, values, strict=True))
     if not isinstance(values, dict) or not values:
-        raise ValueError(f"matrix.{axis} is to be an object with values by their names, or a list")
+        raise ValueError(f"matrix.{axis} must be an object of names and values, or a list")
     for name, value in values.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"matrix.{axis}: {name!r} is no name: {_NAME_HINT}")
+            raise ValueError(f"matrix.{axis}: {name!r} is not a valid name: {_NAME_HINT}")
         if axis == PROMPT:
             if not isinstance(value, str) or PLACEHOLDER not in value:
-                raise ValueError(f"matrix.{axis}.{name} is to be a text with {PLACEHOLDER} in it")
+                raise ValueError(f"matrix.{axis}.{name} must be a text with {PLACEHOLDER} in it")
             yield Cell(name, template=value)
         elif axis in SETTINGS:
             if not isinstance(value, str):
-                raise ValueError(f"matrix.{axis}.{name} is to be a text")
+                raise ValueError(f"matrix.{axis}.{name} must be a text")
             yield Cell(name, {SETTINGS[axis]: value})
         elif isinstance(value, dict):
             yield Cell(name, value)
         else:
-            raise ValueError(f"matrix.{axis}.{name} is to be an object with settings")
+            raise ValueError(f"matrix.{axis}.{name} must be an object with settings")

@@ -1,1 +1,1 @@
-"""Replay: recorded sessions played again through the real planners, priced and compared."""
+"""Replay recorded sessions through the real planners, price them and compare them."""

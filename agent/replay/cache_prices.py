@@ -1,11 +1,11 @@
-"""The charges of a caching server for requests, by the rules of the API's prompt cache.
+"""Compute what a caching server charges for requests, by the rules of the API's prompt cache.
 
 The prefix of a request is its tools, its system prompt and the blocks of its messages, in this
-order; `cache_control` marks a breakpoint and is no part of the prefix. The server stores the prefix
-up to each breakpoint, for some minutes after its last use. For a new request it reads the longest
-stored prefix that ends at one of the 20 blocks up to a breakpoint, writes the blocks from there to
-the last breakpoint, and charges the rest as plain input. Where times are not known nothing expires.
-No prefix is too short to be stored. (Anthropic, "Prompt caching".)
+order. `cache_control` marks a breakpoint and is not part of the prefix. The server stores the
+prefix up to each breakpoint for some minutes after its last use. For a new request it reads the
+longest stored prefix that ends at one of the 20 blocks up to a breakpoint. It writes the blocks
+from there to the last breakpoint and charges the rest as plain input. Without recorded times,
+nothing expires. There is no minimum length for a stored prefix. (Anthropic, "Prompt caching".)
 """
 
 import hashlib
@@ -23,18 +23,18 @@ from ..session.entries import Usage
 
 RequestBody = dict[str, Any]
 
-LOOKBACK_BLOCKS = 20  # blocks that a breakpoint looks at, its own among them
+LOOKBACK_BLOCKS = 20  # blocks searched for each breakpoint, including its own
 
 
 @dataclass(frozen=True, slots=True)
 class CacheBill:
-    """The estimated tokens of prompts by how they are charged."""
+    """The estimated tokens of prompts, by type of charge."""
 
     written: int = 0  # into the cache
     read: int = 0  # from the cache
     plain: int = 0
-    # Requests that read less than the request before had stored, because the prefix was changed,
-    # lies too far back or had expired; `cold` counts the last of these alone.
+    # Requests that read less than the previous request stored, because the prefix was changed,
+    # is too far back or had expired. `cold` counts only the expired ones.
     misses: int = 0
     cold: int = 0
 
@@ -60,7 +60,7 @@ class CacheBill:
 class _Block:
     """One block of a request, with the prefix that ends with it."""
 
-    place: str  # "tools", "system", or the number and role of its message
+    place: str  # "tools", "system", or the index and role of its message
     content: Any
     prefix: bytes  # the digest of everything up to the end of this block
     end: int  # tokens up to the end of this block
@@ -68,18 +68,18 @@ class _Block:
 
 @dataclass(slots=True)
 class PromptCache:
-    """The prompt cache of a server, which is charged request by request in their order."""
+    """A server's prompt cache that charges requests in the order they arrive."""
 
-    life: float  # seconds of a stored prefix after its last use
+    life: float  # seconds until a stored prefix expires after its last use
     _last_use: dict[bytes, float] = field(default_factory=dict)  # seconds, by stored prefix
     _clock: float = 0.0  # seconds
-    _previous_model: Any = None  # here and below: of the request before
+    _previous_model: Any = None  # here and below: of the previous request
     _previous_blocks: list[_Block] = field(default_factory=list)
-    _previous_stored: int = 0  # tokens of its longest stored prefix
+    _previous_stored: int = 0  # tokens of the longest stored prefix
     _previous_time: float = 0.0
 
     def charge(self, body: RequestBody, at: float | None = None) -> CacheBill:
-        """Return the bill of one request, made at a time in seconds; None means at once."""
+        """Return the bill of one request sent at time `at` in seconds; None means immediately."""
         self._clock = max(self._clock, self._clock if at is None else at)
         blocks, breakpoints = self._blocks(body)
         self._previous_model, self._previous_blocks = body.get("model"), blocks
@@ -98,22 +98,24 @@ class PromptCache:
         return CacheBill(stored - read, read, total - stored, int(missed), int(cold))
 
     def is_cold(self, at: float | None) -> bool:
-        """Return whether every stored prefix has expired by that time."""
+        """Return True if every stored prefix has expired at time `at`."""
         newest = max(self._last_use.values(), default=float("-inf"))
         return (self._clock if at is None else at) - newest > self.life
 
     def _hit(self, blocks: Sequence[_Block], breakpoint: int) -> _Block | None:
-        """Return the end of the longest stored prefix that the breakpoint reaches back to."""
+        """Return the last block of the longest stored prefix within reach of the breakpoint, or
+        None.
+        """
         for block in reversed(blocks[max(0, breakpoint + 1 - LOOKBACK_BLOCKS) : breakpoint + 1]):
             if self._clock - self._last_use.get(block.prefix, float("-inf")) <= self.life:
                 return block
         return None
 
     def _blocks(self, body: RequestBody) -> tuple[list[_Block], list[int]]:
-        """Return the blocks of a request, and the places of its breakpoints among them.
+        """Return the blocks of a request and the indexes of its breakpoints.
 
-        Blocks at its beginning that equal those of the request before are taken from there, as
-        hashing and counting them takes time.
+        Leading blocks equal to the previous request's blocks are reused, because hashing and
+        counting them is slow.
         """
         blocks: list[_Block] = []
         breakpoints: list[int] = []
@@ -140,7 +142,7 @@ class PromptCache:
 
 
 def prompt_of(request: Request) -> RequestBody:
-    """Return what a request has for the cache."""
+    """Return the parts of a request that the cache depends on."""
     return {
         "model": request.model,
         "tools": request.tools,
@@ -150,7 +152,7 @@ def prompt_of(request: Request) -> RequestBody:
 
 
 def _sections(body: RequestBody) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-    """Yield the places of a request with their blocks, in the order of the prefix."""
+    """Yield each section of a request with its blocks, in the order of the prefix."""
     yield "tools", body.get("tools", [])
     yield "system", _as_blocks(body.get("system", []))
     for number, message in enumerate(body["messages"]):

@@ -1,8 +1,8 @@
-"""The compaction engine's host in a replay.
+"""The host of the compaction engine in a replay.
 
-It has a real log in a folder of its own, folded into a real view and ledger. Summaries are made
-from the ledger unless a model is given that writes them. Files are taken to be as the recorded
-calls left them.
+It writes a real log to its own folder and folds it into a real view and ledger. Summaries come from
+the ledger unless a model is given to write them. Files are assumed to be as the recorded calls left
+them.
 """
 
 from contextlib import aclosing
@@ -30,12 +30,12 @@ class ReplayHost(BareHost):
     def __init__(
         self, path: Path, model_id: str, window_tokens: int, writer: Model | None = None
     ) -> None:
-        """`path` is that of the log; the `writer` writes the summaries."""
+        """`path` is the log to write; `writer` is the model that writes summaries."""
         super().__init__(Log(path), model_id, window_tokens)
         self.writer = writer
         self.cache = PromptCache(self.cache_terms().life)
         self.clock: float | None = None  # the time in the recording, in seconds
-        # What the engine did, and the calls it made for that, until the player takes them.
+        # Compactions of the engine and its model calls; the player collects and clears them.
         self.acts: list[Compacted] = []
         self.engine_calls: list[tuple[CacheBill, Usage]] = []
         self.file_digests: dict[str, str] = {}  # sha256 by path
@@ -45,7 +45,7 @@ class ReplayHost(BareHost):
             self.acts.append(event)
 
     def sync(self) -> None:
-        """Do nothing: the log of a replay is deleted in the end."""
+        """Do nothing: the log of a replay is deleted at the end."""
 
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
@@ -54,7 +54,7 @@ class ReplayHost(BareHost):
         return self.file_digests.get(path)
 
     async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
-        """Answer a request of the engine's own, and record its bill."""
+        """Answer a request from the engine and record its bill."""
         bill = self.cache.charge(prompt_of(request), self.clock)
         if self.writer is None:
             return self._from_ledger(bill)
@@ -63,7 +63,7 @@ class ReplayHost(BareHost):
         return reply
 
     def _from_ledger(self, bill: CacheBill) -> Reply:
-        """Return a summary made from the ledger, no longer than a model's may be."""
+        """Return a summary made from the ledger, within the size limit for a model's summary."""
         document = document_from_ledger(self.ledger, None)
         text = render(shortened_to(document, max_summary_tokens(self.current_window())))
         usage = bill.usage(tokens.estimate(text))

@@ -1,10 +1,9 @@
-"""Facts that a recorded agent wrote though its context, as it is replayed, no longer had them.
+"""Find facts that a recorded agent wrote although its replayed context no longer contained them.
 
-Names, paths, places in files, values and words of errors that stood in earlier entries are noted.
-A later reply may write one of them when it stands nowhere in the context any more: neither in
-messages, results and replies nor in summaries, stubs and the prompt. An agent with that context
-could not have written it, or only from memory of its own. A fact is counted once until it is gone
-again: the reply that wrote it has it from then on.
+Facts are names, paths, places in files, values and runs of words from error lines in earlier
+entries. A fact in a reply is lost if nothing in the context contains it: no message, result, reply,
+summary, stub or prompt. An agent with that context could only have known the fact from memory. A
+lost fact is then in the context again, so it counts once until it leaves again.
 """
 
 import re
@@ -18,8 +17,8 @@ FactKind = Literal["path", "name", "place", "value", "error"]
 
 MIN_NAME_CHARS = 8  # shorter names are common words
 MAX_FACT_CHARS = 120
-ERROR_WORDS = 5  # words of an error in a row that are taken for the same error
-MAX_HOLDERS = 16  # newest entries that are remembered of one fact
+ERROR_WORDS = 5  # consecutive words that identify an error
+MAX_HOLDERS = 16  # newest entries kept for one fact
 
 _WORD = regex(r"[A-Za-z0-9_./~@:-]*[A-Za-z0-9_][A-Za-z0-9_./~@:-]*")
 _PATH = regex(r"[^:]*/[^:]*")
@@ -36,12 +35,12 @@ _ERROR_LINE = regex(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no
 
 @dataclass(frozen=True, slots=True)
 class LostFact:
-    """A fact that a reply wrote after it had left the context."""
+    """A fact that a reply contains after it had left the context."""
 
     number: int  # of the call
     kind: FactKind
     text: str
-    ref: int  # the newest entry that it stood in
+    ref: int  # the newest entry that contained it
 
 
 _Fact = tuple[FactKind, str]
@@ -49,12 +48,14 @@ _Fact = tuple[FactKind, str]
 
 @dataclass(slots=True)
 class FactDetector:
-    """Finds the facts of one session that a reply writes and the context lacks."""
+    """Detector of facts in one session that a reply contains and the context lacks."""
 
-    _holders: dict[_Fact, list[int]] = field(default_factory=dict)  # entries, the newest last
+    _holders: dict[_Fact, list[int]] = field(default_factory=dict)  # entries, newest last
 
     def add(self, ref: int, text: str, *, is_result: bool = False) -> None:
-        """Note what came into the context with an entry; of results also words of errors."""
+        """Record the facts of an entry that came into the context; for a result, also its error
+        lines.
+        """
         for fact in {*facts_in(text), *(_errors(text) if is_result else ())}:
             holders = self._holders.setdefault(fact, [])
             if not holders or holders[-1] != ref:
@@ -68,8 +69,10 @@ class FactDetector:
         is_gone: Callable[[int], bool],
         context: Callable[[], str],
     ) -> Iterator[LostFact]:
-        """Yield what the reply of call `number` wrote and the context lacks. `is_gone` says whether
-        an entry's text has left the context, whose whole text is `context()`."""
+        """Yield the facts that the reply of call `number` contains and the context lacks. `is_gone`
+        returns True if an entry's text has left the context; `context()` returns the whole text of
+        the context.
+        """
         words, error_refs = "", set[int]()
         for fact in sorted({*facts_in(written), *_errors(written, any_line=True)}):
             holders = self._holders.get(fact)
@@ -116,7 +119,7 @@ def facts_in(text: str) -> Iterator[_Fact]:
 
 
 def _errors(text: str, *, any_line: bool = False) -> Iterator[_Fact]:
-    """Yield the runs of words in the lines that describe an error, or in any line."""
+    """Yield runs of ERROR_WORDS words from the lines that describe an error, or from every line."""
     lines: Iterable[str] = (line[: 4 * MAX_FACT_CHARS] for line in text.splitlines())
     for line in lines:
         if any_line or _ERROR_LINE.search(line):

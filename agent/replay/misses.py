@@ -1,8 +1,9 @@
-"""Results and inputs that a recorded session needed again after they had left the context.
+"""Find results and inputs that a recorded session needed after they had left the context.
 
-A later call shows the need. It asks for the same again and gets the same, or it recalls the result
-by its ref, as our own sessions do. Or it edits text that stood only in the result, or in what an
-earlier call had written, so that an agent would have had to read it first.
+A later call shows the need in one of three ways: it repeats an earlier call and gets the same
+result; it recalls a result by its ref, as our own sessions do; or it edits text that only an old
+result or an earlier call's input contained. In the last case an agent would have had to read the
+text first.
 """
 
 import re
@@ -14,8 +15,8 @@ from ..lazy import dataclass, regex
 from .results import NeedKind
 from .tool_names import TranslatedCall
 
-MIN_TELLING_LINE_CHARS = 16  # shorter lines stand in many results
-_LINE_NUMBER = regex(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # as agents number shown lines
+MIN_TELLING_LINE_CHARS = 16  # shorter lines occur in many results
+_LINE_NUMBER = regex(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # line number prefixes of other agents
 WRITTEN_ARGUMENTS = ("content", "new_string")
 _INCIDENTAL = ("description", "timeout", "timeout_ms", "yield_time_ms", "max_output_tokens")
 
@@ -37,25 +38,23 @@ class _Result:
 
 @dataclass(slots=True)
 class NeedDetector:
-    """Finds, among the results of one session, those that a call needs and the context lacks. Each
-    is needed once at most: what was asked for again stands in the context again."""
+    """Detector of the results in one session that a call needs and the context lacks. Each result
+    is found at most once, because a repeated call brings it back into the context.
+    """
 
     _results: list[_Result] = field(default_factory=list)
-    _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by what was asked for
-    _given: dict[str, _Result] = field(
-        default_factory=dict
-    )  # by the id of the call, newest of each
+    _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by _key of the call
+    _given: dict[str, _Result] = field(default_factory=dict)  # by ref in the recording
 
     def add(self, ref: int, call: TranslatedCall, text: str, *, recorded: str = "") -> None:
-        """Note a result that came into the context. `recorded` is its ref in the recording, or that
-        of the result which it gave again."""
+        """Record a result; `recorded` is its ref, or the ref it repeats, in the recording."""
         result = _Result(ref, text)
         self._results.append(result)
         self._newest[_key(call)] = result
         self._given[recorded] = result
 
     def add_input(self, ref: int, call: TranslatedCall) -> None:
-        """Note what a call was given: of one that changes a file, what it wrote."""
+        """Record the input of a call; for a call that changes a file, only the text it wrote."""
         given = [call.input.get(name) for name in WRITTEN_ARGUMENTS] if call.changes else call.input
         if text := "\n".join(strings_in(given)):
             self._results.append(_Result(ref, text))
@@ -68,11 +67,11 @@ class NeedDetector:
         context: Callable[[], str],
         recalls: str = "",
     ) -> NeededResult | None:
-        """Return the result that a call needs though it is gone, or None.
+        """Return the result that a call needs although it has left the context, or None.
 
-        `text` is the call's own result. `is_gone` says whether an entry's text has left the
-        context, whose whole text is `context()`. `recalls` is the ref in the
-        recording of the result that it reads again.
+        `text` is the call's own result. `is_gone` returns True if an entry's text has left the
+        context; `context()` returns the whole text of the context. `recalls` is the ref, in the
+        recording, of the result that the call reads again.
         """
         if recalls:
             given = self._given.get(recalls)
@@ -94,6 +93,6 @@ class NeedDetector:
 
 
 def _key(call: TranslatedCall) -> tuple[str, str]:
-    """Return what a call asks for: calls with the same key ask for the same."""
+    """Return a key that is equal for calls with the same request."""
     given = sorted((k, str(v)) for k, v in call.input.items() if k not in _INCIDENTAL)
     return call.name, repr(given)

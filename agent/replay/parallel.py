@@ -1,9 +1,9 @@
-"""Replays of many recordings under many terms, in as many processes as there are cores.
+"""Play many recordings under many settings, in as many processes as there are cores.
 
-A worker process gets one play after another through a pipe of its own, so that it can be killed at
-any time; everything that the workers write is in one folder, which is deleted in the end. Workers
-are forks of this process, which have the recordings already. A process with threads does not fork:
-the child could wait for ever for a lock that a thread held. There the plays follow each other.
+Each worker process receives one play after another through its own pipe, so it can be killed at any
+time. All files that workers write are in one folder, which is deleted at the end. Workers are forks
+of this process, so they already have the recordings. A process with threads does not fork, because
+the child could deadlock on a lock that a thread held; it plays one recording after another.
 """
 
 import os
@@ -19,9 +19,9 @@ from .player import Terms, play, play_folder, scratch_folder
 from .recording import Recording
 from .results import Comparison, ReplayRun
 
-MAX_PLAYS_IN_ONE_PROCESS = 4  # more are divided among worker processes
+MAX_PLAYS_IN_ONE_PROCESS = 4  # above this, use worker processes
 
-# Takes how many plays are done, of how many, and the share of the work that is done (estimated).
+# Arguments: plays done, plays in total, and the estimated share of the work that is done.
 ReportProgress = Callable[[int, int, float], None]
 
 
@@ -30,8 +30,9 @@ def compare(
     terms: Sequence[Terms],
     report_progress: ReportProgress = lambda done, all, share: None,
 ) -> Comparison:
-    """Play every recording under every one of the terms. Raises ModelError from a model that
-    writes summaries; with such a model nothing is played in parallel."""
+    """Play every recording under all given terms. If a model writes summaries, nothing is played in
+    parallel; its ModelError is passed on.
+    """
     with scratch_folder() as folder:
         runs = _Plays(recordings, terms, folder, report_progress).run()
     size = len(terms)
@@ -40,7 +41,7 @@ def compare(
 
 
 def _count_threads() -> int:
-    """Count the threads of this process, on Linux also those that Python did not start."""
+    """Count the threads of this process; on Linux, include threads that Python did not start."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208
     except OSError:
@@ -65,7 +66,7 @@ class _Plays:
         self._done_replies = 0
 
     def run(self) -> list[ReplayRun]:
-        """Play all; return the runs in the order of their numbers."""
+        """Play all recordings and return the runs, ordered by number."""
         workers = min(os.cpu_count() or 1, len(self._pairs))
         asks_model = any(terms.writer for _, terms in self._pairs)
         few = workers < 2 or len(self._pairs) <= MAX_PLAYS_IN_ONE_PROCESS
@@ -77,7 +78,9 @@ class _Plays:
         return [self._runs[number] for number in range(len(self._pairs))]
 
     def _run_in_workers(self, workers: int) -> None:
-        """Play the longest first, so that no core waits long for another in the end."""
+        """Play in worker processes, longest recordings first, so that all cores finish at about the
+        same time.
+        """
         left = sorted(range(len(self._pairs)), key=lambda n: self._pairs[n][0].replies)
         with ExitStack() as stack:
             idle = [stack.enter_context(self._worker()) for _ in range(workers)]
@@ -93,18 +96,18 @@ class _Plays:
                     try:
                         run: ReplayRun = ready.recv()
                         idle.append(ready)
-                    except (EOFError, OSError):  # the worker died; playing it here shows why
+                    except (EOFError, OSError):  # the worker died; play here to show the cause
                         run = self._play(number)
                         idle.append(stack.enter_context(self._worker()))
                     self._finish(number, run)
 
     @contextmanager
     def _worker(self) -> Iterator[Connection]:
-        """Start a process that plays each number it receives, and kill it in the end."""
+        """Start a process that plays each number it receives; kill it on exit."""
         context = get_context("fork")
         here, there = context.Pipe()
         process = context.Process(target=self._serve, args=(there,), daemon=True)
-        # The worker inherits this mask: an interrupt ends this process, which kills the worker.
+        # The worker inherits this mask, so only this process handles SIGINT and kills the worker.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             try:

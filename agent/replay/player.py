@@ -1,9 +1,9 @@
-"""The player of a recording: its words, replies and results, in a context that our engine keeps.
+"""The player of a recording: it feeds recorded messages, replies and results to our compaction
+engine.
 
-Everything that the recorded agent and its person said and got is taken as it was. Each request is
-built as the agent builds it, and priced as a caching server would. A replay cannot know what the
-model would have done with another context; `ReplayRun.needs` shows where it would have missed
-something.
+All recorded content is used unchanged. Each request is built as the agent builds it and priced as a
+caching server would price it. A replay cannot predict what the model would have done with a
+different context; `ReplayRun.needs` lists the calls that would have missed something.
 """
 
 import asyncio
@@ -43,34 +43,35 @@ from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
 from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
 from .tool_names import TranslatedCall, translate
 
-MAX_REPLY_TOKENS = 32_000  # of a reply, for which each request leaves room, as the agent does
-MAX_FILLS = 48  # samples of what fills the window, in one run
-ERROR_LINES_PER_RESULT = 2  # of a failed result, looked for in the last context
+MAX_REPLY_TOKENS = 32_000  # reserved for the reply in each request, as the agent does
+MAX_FILLS = 48  # samples of the window's contents in one run
+ERROR_LINES_PER_RESULT = 2  # per failed result, searched for in the last context
 MAX_ERROR_LINE_CHARS = 120
-EXTRA_CALL_TOKENS = 60  # of output, for one more call
+EXTRA_CALL_TOKENS = 60  # output tokens of one more call
 
 _ERROR_LINE = regex(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The settings under which a recording is played."""
+    """The settings for playing a recording."""
 
-    label: str  # for people
+    label: str  # shown to the user
     policy: Policy
-    model: str  # whose prices count
+    model: str  # ID of the model that sets the prices
     window: int  # tokens
-    system: str  # the prompt where the recording has none
+    system: str  # the system prompt if the recording has none
     tools: tuple[dict[str, Any], ...]  # schemas
-    # Writes the summaries. Without a writer they are made from the ledger, and priced as if a
+    # Writes the summaries. Without a writer, summaries come from the ledger and are priced as if a
     # model had written them.
     writer: Model | None = None
     fills: int = MAX_FILLS
 
 
 def play(recording: Recording, terms: Terms, place: Path | None = None) -> ReplayRun:
-    """Play a recording to its end, or until nothing makes the context fit any more. The session's
-    files are written to the folder `place`, which is deleted in the end."""
+    """Play a recording to its end, or until no compaction makes the context fit. The session's
+    files are written to the folder `place`, which is deleted at the end.
+    """
     if place is None:
         with scratch_folder() as folder:
             return play(recording, terms, play_folder(folder, 0))
@@ -82,8 +83,9 @@ def play(recording: Recording, terms: Terms, place: Path | None = None) -> Repla
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a temporary folder and delete it in the end. Its path stands in the references to
-    offloaded texts, so its random part is of digits: it takes the same tokens each time."""
+    """Create a temporary folder and delete it on exit. References to offloaded texts contain its
+    path, so its random part is 12 digits: every run then uses the same number of tokens.
+    """
     folder = Path(tempfile.gettempdir()) / f"ctxagent-replay-{randbelow(10**12):012}"
     folder.mkdir(mode=0o700)
     try:
@@ -93,13 +95,13 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def play_folder(folder: Path, number: int) -> Path:
-    """Return the folder of one play of many."""
+    """Return the folder of the play with this number."""
     return folder / f"{number:06}"
 
 
 @dataclass
 class Player:
-    """Plays one recording under one set of terms, in a folder of its own."""
+    """Player of one recording under one set of terms, in its own folder."""
 
     recording: Recording
     terms: Terms
@@ -127,7 +129,7 @@ class Player:
         self._calls_per_fill = ceil(replies / terms.fills) if terms.fills else 0
 
     async def run(self) -> ReplayRun:
-        """Play the recording. Raises ModelError from the model that writes the summaries."""
+        """Play the recording. Raises ModelError from the model that writes summaries."""
         stopped = ""
         try:
             self._open_session()
@@ -174,7 +176,7 @@ class Player:
 
     async def _play_steps(self) -> None:
         start = True
-        for step in self.recording.steps:  # recorded compactions count for nothing here
+        for step in self.recording.steps:  # recorded compactions are ignored
             if isinstance(step, RecordedWords):
                 self._advance_clock(step.at)
                 start = start or not step.mid_turn
@@ -194,11 +196,11 @@ class Player:
         self._facts.add(host.record(entry).seq, words.text)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
-        """Make one call of the model as the agent does, then add the results of its tool calls."""
+        """Make one model call as the agent does, then add the results of its tool calls."""
         if self.host.clock is None:
             self._advance_clock(reply.at)
         await self.engine.before_call(turn_start=start)
-        await self.engine.wait_for_background()  # so that a replay always plays the same
+        await self.engine.wait_for_background()  # keeps replays deterministic
         self._take_acts()
         self._thinking.count_call(self.host.view)
         request = self.request()
@@ -232,7 +234,7 @@ class Player:
             self._sample_fill()
 
     def request(self) -> Request:
-        """Return the next request, as the agent builds it."""
+        """Return the next request, built as the agent builds it."""
         return build_request(
             self.host.view,
             model=self.terms.model,
@@ -261,7 +263,7 @@ class Player:
         self._facts.add(recorded.seq, text, is_result=True)
 
     def _check_need(self, call: RecordedCall, ours: TranslatedCall, bill: CacheBill) -> None:
-        """Record what a call needs though the context no longer has it."""
+        """Record the result that a call needs if it has left the context."""
         found = self._detector.find(ours, call.text, self._is_gone, self.context, call.recalls)
         if found is None:
             return
@@ -271,7 +273,7 @@ class Player:
         self._needs.append(Need(number, found.how, _title(ours), found.ref, size, dollars))
 
     def _is_gone(self, seq: int) -> bool:
-        """Return whether an entry's text, or a part of it, has left the context."""
+        """Return True if an entry's text, or part of it, has left the context."""
         place = self.host.view.position(seq)
         if place is None:
             return True
@@ -280,13 +282,13 @@ class Player:
         return item.is_masked or bool(item.inputs) or is_offloaded
 
     def context(self) -> str:
-        """Return all text that the next request would have."""
+        """Return all text of the next request, without the system prompt."""
         return "\n".join(
             text for item in self.host.view.items for b in shown_blocks(item) for text in _texts(b)
         )
 
     def _whole_context(self) -> str:
-        """Return what `context` does, and the prompt."""
+        """Return all text of the next request, with the system prompt."""
         return f"{self.host.view.system}\n{self.context()}"
 
     def _add_call(self, purpose: str, bill: CacheBill, usage: Usage) -> None:
@@ -305,7 +307,7 @@ class Player:
         )
 
     def _take_acts(self) -> None:
-        """Take over what the engine did before this call, and the calls it made for that."""
+        """Record the engine's compactions before this call, and the calls it made for them."""
         for bill, usage in self.host.engine_calls:
             self._add_call("summary", bill, usage)
         self.host.engine_calls.clear()

@@ -1,4 +1,4 @@
-"""Makes entries of a log from the steps of a recording. Long texts go to files, as in a session."""
+"""Make log entries from the steps of a recording. Long texts go to files, as in a session."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,16 +14,16 @@ from .tool_names import TranslatedCall
 
 @dataclass(frozen=True, slots=True)
 class EntryTerms:
-    """Where the texts of a session go, and which of them are too long for the context."""
+    """Where a session stores its texts, and which texts are too long for the context."""
 
     folder: Path  # of the session
     window: int  # tokens
     policy: Policy
-    clean: Callable[[str], str] = str  # takes out what must not be kept, before a text is cut
+    clean: Callable[[str], str] = str  # removes secrets before a text is cut
 
 
 def words_entry(words: RecordedWords, source: str, seq: int, terms: EntryTerms) -> User:
-    """Return the entry of words to the model. Raises OSError."""
+    """Return the log entry of a message to the model. Raises OSError."""
     text = terms.clean(words.text)
     given, offloaded = demote_words(
         text, size=terms.window, seq=seq, folder=terms.folder, policy=terms.policy
@@ -34,7 +34,7 @@ def words_entry(words: RecordedWords, source: str, seq: int, terms: EntryTerms) 
 def reply_blocks(
     reply: RecordedReply, calls: Sequence[tuple[RecordedCall, TranslatedCall]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the blocks of a reply with its calls as calls of our tools."""
+    """Yield the blocks of a reply, with its calls translated to our tools."""
     if reply.text.strip() or not calls:
         yield {"type": "text", "text": reply.text.strip() or "[nothing]"}
     for call, ours in calls:
@@ -44,8 +44,9 @@ def reply_blocks(
 def result_entry(
     call: RecordedCall, ours: TranslatedCall, seq: int, terms: EntryTerms
 ) -> tuple[ToolResult, Demotion | None]:
-    """Return the entry of a call's result, and what stands for it if it went to a file. Raises
-    OSError."""
+    """Return the log entry of a call's result, and its demotion if the text went to a file. Raises
+    OSError.
+    """
     details, content, offloaded = dict(ours.details), terms.clean(call.text) or "[empty]", None
     found = demote_to_file(
         content, tool=ours.name, seq=seq, folder=terms.folder, policy=terms.policy

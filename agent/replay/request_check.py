@@ -1,13 +1,13 @@
-"""A check that the requests of our own sessions can be rebuilt from their logs, to the byte.
+"""Check that the requests of our own sessions can be rebuilt from their logs, byte for byte.
 
-With each reply the log keeps the digest of the request that was sent, and how it was built from
-the view. `check_log` folds the log again, rebuilds each request from the view as it was then, and
-compares the digests. A request that was built early, while a summary was prepared in the
-background, is rebuilt at its own place in the log, wherever its reply stands. A log is read twice,
-and once more for each revert that requests follow, as in the session itself.
+With each reply, the log keeps the digest of the request and how the request was built from the
+view. `check_log` folds the log again, rebuilds each request from the view at that time, and
+compares digests. A request built early, for a summary prepared in the background, is rebuilt at its
+own position in the log, not at the position of its reply. The log is read twice, plus once for each
+revert that is followed by requests, as in the session itself.
 
-The request for the verification of a summary was not built from a view; it is counted apart. A
-digest shows that something differs, never what.
+Requests that verify a summary are not built from a view and are counted separately. A digest shows
+only that a request differs, not where.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from ..session.store import AGENTS
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """Requests, counted by the outcome of the check."""
+    """Numbers of requests, by outcome of the check."""
 
     equal: int = 0
     different: int = 0
     apart: int = 0  # not built from a view
-    untold: int = 0  # without a digest, in a log of an older version
-    foreign: int = 0  # sent by a protocol that this program does not have
+    untold: int = 0  # without a digest, from an older version
+    foreign: int = 0  # sent with a protocol unknown to this version
 
     @property
     def checked(self) -> int:
@@ -52,22 +52,22 @@ class RequestCounts:
 
 @dataclass(frozen=True, slots=True)
 class RequestDifference:
-    """A request whose rebuilt bytes are not those that were sent."""
+    """A request whose rebuilt bytes differ from the bytes that were sent."""
 
     log: Path
     seq: int  # of its reply
     purpose: str
-    version: str  # of the program that sent it, which may build requests in another way
+    version: str  # version of the program that sent it; others may build requests differently
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, named: bool = True) -> str:
-        """Describe the difference for people; `named` says whether to name the log."""
+        """Describe the difference for the user; `named` includes the path of the log."""
         where = f"{self.log}: the" if named else "the"
         return (
             f"{where} request for #{self.seq} ({self.purpose}) differs from the one that version "
-            f"{self.version} sent; the log has only its digest, so it cannot be said where"
+            f"{self.version} sent; the log has only the digest, so the position is unknown"
         )
 
 
@@ -76,8 +76,8 @@ class RequestCheck:
     """The outcome of the check."""
 
     counts: Mapping[str, RequestCounts] = field(default_factory=dict)  # by purpose of the call
-    first: RequestDifference | None = None  # in the order in which the requests were built
-    warnings: tuple[str, ...] = ()  # one for each line that could not be read
+    first: RequestDifference | None = None  # the first in the order the requests were built
+    warnings: tuple[str, ...] = ()  # one per unreadable line
 
     @property
     def total(self) -> RequestCounts:
@@ -85,19 +85,19 @@ class RequestCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether every checked request is equal, and there was one."""
+        """True if at least one request was checked and every checked request is equal."""
         return self.total.checked > 0 and self.first is None
 
     def line(self) -> str:
-        """Return the outcome in one line, for people."""
+        """Return the outcome as one line for the user."""
         total = self.total
         parts = [f"{total.equal:,} of {total.checked:,} requests rebuilt to the byte"]
         if total.apart:
-            parts.append(f"{total.apart:,} not made from the context")
+            parts.append(f"{total.apart:,} not built from the context")
         if total.untold:
             parts.append(f"{total.untold:,} without a digest")
         if total.foreign:
-            parts.append(f"{total.foreign:,} by a protocol that is unknown here")
+            parts.append(f"{total.foreign:,} with an unknown protocol")
         return " · ".join(parts)
 
     def __add__(self, other: "RequestCheck") -> "RequestCheck":
@@ -111,15 +111,15 @@ class RequestCheck:
 class _Sent:
     """A request that was sent."""
 
-    upto: int  # the newest entry when it was built; 0 where it was not built from a view
+    upto: int  # seq of the newest entry when it was built; 0 if not built from a view
     seq: int  # of its reply
     purpose: str
-    version: str  # of the program that sent it
-    recipe: Mapping[str, Any]  # its digest and how it was built, as the log has them
+    version: str  # version of the program that sent it
+    recipe: Mapping[str, Any]  # digest and build parameters from the log
 
     @property
     def protocol(self) -> str:
-        """The wire protocol, which older logs do not name."""
+        """The wire protocol; older logs do not name it and used MESSAGES."""
         return str(self.recipe.get("protocol", MESSAGES))
 
 
@@ -153,7 +153,7 @@ def check_with_subagents(log: Path) -> RequestCheck:
 
 
 def _sent(log: Path, warnings: list[str]) -> Iterator[_Sent]:
-    """Yield each request that the log knows of, in the order of the replies."""
+    """Yield each request recorded in the log, in the order of the replies."""
     version = ""
     for entry in Entries(log, warnings):
         if isinstance(entry, Session):
@@ -165,8 +165,9 @@ def _sent(log: Path, warnings: list[str]) -> Iterator[_Sent]:
 
 
 def _views(log: Path, waiting: list[_Sent]) -> Iterator[tuple[_Sent, View]]:
-    """Yield each request with the view as it was when the request was built. `waiting` is in the
-    order of `upto`. The same view is folded further for the next request."""
+    """Yield each request with the view at the time it was built. `waiting` must be sorted by
+    `upto`. All requests share one view, which is folded further from request to request.
+    """
     view_at = _ViewAt(log)
     entries = iter(Entries(log))
     entry: Entry | None = next(entries, None)
@@ -179,13 +180,14 @@ def _views(log: Path, waiting: list[_Sent]) -> Iterator[tuple[_Sent, View]]:
 
 @dataclass(slots=True)
 class _ViewAt:
-    """The view of a log up to the newest entry that was added. After a revert it is folded again
-    from the beginning, but only when it is asked for."""
+    """The view of a log up to the newest added entry. After a revert, the log is folded again from
+    the beginning, when the view is next needed.
+    """
 
     log: Path
     folding: Folding = field(default_factory=Folding)
     newest: float = -inf  # entry
-    outdated: bool = False  # a revert was added since it was folded
+    outdated: bool = False  # a revert was added since the last folding
 
     def add(self, entry: Entry) -> None:
         self.newest = max(self.newest, entry.seq)
@@ -198,16 +200,16 @@ class _ViewAt:
 
 
 def _rebuilt_digest(view: View, sent: _Sent) -> str:
-    """Return the digest of the request rebuilt from a view; "" if the recipe makes no sense."""
+    """Return the digest of the request rebuilt from a view; "" if the recipe is invalid."""
     try:
         rebuilt = PROTOCOLS[sent.protocol]().rebuild(_request(view, sent.recipe), sent.recipe)
         return hashlib.sha256(rebuilt).hexdigest()
-    except (LookupError, RecursionError, TypeError, ValueError):  # anything may stand in a file
+    except (LookupError, RecursionError, TypeError, ValueError):  # a file can contain anything
         return ""
 
 
 def _request(view: View, recipe: Mapping[str, Any]) -> Request:
-    """Rebuild a request, but for the parameters that the log has."""
+    """Rebuild a request without the parameters that are stored in the log."""
     asked = recipe.get("asked")
     if COMPACTION in recipe.get("parameters", ()):
         return rebuild_block_request(view, recipe["keep_from"])
@@ -224,8 +226,9 @@ def _request(view: View, recipe: Mapping[str, Any]) -> Request:
 
 
 def _stable_before(view: View, recipe: Mapping[str, Any]) -> int | None:
-    """Return the seq of the item before which a cache breakpoint stood. Older logs have a number
-    under `settled`: the first item of that or a larger one, which after a summary is the summary.
+    """Return the seq of the item that followed a cache breakpoint. Older logs store `settled`: the
+    breakpoint is before the first item with that seq or a larger one, which after a summary is the
+    summary.
     """
     settled = recipe.get("settled")
     if settled is None:

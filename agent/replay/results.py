@@ -1,6 +1,6 @@
-"""The results of playing a recording under a setting: plain values for tables, pages and JSON.
+"""The results of playing a recording under one setting, as plain values for tables, pages and JSON.
 
-Tokens are estimated (`context.tokens`), dollars follow the prices of the model that is played for.
+Tokens are estimates (`context.tokens`); dollars follow the prices of the model used for the replay.
 """
 
 from dataclasses import fields
@@ -14,17 +14,17 @@ NeedKind = Literal["asked again", "used"]
 
 @dataclass(frozen=True, slots=True)
 class PricedCall:
-    """One call of the model."""
+    """One call of the model, with its tokens and price."""
 
     number: int
     purpose: str  # "turn", or "summary" for a call that writes a summary
-    read: int  # tokens of the prompt that came from the cache
-    written: int  # tokens that went into it
-    plain: int  # tokens that did neither
+    read: int  # prompt tokens read from the cache
+    written: int  # prompt tokens written to the cache
+    plain: int  # the other prompt tokens
     output: int
     dollars: float
-    at: float | None = None  # seconds since 1970, where the recording has times
-    cold: bool = False  # the cache had expired by then
+    at: float | None = None  # seconds since 1970, if recorded
+    cold: bool = False  # the cache had expired
 
     @property
     def prompt(self) -> int:
@@ -33,33 +33,35 @@ class PricedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplayAct:
-    """One act of compaction."""
+    """One compaction."""
 
     number: int  # of the call that follows
     layer: str
     trigger: str
-    count: int  # results or inputs that it took; entries, for a summary
+    count: int  # results or inputs removed; for a summary, entries
     before: int  # tokens of the context
     after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A call that shows that a result which had left the context was needed: it asks for the same
-    again, or uses text that stood only there."""
+    """A call that needed a result after it had left the context: the call requests the result again
+    or uses text that only the result contained.
+    """
 
     number: int  # of the call
     how: NeedKind
     what: str
     ref: int  # the entry of the result
     tokens: int  # of the result
-    dollars: float  # for asking again: as recorded where it was, else for one call more
+    dollars: float  # cost of getting it again: of the recorded call, or of one extra call
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
     """The contents of the window at call `number`: tokens by kind, in the order of
-    `compaction.breakdown.KINDS`."""
+    `compaction.breakdown.KINDS`.
+    """
 
     number: int
     parts: tuple[tuple[str, int], ...]
@@ -67,14 +69,14 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A number of things out of a whole."""
+    """A part of a whole, as two counts."""
 
     part: int = 0
     whole: int = 0
 
     @property
     def value(self) -> float | None:
-        """The share from 0 to 1; None of nothing."""
+        """The share from 0 to 1; None if the whole is 0."""
         return self.part / self.whole if self.whole else None
 
     def __add__(self, other: "Share") -> "Share":
@@ -83,14 +85,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class DroppedThinking:
-    """What edits dropped of thinking that is bound to what stands before it, and what that is worth
-    at most. Not among the dollars."""
+    """Thinking bound to the preceding context that edits dropped, and the maximum value of it. The
+    amounts are not part of a run's dollars.
+    """
 
-    told: Share = Share()  # of all replies, those whose thinking is known
-    tokens: int = 0  # of all that thinking
-    dropped: int = 0  # tokens of it that an edit dropped while its reply stayed
-    saved_usd: float = 0.0  # for not reading it again since
-    again_usd: float = 0.0  # for thinking all of it again
+    told: Share = Share()  # replies with known thinking, of all replies
+    tokens: int = 0  # all known thinking
+    dropped: int = 0  # thinking tokens dropped by an edit while the reply stayed
+    saved_usd: float = 0.0  # saved by not reading the dropped thinking again
+    again_usd: float = 0.0  # cost of repeating all dropped thinking
 
     def __add__(self, other: "DroppedThinking") -> "DroppedThinking":
         sums = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
@@ -99,7 +102,7 @@ class DroppedThinking:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The figures of one run or of several together."""
+    """The sums of one run or of several."""
 
     calls: int = 0
     peak: int = 0  # tokens of the largest prompt
@@ -109,31 +112,31 @@ class Sums:
     plain: int = 0
     output: int = 0
     dollars: float = 0.0  # includes missed_usd
-    edits: int = 0  # of history: times that results or inputs were replaced by stubs
+    edits: int = 0  # times that results or inputs in the history were replaced by stubs
     stubs: int = 0  # results and inputs that were replaced
     summaries: int = 0
     missed: int = 0  # results and inputs that were needed after they had left the context
     missed_usd: float = 0.0
-    lost: int = 0  # facts that were written after they had left the context
+    lost: int = 0  # facts written by a reply after they had left the context
     stopped: int = 0  # sessions that were not played to their end
-    paths: Share = Share()  # of the session's paths, those that the last context still has
-    errors: Share = Share()  # the same for its error lines
-    recovered: Share = Share()  # of all results, those whose ref gives the same bytes
+    paths: Share = Share()  # the session's paths that the last context still contains
+    errors: Share = Share()  # the session's error lines that the last context still contains
+    recovered: Share = Share()  # results that Recall returns byte for byte, of all results
     thinking: DroppedThinking = DroppedThinking()
 
     @property
     def mean(self) -> float:
-        """The mean tokens of a prompt."""
+        """The mean number of tokens in a prompt."""
         return self.sent / self.calls if self.calls else 0.0
 
     @property
     def cached(self) -> float | None:
-        """The share of all prompts that was read from the cache."""
+        """The share of all prompt tokens read from the cache."""
         return Share(self.read, self.sent).value
 
     @property
     def missed_share(self) -> float:
-        """The share of all results that was missed."""
+        """The share of all results that were needed after they had left the context."""
         return self.missed / max(1, self.recovered.whole)
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -143,11 +146,11 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRun:
-    """One recording, played under one setting."""
+    """One recording played under one setting."""
 
     name: str
     format: str
-    label: str  # of the setting, as the person gave it
+    label: str  # the setting, as the user wrote it
     model: str
     window: int
     priced: tuple[PricedCall, ...]
@@ -159,8 +162,8 @@ class ReplayRun:
     recovered: Share
     lost: tuple[LostFact, ...] = ()
     thinking: DroppedThinking = DroppedThinking()
-    peak_then: int | None = None  # the largest true prompt in the recording, where it has any
-    stopped: str = ""  # why the session could not go on; "" when it was played to its end
+    peak_then: int | None = None  # tokens of the largest prompt in the recording, if recorded
+    stopped: str = ""  # why the replay stopped early; "" if it was played to the end
 
     @property
     def sums(self) -> Sums:
@@ -191,9 +194,9 @@ class ReplayRun:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Every recording, played under every setting."""
+    """All recordings, each played under every setting."""
 
-    labels: tuple[str, ...]  # as asked for; the others are compared with the first
+    labels: tuple[str, ...]  # in the requested order; all are compared with the first
     runs: tuple[tuple[ReplayRun, ...], ...]  # by recording, then by label
 
     def total(self, label: str) -> Sums:

@@ -1,8 +1,9 @@
-"""Writes a recording as the log of a session that continues it.
+"""Write a recording as the log of a session that continues it.
 
-A recorded call becomes a call of our tool that does the same, so that ledger, Recall and the layers
-know it. Where the recorded agent compacted its context, the log has a summary with its text: the
-context begins there, and the log has all that was before.
+Each recorded call becomes a call of our equivalent tool, so that the ledger, Recall and the
+compaction layers understand it. Where the recorded agent compacted its context, the log has a
+summary with the recorded text. The context begins at that summary; the log still has everything
+before it.
 """
 
 import os
@@ -19,7 +20,7 @@ from .recorded_entries import EntryTerms, reply_blocks, result_entry, words_entr
 from .recording import RecordedCompaction, RecordedReply, RecordedStep, RecordedWords, Recording
 from .tool_names import translate
 
-RECORDING_TOPIC = "recording"  # of the note that says where a session comes from
+RECORDING_TOPIC = "recording"  # topic of the note that names the source of a session
 NOTICE = (
     "This session was recorded by another agent ({agent}), and you continue it. Its calls are "
     "shown as calls of your tools where yours do the same; tools that you do not have cannot be "
@@ -30,7 +31,7 @@ NOTICE = (
 def write_session_log(
     recording: Recording, log: Path, opening: Session, terms: EntryTerms, redact: Redact
 ) -> None:
-    """Write the log of a new session at `log`, which begins with `opening`. Raises OSError."""
+    """Write the log of a new session at `log`, starting with `opening`. Raises OSError."""
     make_private_folder(log.parent)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         for entry in _SessionWriting(recording, opening, terms).entries():
@@ -38,18 +39,18 @@ def write_session_log(
 
 
 class _SessionWriting:
-    """Makes numbered entries of a recording."""
+    """Converter of a recording to numbered log entries."""
 
     def __init__(self, recording: Recording, opening: Session, terms: EntryTerms) -> None:
         self._recording, self._first, self._terms = recording, opening, terms
         self._model = recording.model or "unknown"
         self._seq, self._at = 0, ""
-        self._starts: list[int] = []  # the number of the first entry of each step
-        self._words: list[int] = []  # numbers of the user's messages
-        self._keep: list[int] = []  # numbers of messages that the newest compaction left
-        self._keep_from: int | None = None  # from where it left all
+        self._starts: list[int] = []  # seq of the first entry of each step
+        self._words: list[int] = []  # seqs of the user's messages
+        self._keep: list[int] = []  # seqs of messages kept by the newest compaction
+        self._keep_from: int | None = None  # seq from which it kept all entries
         self._folding = Folding()  # of the entries so far
-        self._status = ""  # how the turn stands; "" where none has begun
+        self._status = ""  # status of the current turn; "" before the first turn
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries of the log."""
@@ -68,7 +69,7 @@ class _SessionWriting:
 
     def _opening(self) -> Iterator[Entry]:
         told = self._recording
-        # Never the id of a model here, whose cache would be taken for warm.
+        # Not an ID of our models: its prompt cache would be assumed to be warm.
         model = f"{told.format}:{self._model}"
         yield replace(self._first, cwd=told.cwd or self._first.cwd, model=model)
         yield Note(
@@ -108,11 +109,11 @@ class _SessionWriting:
         self._status = "interrupted" if calls else "ok"
         for call, ours in calls:
             entry, _ = result_entry(call, ours, self._seq + 1, self._terms)
-            entry.details.pop("seen", None)  # no file has the bytes that the recording lacks
+            entry.details.pop("seen", None)  # the digest is not that of a real file
             yield replace(entry, at=timestamp(call.at) if call.at is not None else "")
 
     def _summary(self, words: RecordedWords) -> Summary:
-        """Return the summary that the recorded agent made."""
+        """Return the log entry of the recorded agent's summary."""
         keep_from, self._keep_from = self._keep_from or self._seq + 1, None
         summary = Summary(
             document=SummaryDocument().to_json(),

@@ -1,9 +1,8 @@
-"""The sweep: a search for the settings that cost least on recorded sessions, within a bound on the
-results that are missed.
+"""Search for the cheapest settings on recorded sessions, with a limit on missed results.
 
-Each key is varied in turn, with the others at their best values so far, until nothing gets cheaper.
-That takes a few times the sum of the numbers of values, where a full grid takes their product, and
-tries nothing twice. Among values that cost the same, the present one stays.
+Each key is varied in turn, with the other keys at their best values so far, until the cost stops
+falling. This needs a few times the sum of the numbers of values; a full grid would need their
+product. No combination is tried twice. If several values cost the same, the current value is kept.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,14 +13,14 @@ from .results import Sums
 
 MAX_AXIS_VALUES = 12
 MAX_ROUNDS = 4  # each goes through all keys
-MIN_RELATIVE_GAIN = 0.002  # of the dollars; a smaller gain counts as none
+MIN_RELATIVE_GAIN = 0.002  # share of the dollars; a smaller gain is ignored
 
 _SPAN = regex(r"(?P<low>[\d.]+%?)\.\.(?P<high>[\d.]+%?)(?:/(?P<count>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A key and the values to try, as they would stand in a settings file."""
+    """A settings key and the values to try, written as in a settings file."""
 
     key: str
     values: tuple[str, ...]
@@ -33,7 +32,7 @@ class Trial:
 
     values: tuple[tuple[str, str], ...]  # by key
     sums: Sums
-    within: bool  # the bound is kept, and no more sessions ended early than with settings as now
+    within: bool  # within the bound, and no more sessions stopped early than with current settings
 
     @property
     def missed(self) -> float:
@@ -45,16 +44,16 @@ class Trial:
 class SweepResult:
     """The outcome of a sweep."""
 
-    now: Trial  # the settings as they are
+    now: Trial  # the current settings
     best: Trial | None  # the cheapest within the bound
-    tried: tuple[Trial, ...]  # in their order
+    tried: tuple[Trial, ...]  # in the order they were tried
 
 
 def parse_axis(text: str) -> Axis:
     """Return the axis of `KEY=LOW..HIGH`, `KEY=LOW..HIGH/COUNT` or `KEY=A,B,C`.
 
-    Without a count, whole numbers go by ones and shares by 0.05; where that gives more than
-    MAX_AXIS_VALUES values, that many are spread evenly. Raises UsageError.
+    Without a count, the step is 1 for whole numbers and 0.05 for shares. If that gives more than
+    MAX_AXIS_VALUES values, MAX_AXIS_VALUES evenly spaced values are used. Raises UsageError.
     """
     key, equals, given = (part.strip() for part in text.partition("="))
     if not key or not equals or not given:
@@ -62,16 +61,16 @@ def parse_axis(text: str) -> Axis:
     span = _SPAN.fullmatch(given)
     if not span and ".." in given:
         listed = ",".join(given.split(".."))
-        hint = f"Name values that are no numbers one by one: --sweep {key}={listed}"
-        raise UsageError(f"--sweep {text}: {given} is no span of numbers", hint=hint)
+        hint = f"List values that are not numbers one by one: --sweep {key}={listed}"
+        raise UsageError(f"--sweep {text}: {given} is not a range of numbers", hint=hint)
     values = _spread(text, *span.group("low", "high", "count")) if span else given.split(",")
     unique = tuple(dict.fromkeys(value.strip() for value in values))
     if not all(unique) or len(unique) > MAX_AXIS_VALUES:
-        raise UsageError(f"--sweep {text}: from 1 to {MAX_AXIS_VALUES} values", hint=_HINT)
+        raise UsageError(f"--sweep {text}: give 1 to {MAX_AXIS_VALUES} values", hint=_HINT)
     return Axis(key, unique)
 
 
-_HINT = "As in --sweep compact.at=0.6..0.95 --sweep microcompact.keep=1..8, or KEY=A,B,C."
+_HINT = "Examples: --sweep compact.at=0.6..0.95 --sweep microcompact.keep=1..8, or KEY=A,B,C."
 
 
 def _spread(text: str, low: str, high: str, count: str | None) -> list[str]:
@@ -80,7 +79,7 @@ def _spread(text: str, low: str, high: str, count: str | None) -> list[str]:
             float(each.removesuffix("%")) / (100 if "%" in each else 1) for each in (low, high)
         )
     except ValueError:
-        raise UsageError(f"--sweep {text}: {low}..{high} is not a span", hint=_HINT) from None
+        raise UsageError(f"--sweep {text}: {low}..{high} is not a range", hint=_HINT) from None
     whole = not any(mark in low + high for mark in ".%")
     if first >= last:
         raise UsageError(f"--sweep {text}: {low} is not less than {high}", hint=_HINT)
@@ -99,10 +98,10 @@ def sweep(
 ) -> SweepResult:
     """Find the cheapest values on the axes.
 
-    `evaluate` returns the sums over all sessions with these values in place of the present ones;
-    {} means the present settings. `bound` is the share of results that may be missed, None for no
-    more than now. Values with the same `effect` are the same, however they are written. `on_trial`
-    is called before each trial.
+    `evaluate` returns the sums over all sessions with the given values; {} means the current
+    settings. `bound` is the maximum share of missed results; None means the current share. Values
+    with the same `effect` are tried once, even if they are written differently. `on_trial` is
+    called before each trial.
     """
     trials: dict[Hashable, Trial] = {}
 
@@ -139,7 +138,7 @@ def _is_better(candidate: Trial, best: Trial) -> bool:
 
 
 def settings_lines(found: Trial, show: Callable[[str, str], str]) -> str:
-    """Return the lines for a settings file; `show` writes the value of a key as it stands there."""
+    """Return lines for a settings file; `show(key, value)` formats a value."""
     sections: dict[str, list[str]] = {}
     for key, value in found.values:
         section, _, name = key.partition(".")

@@ -1,6 +1,8 @@
-"""The translation of recorded calls into calls of our tools: `exec_command` of another agent is
-Bash here, `view` is Read, so that the layers of compaction and the ledger know what a recorded call
-did. Arguments get our names too; a tool that is like no tool here keeps its own name.
+"""Translate recorded calls into calls of our tools, so that the compaction layers and the ledger
+understand them.
+
+For example, another agent's `exec_command` becomes Bash and its `view` becomes Read. Arguments are
+renamed too. A tool without an equivalent keeps its name.
 """
 
 import hashlib
@@ -31,7 +33,7 @@ _NAMES = {
     for other in (name, *others.split())
 }
 _EDITORS = ("str_replace_editor", "str_replace_based_edit_tool", "text_editor")
-_EDITOR = {"view": "Read", "create": "Write"}  # by the `command` of such a tool; the others edit
+_EDITOR = {"view": "Read", "create": "Write"}  # by the tool's `command`; other commands edit
 _PATH = ("path", "file_path", "filePath", "filepath", "absolute_path", "target_file", "filename")
 _COMMAND = ("command", "cmd", "script", "code", "input")
 _OLD = ("old_string", "oldString", "old_str", "oldText", "old_text", "old", "search")
@@ -40,28 +42,28 @@ _CONTENT = ("content", "file_text", "contents", "text")
 _PATTERN = ("pattern", "query", "regex")
 _PATCHED = regex(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
 _ACTIONS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
-_EXIT = regex(  # as agents write it, on a line of its own
+_EXIT = regex(  # a separate line with the exit code, as agents write it
     r"^\W*(?:system>\W*)?(?:error: )?(?:process |command )?(?:failed with )?exit(?:ed)?(?: with)?"
     r"(?: exit)? (?:code|status)[: ]+"
     r"(-?\d{1,3})\W*(?:system>)?$",
     re.IGNORECASE,
 )
 _JSON_EXIT = regex(r'"(?:exit_code|exitCode|returncode)": ?(-?\d{1,3})\b')
-_EXIT_LINES = 6  # lines at either end of an output where such a line may stand
+_EXIT_LINES = 6  # lines at both ends of an output that are searched for the exit code
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedCall:
-    """A recorded call as a call of one of our tools."""
+    """A recorded call, translated to a call of one of our tools."""
 
     name: str
     input: dict[str, Any]
-    details: dict[str, Any] = field(default_factory=dict)  # as the result of our tool has them
-    is_error: bool = False  # the call did not do its work
+    details: dict[str, Any] = field(default_factory=dict)  # as in the results of our tools
+    is_error: bool = False  # the call failed
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The paths that it changed."""
+        """The paths that the call changed."""
         listed = [str(change["path"]) for change in self.details.get("changes", ())]
         if self.name in ("Edit", "Write") and "path" in self.details:
             listed.append(str(self.details["path"]))
@@ -69,7 +71,7 @@ class TranslatedCall:
 
     @property
     def replaced(self) -> str:
-        """The text that an Edit replaced, or that its patch is based on; "" if not known."""
+        """The text that an Edit replaced, or the context lines of its patch; "" if unknown."""
         if self.name != "Edit":
             return ""
         patches = (v for v in self.input.values() if isinstance(v, str) and _PATCHED.search(v))
@@ -120,13 +122,13 @@ def _first(given: dict[str, Any], names: tuple[str, ...]) -> str:
 def _renamed(
     given: dict[str, Any], names: tuple[str, ...], name: str, value: object
 ) -> dict[str, Any]:
-    """Return the arguments with `name` and `value` in place of the first of `names`."""
+    """Return the arguments with the first of `names` renamed to `name` and set to `value`."""
     used = next((n for n in names if n in given), None)
     return {name if key == used else key: value if key == used else v for key, v in given.items()}
 
 
 def _command(given: dict[str, Any]) -> str:
-    """Return the command as one line of a shell; some agents record it as a list of words."""
+    """Return the command as one shell line; some agents record it as a list of arguments."""
     for name in _COMMAND:
         value = given.get(name)
         if isinstance(value, str) and value.strip():
@@ -137,7 +139,7 @@ def _command(given: dict[str, Any]) -> str:
 
 
 def _exit_code(call: RecordedCall) -> int:
-    """Return the exit code that the result states; if it states none, 1 for an error, else 0."""
+    """Return the exit code in the result text. If there is none, return 1 for an error, else 0."""
     lines = call.text.strip().splitlines()
     matches = map(_EXIT.match, (*lines[:_EXIT_LINES], *lines[-_EXIT_LINES:]))
     found = next(filter(None, matches), None)
@@ -165,7 +167,7 @@ def _file_call(call: RecordedCall, name: str, given: dict[str, Any], path: str) 
 
 
 def _edits(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the old and the new text of each replacement of a call; some make several."""
+    """Yield the old and the new text of each replacement; some calls make several."""
     many = given.get("edits")
     for edit in [given, *(many if isinstance(many, list) else ())]:
         if isinstance(edit, dict) and (_first(edit, _OLD) or _first(edit, _NEW)):
@@ -177,7 +179,7 @@ def _lines(text: str) -> int:
 
 
 def _file_digest(call: RecordedCall, given: dict[str, Any]) -> str:
-    """Return a digest in place of that of the file's bytes, which the recording does not have."""
+    """Return a substitute for the digest of the file's bytes, which a recording does not have."""
     if isinstance(given.get("content"), str):
         return hashlib.sha256(given["content"].encode("utf-8", "replace")).hexdigest()
     encoded = json.dumps([call.id, given], default=str).encode("utf-8", "replace")
@@ -185,7 +187,7 @@ def _file_digest(call: RecordedCall, given: dict[str, Any]) -> str:
 
 
 def _patched(call: RecordedCall, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the files that a patch names, as the details of a result list changes."""
+    """Return the files named in a patch, in the form of `changes` in the details of our results."""
     texts = [_command(given), *(v for v in given.values() if isinstance(v, str))]
     found = dict.fromkeys((path, act) for text in texts for act, path in _PATCHED.findall(text))
     if not found or call.is_error:

@@ -1,7 +1,7 @@
-"""How each client is configured and started against a base URL, in an empty home.
+"""Configure and start each client against a base URL, in an empty home.
 
-Everything is as the client comes, except the address, the model, its window, that no tool call
-waits for a user, and that nobody is called but the server.
+Clients keep their defaults except for the address, the model, its window, automatic approval of
+tool calls, and no connections to other servers.
 """
 
 import json
@@ -14,29 +14,30 @@ from agents import KEY, Start, kimi, pi
 CLAUDE_MODEL = "claude-sonnet-4-5"
 OPENAI_MODEL = "gpt-5"
 OTHER_MODEL = "scripted"
-Steps = Sequence[str]  # names of keys, and texts to type, which begin with "="
+Steps = Sequence[str]  # names of keys, or texts to type with a leading "="
 
 
 @dataclass(frozen=True, slots=True)
 class InTerminal:
-    """A session in a terminal. `ready` is on the screen when the client can be typed at."""
+    """A session in a terminal. The screen shows `ready` when the client accepts input."""
 
     arguments: Sequence[str]
     ready: str
-    rewind: Steps  # to before the second message
+    rewind: Steps  # keys that rewind to before the second message
     compact: Steps = ("=/compact", "Enter")
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client. `configure` gets its home, the project, the server's address and the window, and
-    returns its environment; `task` and `again` make the arguments of a start for a task."""
+    """A client. `configure(home, project, url, window)` returns its environment; `task` and `again`
+    return the arguments to start it with a task.
+    """
 
     name: str
     protocol: str  # messages, responses or chat
     configure: Callable[[Path, Path, str, int], Mapping[str, str]]
     task: Callable[[str], Sequence[str]]
-    again: Callable[[str], Sequence[str]]  # in the newest session, in a new process
+    again: Callable[[str], Sequence[str]]  # continues the newest session in a new process
     terminal: InTerminal | None = None
     has_files: bool = True  # tools that read and write files
     has_tools: bool = True
@@ -126,7 +127,7 @@ def _aider(home: Path, project: Path, url: str, window: int) -> Mapping[str, str
 
 
 def _peer(make: Callable[[Path, str, int, str], Start]) -> Callable[..., Mapping[str, str]]:
-    """The environment of an agent of `benchmarks/peers`, which is configured as there."""
+    """Return a `configure` function for an agent of `benchmarks/peers`."""
     return lambda home, project, url, window: make(home, url, window, "").environ
 
 

@@ -1,9 +1,9 @@
-"""Agents that others have written, with a script in place of the model, also through a proxy.
+"""Run other vendors' agents against a scripted model, directly or through a proxy.
 
     python benchmarks/clients/run.py --client claude=PATH --client codex=PATH
     python benchmarks/clients/run.py --client claude=PATH --proxy
 
-README.md says how to install them, what each scenario does, and what each figure is.
+README.md describes the installation, the scenarios and the figures.
 """
 
 import argparse
@@ -45,14 +45,14 @@ TASK = "Run the commands, one after another."
 OTHER = " Another way."
 EDIT = "note.txt\n<<<<<<< SEARCH\n=======\nWritten.\n>>>>>>> REPLACE\n"
 NOTE = "Written.\n"
-TERMINAL_TURNS, TERMINAL_CALLS = 4, 4  # in a terminal
-FOUND_S = 60.0  # for a proxy to listen
+TERMINAL_TURNS, TERMINAL_CALLS = 4, 4  # turns in a terminal, commands per turn
+FOUND_S = 60.0  # timeout until a proxy listens
 Figures = dict[str, float | str]
 
 
 @dataclass
 class Run:
-    """One client in a home of its own, with the server that it asks."""
+    """One client in its own home, with the server that it uses."""
 
     client: Client
     command: str
@@ -69,7 +69,7 @@ class Run:
         return self.folder / "project"
 
     def start(self, arguments: Sequence[str]) -> bool:
-        """Run the client to its end; whether it ended well."""
+        """Run the client to its end; return True if its exit code is 0."""
         try:
             done = subprocess.run(
                 [self.command, *arguments], env=self.env, cwd=self.project, text=True,
@@ -85,7 +85,7 @@ class Run:
 
 
 def parts(count: int, calls: int, size: int) -> list[Reply]:
-    """So many turns of so many commands."""
+    """Return `count` turns of `calls` commands each."""
     turns: list[Reply] = []
     for number in range(1, count + 1):
         turns += [*of_commands(calls, size), Reply(f"Part {number} is done.", [])]
@@ -93,7 +93,7 @@ def parts(count: int, calls: int, size: int) -> list[Reply]:
 
 
 def long(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
-    """Commands of one size, or what a recorded session did."""
+    """Return commands of one size, or the replies of a recorded session."""
     if options.recording is None:
         return parts(1, options.calls, options.bytes)
     files = folder / "recorded"
@@ -103,7 +103,7 @@ def long(client: Client, folder: Path, options: argparse.Namespace) -> list[Repl
 
 
 def task(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
-    """A command; then a file is written, and read again."""
+    """Return a command, then a write and a read of a file."""
     if not client.has_tools:
         return [Reply(EDIT, [])]
     note = folder / "project" / "note.txt"
@@ -141,7 +141,9 @@ def do_resume(run: Run) -> Figures:
 
 
 def do_terminal(run: Run) -> Figures:
-    """Two turns, a rewind to before the second, another turn, a compaction, one more turn."""
+    """Play two turns, rewind to before the second, then play a turn, a compaction and one more
+    turn.
+    """
     terminal = run.client.terminal
     assert terminal is not None
     figures: Figures = {"done": 0.0, "rewound": 0.0, "compacted": 0.0}
@@ -186,12 +188,12 @@ def _press(pane: tmux.Pane, steps: Sequence[str]) -> None:
         else:
             for key in step.split():
                 pane.key(key)
-                time.sleep(0.1)  # two of one step belong together, but are two
+                time.sleep(0.1)  # keys of one step must arrive separately
         pane.rest()
 
 
 def _is_rewound(requests: Sequence[Body], place: int) -> bool:
-    """Whether the request with the other words has a history that was cut out of an older one."""
+    """Return True if the history of the request with OTHER is cut out of an older request."""
     one = next(r for r in requests[place:] if OTHER.strip() in json.dumps(r["messages"][-1]))
     history = plain(one)[:-1]
     return any(
@@ -201,13 +203,13 @@ def _is_rewound(requests: Sequence[Body], place: int) -> bool:
 
 
 def is_continued(old: Body, new: Body) -> bool:
-    """Whether a request begins with all messages of an older one."""
+    """Return True if a request begins with all messages of an older one."""
     history = plain(old)
     return len(plain(new)) > len(history) and plain(new)[: len(history)] == history
 
 
 def plain(body: Body) -> list[Any]:
-    """The messages without cache marks."""
+    """Return the messages without cache marks."""
     return [
         [message["role"], [{k: v for k, v in b.items() if k != "cache_control"} for b in content]]
         for message in body["messages"]
@@ -240,8 +242,9 @@ SCENARIOS = {
 
 @contextmanager
 def proxied(words: str, server: Server, folder: Path, env: Mapping[str, str]) -> Iterator[str]:
-    """Start a proxy by a command in which {port}, {url} and {upstream} stand for the port to listen
-    on and the address of the server; its address."""
+    """Start a proxy and yield its address. In the command, {port} is the port to listen on; {url}
+    and {upstream} are the address of the server.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -343,19 +346,21 @@ def asked() -> argparse.Namespace:
     )  # fmt: skip
     words.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable")
     words.add_argument("--calls", type=int, default=300, help="commands of the long session")
-    words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument("--bytes", type=int, default=12_000, help="approximate output of each")
     words.add_argument(
         "--recording", type=Path, metavar="FILE",
-        help="the long session plays the calls of a recorded session in place of such commands",
+        help="play the calls of a recorded session in the long session, instead of commands",
     )  # fmt: skip
     words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
     words.add_argument("--limit", type=float, default=1_800.0, help="seconds for each start")
     words.add_argument(
         "--proxy", nargs="?", const=OUR_PROXY, metavar="COMMAND",
-        help="go through a proxy; COMMAND starts it, with {port}, {url} and {upstream}; ctxagent's "
-        "without COMMAND",
+        help="use a proxy; COMMAND starts it and can contain {port}, {url} and {upstream}; the "
+        "default is ctxagent's",
     )  # fmt: skip
-    words.add_argument("--capture", type=Path, metavar="FOLDER", help="keep all bodies there")
+    words.add_argument(
+        "--capture", type=Path, metavar="FOLDER", help="write all request bodies to FOLDER"
+    )
     return words.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""The scripted model and its servers, one for each protocol that the clients speak.
+"""The scripted model and its servers, one for each protocol of the clients.
 
-The servers are the strict ones of the tests, and the script is that of `benchmarks/peers`. A
-request of a real client is first brought into the one form that the strict server takes, so that
-only rules that hold for any client are left.
+The servers are the strict ones of the tests, and the script is that of `benchmarks/peers`. Requests
+of real clients are first normalized to the form the strict server accepts, so that only rules that
+apply to every client are checked.
 """
 
 import json
@@ -20,10 +20,10 @@ from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
 
 EMPTY = "(empty)"
-ROOM = 32_000  # tokens of a reply, for clients that ask for no limit
+ROOM = 32_000  # maximum tokens of a reply for clients that set no limit
 
 
-# What identifies a client's own request for a summary, in its system prompt or its last text.
+# Phrases that identify a client's summary request, in its system prompt or its last text.
 COMPACTIONS = (
     "create a detailed summary of the conversation so far",  # claude
     "CONTEXT CHECKPOINT COMPACTION",  # codex
@@ -37,9 +37,9 @@ TITLE = json.dumps({"title": "Scripted"})
 
 @dataclass(slots=True)
 class Model(Script):
-    """Plays the replies of the script. Requests beside the main line get a short answer."""
+    """Player of the script's replies. Side requests (summaries, titles) get a short answer."""
 
-    has_tools: bool = True  # the client
+    has_tools: bool = True  # the client offers tools
     asides: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, body: Body) -> Step:
@@ -61,8 +61,9 @@ class Model(Script):
 
 
 def marked(body: Body) -> Body:
-    """A request with a cache mark on each block, where the protocol has no marks: such a server
-    caches every prefix by itself."""
+    """Return a request with a cache mark on each block if it has none, because servers of protocols
+    without marks cache every prefix.
+    """
     if "cache_control" in json.dumps(body):
         return body
     mark = {"cache_control": {"type": "ephemeral"}}
@@ -75,7 +76,7 @@ def marked(body: Body) -> Body:
 
 @dataclass(slots=True)
 class Capture:
-    """Writes each request as it came, one JSON document a line; without a folder nothing."""
+    """Writer of each request as one JSON document per line; without a file it writes nothing."""
 
     file: Path | None = None
 
@@ -137,8 +138,9 @@ SERVERS: Mapping[str, type[Server]] = {
 
 
 def plain_responses(body: Body) -> Body:
-    """The same request in the form that the strict server takes: one developer message first, no
-    settings, and every tool a function."""
+    """Normalize a request for the strict server: one developer message first, no settings, only
+    function tools.
+    """
     first: list[str] = [body["instructions"]] if body.get("instructions") else []
     items: list[Body] = []
     for item in body["input"]:
@@ -173,14 +175,14 @@ def _item(item: Body) -> Body | None:
     if kind in ("function_call_output", "custom_tool_call_output"):
         output = _joined(item["output"]) or EMPTY
         return {"type": "function_call_output", "call_id": item["call_id"], "output": output}
-    if kind == "reasoning":  # the script gives none
+    if kind == "reasoning":  # the script has none
         return None
     part = {"type": "input_text", "text": json.dumps(item)}
     return {"type": "message", "role": "user", "content": [part]}
 
 
 def _functions(tool: Body) -> list[Body]:
-    """A tool as functions: a namespace has several."""
+    """Return a tool as functions; a namespace contains several."""
     if tool.get("type") == "namespace":
         return [each for inner in tool["tools"] for each in _functions(inner)]
     name = tool.get("name") or tool["type"]
@@ -190,15 +192,16 @@ def _functions(tool: Body) -> list[Body]:
 
 
 def _joined(content: Any) -> str:
-    """The texts of a content, which may be a string or parts."""
+    """Return the texts of a content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text") or json.dumps(part) for part in content or ())
 
 
 def plain_chat(body: Body) -> Body:
-    """The same request in the form that the strict server takes: one system message first, roles
-    that alternate, no settings."""
+    """Normalize a request for the strict server: one system message first, alternating roles, no
+    settings.
+    """
     system: list[str] = []
     messages: list[Body] = []
     for message in body["messages"]:

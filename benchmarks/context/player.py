@@ -1,8 +1,7 @@
-"""A recording, played with the messages that a policy of anybody makes of it.
+"""Play a recording with the messages that any given policy makes of it.
 
-The session is kept as `ctxagent replay` keeps it, with automatic summaries and nothing else; what
-the policy makes of the messages is what is sent, priced and looked for. A summary is due when what
-is sent fills the window.
+The session is kept as in `ctxagent replay`, with automatic summaries only. The messages that the
+policy returns are sent, priced and searched. A summary is made when these messages fill the window.
 """
 
 from collections.abc import Mapping
@@ -25,21 +24,21 @@ SUMMARIES_ALONE = replace(
 
 
 class Host(ReplayHost):
-    """A host whose window has what the policy leaves of the context."""
+    """Host whose window contains the context as the policy leaves it."""
 
-    saved = 0  # tokens that the policy took out of the request before
-    summary = 0  # the seq of the summary that stood then
+    saved = 0  # tokens that the policy removed from the previous request
+    summary = 0  # seq of the summary in the previous request
 
     def current_window(self) -> Window:
         window = super().current_window()
         if self.view.summary is not None and self.view.summary.seq != self.summary:
-            return window  # of what it saved, the summary has taken the place
+            return window  # a new summary replaced the messages that were saved
         return replace(window, tokens=max(0, window.tokens - self.view.scaled(self.saved)))
 
 
 @dataclass
 class PolicyPlayer(Player):
-    """Plays one recording under a policy of others. Its terms are those of summaries only."""
+    """Player of one recording under an external policy. Its terms enable summaries only."""
 
     change: ContextPolicy = lambda messages: messages
     sent: str = ""  # all text of the newest request
@@ -52,7 +51,7 @@ class PolicyPlayer(Player):
         self.engine = CompactionEngine(self.host, self.terms.policy)
 
     def request(self) -> Request:
-        """Return the next request, with the messages as the policy changes them."""
+        """Return the next request, with the messages as changed by the policy."""
         whole = super().request()
         messages = self.change([_without_marks(message) for message in whole.messages])
         assert isinstance(self.host, Host)
@@ -68,7 +67,7 @@ class PolicyPlayer(Player):
         return self.sent
 
     def _is_gone(self, seq: int) -> bool:
-        """Return whether the text of an entry is not among what was sent."""
+        """Return True if the newest request does not contain the text of an entry."""
         if seq in self._results:
             return self._results[seq].strip() not in self.sent
         place = self.host.view.position(seq)
@@ -92,7 +91,7 @@ def _without_marks(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marked(messages: Messages) -> Messages:
-    """Return the messages with cache breakpoints at the end, and at that of the request before."""
+    """Return the messages with cache breakpoints at the end of this and the previous request."""
     replies = [n for n, message in enumerate(messages[:-1]) if message["role"] == "assistant"]
     marked = [*messages]
     for place in {len(messages) - 1, *(n - 1 for n in replies[-1:] if n)}:

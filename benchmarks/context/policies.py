@@ -1,8 +1,8 @@
-"""Policies of others, as functions from the messages of a whole session to those that are sent.
+"""External policies, as functions from all messages of a session to the messages that are sent.
 
 A policy is called before each request with all messages so far, in the form of the Messages API,
-and returns what the model gets instead. It may not change what it is given. These follow the
-documentation named with each; they are our own code.
+and returns the messages for the model. It must not change its argument. These policies follow the
+documentation named with each; the code is our own.
 """
 
 import json
@@ -15,19 +15,19 @@ Messages = list[Message]
 ContextPolicy = Callable[[Messages], Messages]
 
 CLEARED = "[cleared]"
-CLEARS_ABOVE, CLEARS_ALL_BUT = 100_000, 3  # tokens, results: what clear_tool_uses begins with
-ERROR_TURNS = 4  # messages of the user after which the input of a failed call goes
+CLEARS_ABOVE, CLEARS_ALL_BUT = 100_000, 3  # tokens, results: defaults of clear_tool_uses
+ERROR_TURNS = 4  # user messages after which the input of a failed call is dropped
 READS = ("Read", "read", "view", "read_file")
 WRITES = ("Write", "write", "create", "write_file", "Edit", "edit")
 
 
 def nothing(messages: Messages) -> Messages:
-    """Send all."""
+    """Send all messages."""
     return messages
 
 
 def last_results(messages: Messages, keep: int) -> Messages:
-    """Keep the newest results of tools, and clear all others."""
+    """Keep the newest tool results and clear all others."""
     results = [*_blocks(messages, "tool_result")]
     return _with(messages, dict.fromkeys(map(_key, results[: len(results) - keep]), CLEARED))
 
@@ -35,15 +35,17 @@ def last_results(messages: Messages, keep: int) -> Messages:
 def clear_tool_uses(
     messages: Messages, above: int = CLEARS_ABOVE, keep: int = CLEARS_ALL_BUT
 ) -> Messages:
-    """Clear all results but the newest once a prompt is large: `clear_tool_uses_20250919` with its
-    defaults (Anthropic, "Context editing")."""
+    """Clear all results except the newest once a prompt is large: `clear_tool_uses_20250919` with
+    its defaults (Anthropic, "Context editing").
+    """
     return last_results(messages, keep) if estimate(messages) > above else messages
 
 
 def prune(messages: Messages) -> Messages:
-    """Drop what is superseded: results of calls that were made again, what was written to a file
-    that was read later, and inputs of calls that failed some turns ago. These are the rules of the
-    plugin Dynamic Context Pruning of OpenCode (its README)."""
+    """Drop superseded content: results of repeated calls, text written to a file that was read
+    later, and inputs of calls that failed ERROR_TURNS turns ago. These are the rules of the
+    OpenCode plugin Dynamic Context Pruning (its README).
+    """
     calls = {block["id"]: block for block in _blocks(messages, "tool_use")}
     results = {block["tool_use_id"]: block for block in _blocks(messages, "tool_result")}
     newest = {_signature(call): id for id, call in calls.items()}
@@ -72,7 +74,7 @@ POLICIES: dict[str, ContextPolicy] = {
 
 
 def estimate(messages: Messages) -> int:
-    """Return about how many tokens messages have: four characters each."""
+    """Return the approximate tokens of messages, at four characters per token."""
     return len(json.dumps(messages, ensure_ascii=False)) // 4
 
 
@@ -83,7 +85,7 @@ def _blocks(messages: Messages, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _answered_at(messages: Messages) -> Iterator[tuple[int, str]]:
-    """Yield for each result the number of the user's message that it stands in, and its call."""
+    """Yield (number of the user message, call ID) for each result."""
     turn = 0
     for message in messages:
         turn += message["role"] == "user"
@@ -103,7 +105,7 @@ def _path(call: dict[str, Any]) -> Any:
 
 
 def _with(messages: Messages, replaced: dict[tuple[str, str], str]) -> Messages:
-    """Return the messages with texts in the place of results and of long inputs."""
+    """Return the messages with results and long inputs replaced by texts."""
     return [
         {**message, "content": [_replaced(block, replaced) for block in message["content"]]}
         if isinstance(message["content"], list)

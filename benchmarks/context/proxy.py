@@ -1,7 +1,7 @@
-"""A policy that is a proxy: what comes out of it is what it makes of the messages.
+"""A policy implemented by a proxy: the messages that leave the proxy are its result.
 
-The proxy is started by whoever tests it, with its model at http://127.0.0.1:PORT. Each request goes
-to the proxy, as an agent would send it; the messages that reach PORT are what the policy returns.
+You start the proxy yourself, with http://127.0.0.1:PORT as its model server. Each request is sent
+to the proxy as an agent would send it; the messages that reach PORT are the result of the policy.
 """
 
 import json
@@ -23,8 +23,9 @@ TIMEOUT = 120  # seconds for one request
 
 @contextmanager
 def through(url: str, port: int, model: str) -> Iterator[ContextPolicy]:
-    """Listen at `port` and yield a policy that sends messages to the proxy at `url`. Raises
-    OSError when the port is taken or the proxy does not answer."""
+    """Listen at `port` and yield a policy that sends messages to the proxy at `url`. Raises OSError
+    if the port is in use or the proxy does not answer.
+    """
     came: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -40,7 +41,7 @@ def through(url: str, port: int, model: str) -> Iterator[ContextPolicy]:
             self.wfile.write(told)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     def change(messages: Messages) -> Messages:
         came.clear()

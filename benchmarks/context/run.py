@@ -1,9 +1,9 @@
-"""Policies of compaction, compared on recorded sessions: what they cost and what they lose.
+"""Compare compaction policies on recorded sessions: what they cost and what they lose.
 
     python benchmarks/context/run.py FILE... [--policy NAME] [--policy MODULE:FUNCTION]
                                      [--proxy URL --listen PORT] [--json OUT]
 
-README.md says what each figure is and how to add a policy. No model is asked.
+README.md explains the figures and how to add a policy. No model is called.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.results import ReplayRun, Sums
 
-BASELINE = "everything"  # with automatic summaries, as all have them
+BASELINE = "everything"  # automatic summaries only; all policies have these
 OURS = ("default", "lean", "append")
 HEAD = ("policy", "cost", "needed when gone", "error lines kept", "facts written when gone",
         "summaries", "stopped")  # fmt: skip
@@ -39,10 +39,10 @@ class Task:
     """One recording under one policy."""
 
     file: Path
-    name: str  # of a policy, a preset, MODULE:FUNCTION or the URL of a proxy
+    name: str  # a policy, a preset, MODULE:FUNCTION or the URL of a proxy
     model: str
     window: int
-    port: int  # where the server listens that a proxy sends to
+    port: int  # port of the model server behind a proxy
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT")
     given = parser.parse_args(arguments)
     if given.proxy and not given.listen:
-        parser.error("--proxy needs --listen PORT, where that proxy has its model")
+        parser.error("--proxy needs --listen PORT, the port of the proxy's model server")
     names = given.policy or [*POLICIES, *OURS]
     names = [BASELINE, *(n for n in names if n != BASELINE), *([given.proxy] * bool(given.proxy))]
     for name in names:
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def policy_of(name: str, parser: argparse.ArgumentParser | None = None) -> ContextPolicy:
-    """Return a policy by its name, or the function at MODULE:FUNCTION."""
+    """Return a policy by its name, or the function MODULE:FUNCTION."""
     if name in POLICIES:
         return POLICIES[name]
     module, _, function = name.partition(":")
@@ -91,7 +91,7 @@ def policy_of(name: str, parser: argparse.ArgumentParser | None = None) -> Conte
 
 
 def play(task: Task) -> ReplayRun | None:
-    """Play one recording; None for a file that is no recording."""
+    """Play one recording; return None if the file is not a recording."""
     try:
         recording = load_recording(task.file)
     except CtxagentError as error:
@@ -111,8 +111,9 @@ def play(task: Task) -> ReplayRun | None:
 
 
 def _rows(names: Sequence[str], given: argparse.Namespace) -> Iterator[tuple[str, Sums]]:
-    """Yield the sums of each policy over all files. A proxy has one model, so it gets one session
-    after another."""
+    """Yield the sums of each policy over all files. Sessions run one after another through a proxy,
+    because it has a single model server.
+    """
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for name in names:
             tasks = [Task(f, name, given.model, given.window, given.listen) for f in given.files]

@@ -1,9 +1,9 @@
-"""`ctxagent` as an agent of Harbor (https://harborframework.com), which brings the tasks, the
-containers and the verdicts. Only Harbor imports this module.
+"""`ctxagent` as an agent of Harbor (https://harborframework.com), which provides tasks, containers
+and verdicts. Only Harbor imports this module.
 
     harbor run --agent ctxagent_agent:Ctxagent --agent-kwarg wheel=dist/ctxagent-0.2.0-….whl …
 
-The README beside it says how, and how far it was tried.
+The README next to it describes the use and the extent of testing.
 """
 
 import json
@@ -30,15 +30,15 @@ except ImportError:  # before Harbor 0.25
     from harbor.agents.model_connection import ModelConnectionSpec
 
 PROVIDER = "anthropic"
-SESSION = "harbor"  # done once: a second start in the same container goes on with it
+SESSION = "harbor"  # fixed, so that a second start in the same container continues it
 FOLDER = "/installed-agent"
 RESULT, SAID, STATE = "result.json", "stderr.txt", "state"
-ANSWERED = 3  # the exit code of a run that answered, and was denied something on the way
+ANSWERED = 3  # exit code of a run that answered although a call was denied
 DEPENDENCIES = ("curl", "git")
 
 
 class CtxagentOptions(InstalledAgentOptions):
-    """What `--agent-kwarg NAME=VALUE` may say."""
+    """The options of `--agent-kwarg NAME=VALUE`."""
 
     wheel: str = Field(description="The wheel of ctxagent, made by `pip wheel . --no-deps`.")
     preset: Annotated[str | None, Cli("--preset")] = Field(default=None, description="A preset.")
@@ -57,7 +57,7 @@ class CtxagentOptions(InstalledAgentOptions):
 
 
 class Ctxagent(BaseInstalledAgent):
-    """Installs a wheel of ctxagent in the task's environment, and runs it there."""
+    """Harbor agent that installs a wheel of ctxagent in the task's environment and runs it."""
 
     MODEL_CONNECTION = ModelConnectionSpec(default_provider=PROVIDER)
     ERROR_PATTERNS = [  # noqa: RUF012 - Harbor's own form
@@ -82,7 +82,7 @@ class Ctxagent(BaseInstalledAgent):
 
     @override
     async def install(self, environment: BaseEnvironment) -> None:
-        """Install the wheel, with a Python of its own where there is none that will do."""
+        """Install the wheel, and a Python if the environment has none of version 3.11 or newer."""
         await self.ensure_system_dependencies(environment, DEPENDENCIES)
         wheel = Path(self.options.wheel)
         target = f"{FOLDER}/{wheel.name}"
@@ -103,10 +103,10 @@ class Ctxagent(BaseInstalledAgent):
     async def run(
         self, instruction: str, environment: BaseEnvironment, context: AgentContext
     ) -> None:
-        """Do the task, unless it was done before in this environment."""
+        """Do the task, unless it was already done in this environment."""
         logs = self.environment_logs_dir
         settings = {
-            "permissions.mode": "bypass",  # the container is the fence
+            "permissions.mode": "bypass",  # the container is the sandbox
             "sandbox.mode": "off",
             "state.dir": logs / STATE,
             **self.options.settings,
@@ -126,12 +126,13 @@ class Ctxagent(BaseInstalledAgent):
         )
 
     def _environment(self) -> dict[str, str]:
-        """Return the key, and the address of the server where one is configured; Harbor's default
-        ends in /v1, which ours is without."""
+        """Return the API key and, if configured, the server's address, without the `/v1` of
+        Harbor's default.
+        """
         access, found = self.model_connection, dict[str, str]()
         if access.api_key:
             found["ANTHROPIC_API_KEY"] = access.api_key
-        # The name in Harbor 0.25 and later, and that before.
+        # The names in Harbor 0.25 and later, and in older versions.
         names = ("user_supplied_base_url", "configured_base_url")
         if url := next(filter(None, (getattr(access, name, None) for name in names)), None):
             found["ANTHROPIC_BASE_URL"] = url.rstrip("/").removesuffix("/v1")
@@ -139,7 +140,7 @@ class Ctxagent(BaseInstalledAgent):
 
     @override
     def populate_context_post_run(self, context: AgentContext) -> None:
-        """Tell Harbor what the result says of tokens, dollars and compaction."""
+        """Report tokens, dollars and compaction from the result to Harbor."""
         try:
             result = json.loads((self.logs_dir / RESULT).read_text())
         except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""Try the adapter without a container: `python benchmarks/harbor/run.py PYTHON`.
+"""Test the adapter without a container: `python benchmarks/harbor/run.py PYTHON`.
 
-PYTHON is one of 3.12 or newer that has Harbor installed. A wheel is made of this checkout. Then
-Harbor's own classes install it and run a task by it, twice, in an environment that is a stand-in:
-it runs commands on this machine, in a folder that `FOLDER` of the adapter leads to. The model is
-the strict server of the tests. Prints what Harbor would be told.
+PYTHON is a Python 3.12 or newer with Harbor installed. The script builds a wheel of this checkout.
+Then Harbor's own classes install the wheel and run a task twice in a fake environment, which runs
+commands on this machine in a temporary folder. The model is the strict server of the tests. The
+script prints what Harbor would receive.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""How each agent is started: headless, in a home of its own, against a given server.
+"""Start each agent headless, in its own home, against a given server.
 
-Everything is as the agent comes, except what the comparison needs: the server's address, the
-model, its window, that no tool call waits for a person, and that nobody is called but the server.
+Agents keep their defaults except for what the comparison needs: the server's address, the model,
+its window, automatic approval of tool calls, and no connections to other servers.
 """
 
 import json
@@ -13,23 +13,23 @@ from pathlib import Path
 
 from ctxagent.agent.models.catalog import cache_terms
 
-MODEL = "claude-sonnet-5"  # each of them knows it; the server does not care
+MODEL = "claude-sonnet-5"  # known to every agent; the server ignores it
 TERMS = cache_terms(MODEL)
 KEY = "scripted"
-PRESETS = ("lean", "append")  # of ctxagent, each an agent of its own here
+PRESETS = ("lean", "append")  # presets of ctxagent, compared as separate agents
 OURS = ("ctxagent", *PRESETS)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What comes after the command, and what its environment has besides."""
+    """The arguments after the command, and additional environment variables."""
 
     arguments: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def environ(home: Path) -> dict[str, str]:
-    """An environment in which nothing of the person's own is read or written."""
+    """Return an environment in which no file of the user is read or written."""
     return {
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
@@ -53,7 +53,9 @@ def ctxagent(home: Path, url: str, window: int, task: str, preset: str = "defaul
 
 
 def pi(home: Path, url: str, window: int, task: str) -> Start:
-    """Its built-in provider and model; models.json has the address and the window."""
+    """Configure pi with its built-in provider and model; models.json has the address and the
+    window.
+    """
     model = {"modelOverrides": {MODEL: {"contextWindow": window}}}
     _write(
         home / ".pi/agent/models.json",
@@ -67,7 +69,7 @@ def pi(home: Path, url: str, window: int, task: str) -> Start:
 
 
 def kimi(home: Path, url: str, window: int, task: str) -> Start:
-    """A model and a provider are all that its configuration has."""
+    """Configure kimi; its configuration has only a model and a provider."""
     _write(
         home / ".kimi/config.toml",
         f"""default_model = "scripted"
@@ -89,7 +91,9 @@ api_key = "{KEY}"
 
 
 def claude(home: Path, url: str, window: int, task: str) -> Start:
-    """Claude Code. The window is the one that it knows of the model."""
+    """Configure Claude Code. It compacts at the given window, but uses its own value for the
+    model's window otherwise.
+    """
     return Start(
         ["--print", "--model", MODEL, "--dangerously-skip-permissions", task],
         {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1",
@@ -99,7 +103,7 @@ def claude(home: Path, url: str, window: int, task: str) -> Start:
 
 
 def opencode(home: Path, url: str, window: int, task: str) -> Start:
-    """Its provider `anthropic`, with the address and the window."""
+    """Configure OpenCode with its provider `anthropic`, the address and the window."""
     model = {"name": MODEL, "tool_call": True, "limit": {"context": window, "output": 32_000}}
     provider = {"options": {"baseURL": f"{url}/v1", "apiKey": KEY}, "models": {MODEL: model}}
     chosen = f"anthropic/{MODEL}"

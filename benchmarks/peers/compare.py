@@ -1,9 +1,9 @@
-"""ctxagent and other agents, side by side: the same task, the same script in place of a model, the
-same server, which counts.
+"""Compare ctxagent with other agents: the same task, the same script as the model, and the same
+server, which measures.
 
     python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent kimi=PATH
 
-README.md says how to install the others, what each figure is, and what it does not say.
+README.md describes the installation of the others, the figures, and their limits.
 """
 
 import argparse
@@ -30,14 +30,15 @@ from ctxagent.tests.support.command import COMMAND
 
 COST = "cost of prompts, tokens"
 Figures = dict[str, float | str]
-Work = Callable[[Path], Iterable[Reply]]  # what the script says; the folder is for files
+Work = Callable[[Path], Iterable[Reply]]  # returns the script; takes a folder for its files
 
 
 def run(
     name: str, command: str, work: Work, options: argparse.Namespace, replies: int | None = None
 ) -> tuple[Figures, list[str]]:
-    """Run one session of an agent, of so many replies or to its end. Return its figures, and what
-    went wrong."""
+    """Run one session of an agent, limited to `replies` replies if given; return its figures and a
+    list of problems.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home, project, files = (Path(folder) / name for name in ("home", "project", "recorded"))
         for made in (home / "tmp", project, files):
@@ -96,7 +97,7 @@ def version_of(command: str, env: dict[str, str], cwd: Path) -> str:
 
 
 def table(rows: dict[str, Figures]) -> str:
-    """Figures below each other, agents side by side."""
+    """Return a table with one row per figure and one column per agent."""
     lines = [f"{'':<30}" + "".join(f"{name:>14}" for name in rows)]
     for figure in next(iter(rows.values()), {}):
         cells = (_cell(row[figure]) for row in rows.values())
@@ -111,7 +112,7 @@ def _cell(value: float | str) -> str:
 
 
 def _agent(words: str) -> tuple[str, str]:
-    """An agent's name, and its command where one is given."""
+    """Return an agent's name and its command."""
     name, _, command = words.partition("=")
     agent, _, proxy = name.partition("@")
     if agent not in AGENTS:
@@ -122,10 +123,12 @@ def _agent(words: str) -> tuple[str, str]:
 
 
 def _proxy(words: str) -> tuple[str, str]:
-    """A proxy's name, and its command."""
+    """Return a proxy's name and its command."""
     name, _, command = words.partition("=")
     if name not in PROXIES or not command:
-        raise argparse.ArgumentTypeError(f"{words!r} is no NAME=PATH of {', '.join(PROXIES)}")
+        raise argparse.ArgumentTypeError(
+            f"{words!r} is not NAME=PATH, NAME of {', '.join(PROXIES)}"
+        )
     return name, command
 
 
@@ -141,10 +144,10 @@ def asked() -> argparse.Namespace:
         help=f"the command of a proxy: {', '.join(PROXIES)}",
     )  # fmt: skip
     words.add_argument("--calls", type=int, default=120, help="commands to run")
-    words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument("--bytes", type=int, default=12_000, help="approximate output of each")
     words.add_argument(
         "--recording", action="append", type=Path, metavar="FILE",
-        help="play the calls of a recorded session in place of such commands; repeatable",
+        help="play the calls of a recorded session instead of commands; repeatable",
     )  # fmt: skip
     words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
     words.add_argument("--limit", type=float, default=900.0, help="seconds for each agent")
@@ -154,7 +157,7 @@ def asked() -> argparse.Namespace:
 
 
 def works(options: argparse.Namespace) -> Iterator[tuple[str, Work]]:
-    """Yield what the agents do, each with its title."""
+    """Yield the title and the script of each task."""
     if not options.recording:
         title = f"{options.calls} commands with {options.bytes:,} bytes of output each"
         yield title, lambda _: of_commands(options.calls, options.bytes)
@@ -165,7 +168,7 @@ def works(options: argparse.Namespace) -> Iterator[tuple[str, Work]]:
 
 
 def compare(work: Work, options: argparse.Namespace) -> dict[str, Figures]:
-    """Run one agent after another, and say on standard error what went wrong."""
+    """Run one agent after another; print problems to standard error."""
     rows: dict[str, Figures] = {}
     for name, command in options.agent or [_agent(name) for name in AGENTS]:
         found = shutil.which(command)
@@ -173,7 +176,7 @@ def compare(work: Work, options: argparse.Namespace) -> dict[str, Figures]:
             print(f"{name}: skipped, there is no command {command}", file=sys.stderr)
             continue
         path = str(Path(found).absolute())
-        run(name, path, work, options, replies=1)  # files get cached
+        run(name, path, work, options, replies=1)  # warms the file cache
         rows[name], wrong = run(name, path, work, options)
         for line in wrong:
             print(f"{name}: {line}", file=sys.stderr)

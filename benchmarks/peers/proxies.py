@@ -1,4 +1,4 @@
-"""Proxies between an agent and the server: how each is started."""
+"""Start proxies between an agent and the server."""
 
 import socket
 import subprocess
@@ -11,7 +11,7 @@ from agents import environ
 
 from ctxagent.tests.support.command import COMMAND
 
-START_S = 120.0  # some import much
+START_S = 120.0  # timeout; some proxies import a lot
 
 
 def ctxagent(url: str, port: int, window: int, preset: str = "default") -> list[str]:
@@ -33,12 +33,12 @@ PROXIES: Mapping[str, Callable[[str, int, int], list[str]]] = {
     "lean-proxy": lean,
     "headroom": headroom,
 }
-COMMANDS = {"proxy": COMMAND, "lean-proxy": COMMAND}  # where none is given
+COMMANDS = {"proxy": COMMAND, "lean-proxy": COMMAND}  # defaults
 
 
 @contextmanager
 def through(name: str, command: str, url: str, window: int, folder: Path) -> Iterator[str]:
-    """Start a proxy in front of the server at `url`; yield its own address."""
+    """Start a proxy in front of the server at `url`; yield the proxy's address."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -60,7 +60,7 @@ def through(name: str, command: str, url: str, window: int, folder: Path) -> Ite
 
 
 def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
-    """Wait until something listens there."""
+    """Wait until a process listens on the port. Raises SystemExit if the proxy does not start."""
     until = time.monotonic() + START_S
     while time.monotonic() < until and process.poll() is None:
         with socket.socket() as asked:

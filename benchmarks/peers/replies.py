@@ -1,9 +1,9 @@
-"""What the script says in place of a model: replies that ask for commands of one size, or for what
-a recorded session asked for.
+"""The replies of the scripted model: commands with output of one size, or the calls of a recorded
+session.
 
-The calls of a recording are played by the three tools that every agent has, which read a file,
-write a file and run a command, so that each agent can tell what was read, changed and printed. A
-program named `run` prints what any other recorded tool gave back, and ends with its exit code.
+Recorded calls are played with three tools that every agent has: read a file, write a file, and run
+a command. So each agent can recognize what was read, changed and printed. Results of all other
+recorded tools are printed by a program named `run`, which returns the recorded exit code.
 """
 
 import json
@@ -20,14 +20,14 @@ from ctxagent.agent.replay.tool_names import TranslatedCall, translate
 LINE = "{0:05d} of command {1}: the quick brown fox jumps over the lazy dog\n"
 COMMAND = "seq -f '%05g of command {0}: the quick brown fox jumps over the lazy dog' {1}"
 PRINT = '#!/bin/sh\ncat "${0%/*}/$1"\nexit "${2:-0}"\n'
-LINE_NUMBER = re.compile(r"^ *(\d+)(?:→|\t|\| ?|: )", re.MULTILINE)  # as agents write it
+LINE_NUMBER = re.compile(r"^ *(\d+)(?:→|\t|\| ?|: )", re.MULTILINE)  # formats of agents
 END = "END_OF_RECORDED_ARGUMENTS"
-MAX_NAME_CHARS = 120  # of a file
+MAX_NAME_CHARS = 120  # of a file name
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command for the shell, and what comes back when it comes whole."""
+    """A shell command and its complete output."""
 
     command: str
     output: str
@@ -40,7 +40,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines of a file that is to be read, from the line `first` on."""
+    """Lines to read from a file, starting at line `first`."""
 
     file: Path
     output: str
@@ -48,7 +48,7 @@ class Page:
 
     @property
     def asked(self) -> str:
-        """Nothing: the path is not the recorded one."""
+        """The empty string, because the path differs from the recorded one."""
         return ""
 
     def prepare(self) -> None:
@@ -57,7 +57,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class NewContent:
-    """A content that is to be written to a file."""
+    """Content to write to a file."""
 
     file: Path
     content: str
@@ -67,7 +67,7 @@ class NewContent:
         return self.content
 
     def prepare(self) -> None:
-        """Delete the file: some agents write only over what they have read."""
+        """Delete the file, because some agents only overwrite files that they have read."""
         self.file.unlink(missing_ok=True)
 
 
@@ -83,7 +83,7 @@ class Reply:
 
 
 def of_commands(calls: int, size: int) -> Iterator[Reply]:
-    """Yield replies that ask for one command each, of about `size` bytes of output."""
+    """Yield replies with one command each, of about `size` bytes of output."""
     for number in range(1, calls + 1):
         lines = size // len(LINE.format(0, number))
         output = "".join(LINE.format(line, number) for line in range(1, lines + 1))
@@ -92,8 +92,9 @@ def of_commands(calls: int, size: int) -> Iterator[Reply]:
 
 
 def of_recording(recording: Recording, folder: Path) -> Iterator[Reply]:
-    """Yield the replies of a recorded session that call tools, with their texts; the text of a
-    reply that calls none stands before that of the next."""
+    """Yield the replies of a recorded session that have tool calls. Texts of replies without calls
+    are prepended to the next reply.
+    """
     played = _Played(folder)
     texts: list[str] = []
     for step in recording.steps:
@@ -107,11 +108,11 @@ def of_recording(recording: Recording, folder: Path) -> Iterator[Reply]:
 
 @dataclass(slots=True)
 class _Played:
-    """The calls in whose place recorded ones are played, with their files in a folder."""
+    """Converter of recorded calls to calls of the three tools, with their files in a folder."""
 
     folder: Path
-    number: int = 0  # of the newest call
-    _taken: set[Path] = field(default_factory=set)  # files of the calls of one reply
+    number: int = 0  # number of the newest call
+    _taken: set[Path] = field(default_factory=set)  # files used by calls of the current reply
 
     def __post_init__(self) -> None:
         program = self.folder / "run"
@@ -135,8 +136,9 @@ class _Played:
         return self._command(text, ours, shows=shows)
 
     def _command(self, text: str, ours: TranslatedCall, *, shows: bool) -> Command:
-        """Return a command that prints a text. What shows a file goes on doing so, since ctxagent
-        clears that later than what other commands print."""
+        """Return a command that prints a text. Commands that show a file are kept as `cat`, because
+        ctxagent clears their output later than that of other commands.
+        """
         file = self.folder / str(self.number)
         file.write_text(text)
         command = f"cat {file}" if shows else f"{self.folder}/run {self.number}"
@@ -145,8 +147,9 @@ class _Played:
         return Command(f"{command} <<'{END}'\n{_arguments(ours)}\n{END}", text)
 
     def _file(self, path: str) -> Path:
-        """Return the file that stands for a recorded path; another one for each call where one
-        reply has several for the same path, since they may be done at once."""
+        """Return the file for a recorded path. If a reply has several calls for a path, each call
+        gets a separate file, because they may run concurrently.
+        """
         name = re.sub(r"[^A-Za-z0-9.]+", "_", path)[-MAX_NAME_CHARS:]
         file = self.folder / f"file_{name}"
         if file in self._taken:
@@ -156,7 +159,7 @@ class _Played:
 
 
 def _page(file: Path, text: str, ours: TranslatedCall) -> Page:
-    """Return the page of a file, without the line numbers of the tool that has read it."""
+    """Return the page of a file, without the line numbers added by the recorded tool."""
     given = ours.input.get("offset")
     first = given if isinstance(given, int) and given > 0 else 1
     numbers = LINE_NUMBER.findall(text)
@@ -166,7 +169,8 @@ def _page(file: Path, text: str, ours: TranslatedCall) -> Page:
 
 
 def _arguments(ours: TranslatedCall) -> str:
-    """Return the arguments but for the path, one after another: they are part of the context too,
-    as what is written, or as standard input that the command does not look at."""
+    """Return the arguments except the path, joined by newlines. They belong to the context too: as
+    written content, or as standard input that the command ignores.
+    """
     values = [value for name, value in ours.input.items() if name != "path"]
     return "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values)

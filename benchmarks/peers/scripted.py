@@ -1,11 +1,11 @@
-"""The script that stands in for the model, and what it counts of each agent's requests.
+"""The script that replaces the model, and its measurements of each agent's requests.
 
-Before a recorded reply it gets again what the reply writes, came from the agent's own tools, and
-stands nowhere in the request any more, as a model would have to: by `Recall` where there is one,
-else by the call that gave it.
+A recorded reply may write facts that came from the agent's own tools and that the request no longer
+contains. The script first fetches these facts again, as a model would have to: with `Recall` if
+there is one, else by repeating the call that returned them.
 
-The server is the strict one of the tests. A request is first brought into the one form that it
-takes, where the API allows several, so that only rules that hold for any client are left.
+The server is the strict one of the tests. Requests are first normalized to the form it accepts, so
+that only rules that apply to every client are checked.
 """
 
 import json
@@ -38,9 +38,9 @@ Run the commands, one after another. (This summary is scripted: no model wrote i
 ## Next Steps
 1. Run the next one.
 """
-SUMMARY_TOKENS = 1_500  # of the facts in a summary
-ROUNDS = 3  # of calls that get things again before one reply
-MAX_AGAIN = 8  # calls of one such round
+SUMMARY_TOKENS = 1_500  # maximum tokens of the facts in a summary
+ROUNDS = 3  # maximum rounds of repeated calls before one reply
+MAX_AGAIN = 8  # maximum calls in a round
 FIELDS = (
     "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",
     "stop_sequences",
@@ -56,31 +56,34 @@ OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
 
 class Scripted(Server):
-    """Speaks to any client of the Messages API."""
+    """Server for any client of the Messages API."""
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
-        if COMPACTION in body:  # it summarises nothing by itself
+        if COMPACTION in body:  # the server offers no compaction
             return Fail(400, f"{COMPACTION}: Extra inputs are not permitted"), "", {}
         return super().answer(common(body), headers, raw)
 
 
 @dataclass(slots=True)
 class Memory:
-    """What came into the context, and which of it a reply needs and lacks."""
+    """The results that came into the context, to find those that a reply needs and the request
+    lacks.
+    """
 
-    again: dict[int, Call] = field(default_factory=dict)  # the calls that results came from
+    again: dict[int, Call] = field(default_factory=dict)  # calls by the number of their result
     _facts: FactDetector = field(default_factory=FactDetector)
     _added: int = 0
 
     def add(self, text: str, source: Call) -> None:
-        """Note the result of a call."""
+        """Record the result of a call."""
         self._added += 1
         self._facts.add(self._added, text, is_result=True)
         self.again[self._added] = source
 
     def lacking(self, reply: Reply, body: Body) -> dict[Call, str]:
-        """Return the calls whose results have what the reply writes and the request lacks, each
-        with one of these facts."""
+        """Return the calls whose results contain facts that the reply writes and the request lacks,
+        each with one of these facts.
+        """
         found = self._facts.find(0, written(reply), lambda _: True, lambda: _whole_text(body))
         needed: dict[Call, str] = {}
         for fact in found:
@@ -90,26 +93,27 @@ class Memory:
 
 @dataclass(slots=True)
 class Script:
-    """Says one of `replies` at each request, and ends. A request that offers no shell is for a
-    summary. `clock` tells when the first request has come."""
+    """Player of one reply per request. A request without a shell tool is treated as a request for a
+    summary. `clock` returns the CPU and wall seconds when the first request arrives.
+    """
 
     replies: Sequence[Reply]
     window: int
     clock: Callable[[], tuple[float, float]]
     started: tuple[float, float] = (0.0, 0.0)
-    said: int = 0  # replies
-    asked: int = 0  # calls
+    said: int = 0  # replies sent
+    asked: int = 0  # calls requested
     ended: bool = False
-    whole: int = 0  # outputs that came back as they were
+    whole: int = 0  # outputs that came back complete
     summaries: int = 0
     too_long: int = 0
     first: int = 0
     peak: int = 0
     bill: CacheBill = field(default_factory=CacheBill)
-    again: int = 0  # calls that got something again
-    again_bill: CacheBill = field(default_factory=CacheBill)  # of the requests after them
+    again: int = 0  # calls that fetched a fact again
+    again_bill: CacheBill = field(default_factory=CacheBill)  # of the requests after these
     _memory: Memory = field(default_factory=Memory)
-    _rounds: int = 0  # before the next reply
+    _rounds: int = 0  # rounds so far before the next reply
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
     def __call__(self, body: Body) -> Step:
@@ -149,7 +153,9 @@ class Script:
         return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
 
     def aside(self, body: Body) -> Step | None:
-        """The answer to a request that is no part of the task: one that is for a summary."""
+        """Return the answer to a request outside the task, such as for a summary; None for a
+        request of the task.
+        """
         newest = body["messages"][-1]["content"][-1]
         if _tool(body, *SHELLS) and not is_summary_question(newest.get("text", "")):
             return None
@@ -158,7 +164,7 @@ class Script:
 
 
 def written(reply: Reply) -> str:
-    """Return what a reply writes: its text, and the arguments of its calls."""
+    """Return the text and call arguments that a reply writes."""
     return "\n".join([reply.text, *(call.asked for call in reply.calls)])
 
 
@@ -169,7 +175,7 @@ def _calls_again(lacking: Mapping[Call, str], body: Body) -> Iterator[tuple[str,
 
 
 def _facts_of(body: Body) -> str:
-    """Return the facts that a conversation names most often, as much as a summary has of them."""
+    """Return the most frequent facts of a conversation, up to SUMMARY_TOKENS."""
     named = Counter(text for _, text in facts_in(_whole_text(body)))
     kept, room = list[str](), SUMMARY_TOKENS
     for text, _ in named.most_common():
@@ -196,7 +202,7 @@ def _texts(blocks: Sequence[Body]) -> Iterator[str]:
 
 
 def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
-    """Return the call for a tool of this agent, and have its file as it needs it."""
+    """Return the call as a call of this agent's tool, and prepare its file."""
     if isinstance(call, Command):
         tool = _required(body, *SHELLS)
         schema = tool["input_schema"]
@@ -219,12 +225,14 @@ def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
 
 
 def _path_of(tool: Body) -> str:
-    """The name of the argument that is a file's path."""
+    """Return the name of the tool's argument for a file path."""
     return next(name for name in PATHS if name in tool["input_schema"]["properties"])
 
 
 def _is_whole(call: Call, text: str) -> bool:
-    """Return whether a result has all of the output. What reads files may number its lines."""
+    """Return True if a result contains the complete output. Tools that read files may add line
+    numbers.
+    """
     if isinstance(call, Page):
         return all(line in text for line in call.output.splitlines())
     return isinstance(call, NewContent) or call.output.strip() in text
@@ -249,9 +257,10 @@ def _text(result: Body) -> str:
 
 
 def common(body: Body) -> Body:
-    """The same request in the form that ctxagent uses: texts as blocks, a message for each change
-    of role, and without settings that say nothing about the conversation. What a client says in the
-    role of the system between messages counts as the user's."""
+    """Normalize a request to ctxagent's form: texts as blocks, one message per change of role, and
+    no settings unrelated to the conversation. System messages between other messages become user
+    messages.
+    """
     one = {name: body[name] for name in FIELDS if name in body}
     if "system" in body:
         one["system"] = _blocks(body["system"])
@@ -285,5 +294,5 @@ def _block(block: Body) -> Body:
 
 
 def _only(whole: Body, names: tuple[str, ...]) -> Body:
-    """Without fields that are null either, which is the same as without them."""
+    """Keep the named fields; a null field is dropped, which is equivalent."""
     return {name: whole[name] for name in names if whole.get(name) is not None}

@@ -1,7 +1,8 @@
-"""One command with all processes below it: their CPU time, their memory, and their end.
+"""Run one command with all its descendant processes: measure their CPU time and memory, and end
+them.
 
-Only one may run at a time: whatever descends from this process belongs to it, also what has lost
-its parent.
+Only one command can run at a time: every descendant of this process belongs to it, including
+orphans.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Tree:
-    """A command that runs, with what it prints going to a file."""
+    """A running command with its output in a file."""
 
     def __init__(self) -> None:
         self.peak = 0  # bytes
@@ -40,12 +41,13 @@ class Tree:
         self._watch.start()
 
     def since(self) -> tuple[float, float]:
-        """CPU and wall seconds from the start until now."""
+        """Return the CPU and wall seconds since the start."""
         return sum(map(_ticks, below(os.getpid()))) / TICKS, time.perf_counter() - self._started
 
     def end(self, limit: float) -> tuple[int | None, float, float]:
-        """Wait for it. Its exit status, None when the time was up, and CPU and wall seconds. What
-        is left of it afterwards is killed."""
+        """Wait for the command; return its exit status (None on timeout), CPU and wall seconds.
+        Remaining descendants are killed.
+        """
         try:
             status: int | None = self._process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -66,13 +68,13 @@ class Tree:
         while not self._over.wait(0.1):
             there = list(below(os.getpid()))
             self.peak = max(self.peak, sum(map(_memory, there)))
-            for pid in there:  # what has lost its parent and ended is ours to wait for
+            for pid in there:  # this process must reap terminated orphans
                 if pid != self._process.pid and _fields(pid)[:2] == ["Z", str(os.getpid())]:
                     _bury(pid)
 
 
 def below(pid: int) -> Iterator[int]:
-    """All descendants of a process that are there now."""
+    """Yield all current descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         fields = _fields(int(entry.name))
@@ -85,7 +87,7 @@ def below(pid: int) -> Iterator[int]:
 
 
 def _fields(pid: int) -> list[str]:
-    """What /proc says of a process, from its state on; nothing when it is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -93,12 +95,12 @@ def _fields(pid: int) -> list[str]:
 
 
 def _ticks(pid: int) -> int:
-    """CPU time of a process and of its children that have ended."""
+    """Return the CPU time of a process and its reaped children, in clock ticks."""
     return sum(map(int, _fields(pid)[11:15]))
 
 
 def _memory(pid: int) -> int:
-    """Bytes of memory; what is shared by n processes counts as the n-th part."""
+    """Return the proportional set size (PSS) in bytes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -107,7 +109,7 @@ def _memory(pid: int) -> int:
 
 
 def _bury(pid: int) -> None:
-    """Wait for a child that ends; one that is not ours is its parent's to wait for."""
+    """Wait for a terminated child; ignore processes that are not children of this one."""
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
 

@@ -1,7 +1,7 @@
-// A scripted model behind every protocol that the npm package @copilotkit/aimock serves. The
-// arguments are the package's folder and a JSON object: how many `calls` of tools the task has, the
-// `image` that one call reads, how a `question` for a summary begins, and the `summary`. Prints its
-// address, then a line for each reply. Ends when its standard input does.
+// A scripted model for every protocol of the npm package @copilotkit/aimock. The
+// arguments are the package's folder and a JSON object: the number of tool `calls`, the
+// `image` that one call reads, the beginning of a `question` for a summary, and the `summary`. Prints its
+// address, then one line per reply. Exits when its standard input is closed.
 const { LLMock } = await import(`${process.argv[2]}/dist/index.js`);
 const { calls, image, question, summary } = JSON.parse(process.argv[3]);
 const IMAGE_CALL = 5;
@@ -14,7 +14,7 @@ let before = "";
 const textOf = (message) =>
   typeof message.content === "string" ? message.content : JSON.stringify(message.content ?? "");
 
-// Tokens are estimated. The part that equals the beginning of the request before counts as cached.
+// Tokens are estimated. The prefix shared with the previous request counts as cached.
 const usageOf = (request) => {
   const prompt = JSON.stringify([request.tools, request.messages]);
   let same = 0;
@@ -31,7 +31,7 @@ const callOf = (name, input) => ({ toolCalls: [{ name, arguments: JSON.stringify
 
 const replyTo = (request) => {
   const said = request.messages.findLastIndex((message) => message.role === "assistant");
-  const news = request.messages.slice(said + 1); // a question may stand before or behind results
+  const news = request.messages.slice(said + 1); // a question may come before or after results
   if (news.some((message) => textOf(message).includes(question))) {
     console.log("summary");
     return { content: summary };

@@ -1,15 +1,15 @@
-"""One task over each protocol, with the real command and servers that others have written.
+"""Run one task over each protocol, with the real command and third-party servers.
 
     python benchmarks/protocols/run.py FOLDER [NAME...]
 
 installs aimock (npm) and LiteLLM's proxy (PyPI) into FOLDER and plays the task with each of them,
-or with those NAMEs only (see ROUTES). Where `make .real/.installed` has installed llama.cpp with a
-small model, it plays a shorter task with that.
+or only with the given NAMEs (see ROUTES). If `make .real/.installed` has installed llama.cpp with a
+small model, a shorter task is played with it.
 
-The task: 50 calls of tools, one of them reads an image; summaries; a kill -9 in the middle;
+The task: 50 tool calls, one of which reads an image; summaries; a kill -9 in the middle;
 `--continue`; one question over another protocol, and one over the first again, all in one session.
-The exit code is 1 if a run fails, a server refuses a request, `ctxagent replay` cannot rebuild one
-to the byte, or the log has other bytes than those that were sent.
+The exit code is 1 if a run fails, a server refuses a request, `ctxagent replay` cannot rebuild a
+request byte for byte, or the log has other bytes than were sent.
 """
 
 import argparse
@@ -55,18 +55,18 @@ KEYS = dict.fromkeys(
     ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY",
      "LITELLM_API_KEY", "LLAMA_API_KEY"), KEY,
 )  # fmt: skip
-RUN_S = 900.0  # bound of one run
-MAX_TURNS_CODE = 4  # exit code: the small model would have gone on
+RUN_S = 900.0  # time limit of one run
+MAX_TURNS_CODE = 4  # exit code if the small model reaches --max-turns
 
 
 class Route(NamedTuple):
-    """How one server is reached by one protocol."""
+    """The connection to one server over one protocol."""
 
     server: str
     protocol: str
     model: str  # as in --model
-    variable: str = ""  # with the address; "" if `providers.toml` has it
-    end: str = ""  # what the address ends in
+    variable: str = ""  # variable with the address; "" if it is in `providers.toml`
+    end: str = ""  # suffix of the address
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ AIMOCK = (
     Route("aimock", RESPONSES, f"azure/{MODEL}", "AZURE_OPENAI_ENDPOINT"),
     Route("aimock", CHAT, f"openai/{MODEL}", "OPENAI_BASE_URL", "/v1"),
 )
-# What LiteLLM takes the server behind it for. It asks OpenAI by Responses, vLLM by chat.
+# The configured type of the server behind LiteLLM: it uses Responses for OpenAI, chat for vLLM.
 LITELLM_PROVIDERS = {"LiteLLM to OpenAI": "openai", "LiteLLM to vLLM": "hosted_vllm"}
 ROUTES = (
     *AIMOCK,
@@ -101,21 +101,21 @@ ROUTES = (
 
 
 def other(route: Route) -> Route:
-    """Return a route over the protocol that comes after this one's."""
+    """Return an aimock route over the next protocol."""
     protocols = [each.protocol for each in AIMOCK]
     return AIMOCK[(protocols.index(route.protocol) + 1) % len(AIMOCK)]
 
 
 @dataclass
 class Desk:
-    """One session, with the relays that its requests go through."""
+    """One session, with the relays for its requests."""
 
     place: Place
     route: Route
-    relay: Relay  # to the server of the route
+    relay: Relay  # relay to the route's server
     other_relay: Relay
     options: Sequence[str]
-    codes: Sequence[int] = (0,)  # exit codes that are right
+    codes: Sequence[int] = (0,)  # expected exit codes
     wrong: list[str] = field(default_factory=list)
 
     def start(self, *words: str, model: str = "") -> "subprocess.Popen[Any]":
@@ -138,17 +138,17 @@ class Desk:
         return str(out)
 
     def inspect(self, *words: str) -> str:
-        """Run a command that asks no server; return its output."""
+        """Run a command that needs no server; return its output."""
         done = self.place.run(*words)
         self.check(f"{' '.join(words)}: {done.stdout[-300:]}{done.stderr[-300:]}",
                    done.returncode == 0)  # fmt: skip
         return str(done.stdout)
 
     def kill_when(self, due: Callable[[], bool], *words: str) -> None:
-        """Start the command, and kill it as soon as something is so."""
+        """Start the command, and kill it as soon as `due` returns True."""
         with self.start(*words) as process:
             if not comes(lambda: due() or process.poll() is not None, RUN_S) or process.returncode:
-                self.wrong.append(f"{' '.join(words)}: it could not be killed in its work")
+                self.wrong.append(f"{' '.join(words)}: it ended before it could be killed")
             process.send_signal(signal.SIGKILL)
             process.communicate()
 
@@ -172,12 +172,12 @@ class Desk:
 
 
 def play_script(desk: Desk, said: Sequence[str]) -> None:
-    """The whole task: aimock's model has its script."""
+    """Play the whole task; aimock's model follows the script."""
     there = other(desk.route).model
     (desk.place.project / IMAGE).write_bytes(PIXELS)
     desk.kill_when(lambda: said.count("call") >= CALLS // 2, "-p", "Count to the end")
     desk.run("-p", "go on", "--continue")
-    desk.check("the task did not come to its end", said.count("call") == CALLS)
+    desk.check("the task did not finish", said.count("call") == CALLS)
     desk.check("an answer over another protocol", _answered(desk, "and here?", there))
     desk.check("an answer over the first protocol again", _answered(desk, "and back?"))
     compactions = sum(entry["kind"] == "summary" for entry in desk.place.entries())
@@ -191,7 +191,7 @@ def _answered(desk: Desk, question: str, model: str = "") -> bool:
 
 
 def play_short(desk: Desk, said: Sequence[str]) -> None:
-    """A short task for a small model that says what it likes."""
+    """Play a short task for a small model with unpredictable replies."""
     answered = len(said)
     desk.kill_when(lambda: bool(desk.relay.exchanges), "-p", "List the files.")
     desk.run("-p", "Go on.", "--continue")
@@ -201,7 +201,7 @@ def play_short(desk: Desk, said: Sequence[str]) -> None:
 
 
 class Row(NamedTuple):
-    """What one session came to."""
+    """The results of one session."""
 
     name: str
     other: str
@@ -217,7 +217,7 @@ class Row(NamedTuple):
 
 
 def row_of(desk: Desk, began: float) -> Row:
-    """Check the session, its log and what went over the wire."""
+    """Check the session, its log and its requests on the wire; return the results."""
     seconds = time.monotonic() - began
     exchanges = [*desk.relay.exchanges, *desk.other_relay.exchanges]
     refused = [each for each in exchanges if each.status >= 400]
@@ -226,7 +226,7 @@ def row_of(desk: Desk, began: float) -> Row:
     replies = [entry for entry in entries if entry["kind"] == "assistant"]
     sent = {each.digest for each in exchanges}
     strange = [reply for reply in replies if reply["request"].get("sha256") not in sent]
-    desk.check(f"{len(strange)} requests of the log have other bytes than was sent", not strange)
+    desk.check(f"{len(strange)} requests in the log have other bytes than were sent", not strange)
     (log,) = desk.place.logs()
     told = desk.inspect("replay", log.parent.name, "--json")
     equal = json.loads(told)["requests"]["equal"] if told else 0
@@ -245,7 +245,7 @@ def row_of(desk: Desk, began: float) -> Row:
 
 
 def _learned(rows: dict[str, Any]) -> str:
-    """Return what the state directory keeps of servers, without their addresses."""
+    """Return the gaps of servers stored in the state directory, without addresses."""
     found = [(key.rpartition(" ")[2], row) for key, row in rows.items()]
     kept = [f"{model}: {', '.join(row.get('gaps', ()))}" for model, row in found if row.get("gaps")]
     return "; ".join(kept) or "nothing"
@@ -253,7 +253,7 @@ def _learned(rows: dict[str, Any]) -> str:
 
 @contextmanager
 def desk_at(route: Route, folder: Path, scratch: Path) -> Iterator[tuple[Desk, list[str]]]:
-    """Start the servers of a route. Yield the desk, and what aimock's model says."""
+    """Start the servers of a route. Yield the desk, and the growing list of aimock's replies."""
     with ExitStack() as stack:
         mock, said = stack.enter_context(servers.mock(folder, SCRIPT))
         options, codes = ["--context-window", str(WINDOW), *COMMON], [0]
@@ -286,7 +286,7 @@ HEAD = (
 
 
 def lines(row: Row) -> Iterator[str]:
-    """Yield the line of a table for a row, then what is wrong."""
+    """Yield the table line of a row, then its problems."""
     told = row.usage.input + row.usage.cache_read + row.usage.cache_creation
     yield (
         f"{row.name:<28}{row.other:<11}{row.requests:>9}{row.refused:>8}{row.rebuilt:>11}"
@@ -306,7 +306,7 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(unknown)}")
     routes = [route for route in ROUTES if not names or route.name.lower() in names]
     if not LLAMA_PYTHON.exists():
-        print("llama.cpp is left out: make .real/.installed", file=sys.stderr)
+        print("llama.cpp is skipped; install it with: make .real/.installed", file=sys.stderr)
         routes = [route for route in routes if route.server != "llama.cpp"]
     servers.install(folder)
     print(", ".join(servers.versions(folder)), HEAD, sep="\n", flush=True)

@@ -1,4 +1,4 @@
-"""Servers that others have written: installed, started, and reached through a relay that counts."""
+"""Install and start third-party servers, and count their requests in a relay."""
 
 import hashlib
 import http.client
@@ -27,7 +27,7 @@ _HOP_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 
 
 def install(folder: Path) -> None:
-    """Install aimock and LiteLLM's proxy into a folder, where they are missing."""
+    """Install aimock and LiteLLM's proxy into a folder if they are missing."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "node_modules" / MOCK).exists():
         _run("npm", "install", "--silent", "--no-fund", "--prefix", str(folder), MOCK)
@@ -51,18 +51,18 @@ def _run(*command: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request of a model's protocol, and how the server answered."""
+    """A request in a model's protocol, and the server's answer."""
 
     protocol: str
     digest: str  # SHA-256 of the body
     status: int
     images: int  # in the body
-    answer: bytes  # its beginning where it is a refusal
+    answer: bytes  # the beginning of a refusal, else b""
 
 
 @dataclass
 class Relay:
-    """Where the command's requests go: passed on as they are, and counted."""
+    """A relay that forwards the command's requests unchanged and counts them."""
 
     url: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Relay:
 
 @contextmanager
 def relay(target: str, image: str) -> Iterator[Relay]:
-    """Relay to a server. `image` is what each copy of an image has in a body."""
+    """Start a relay to a server. `image` is the text that identifies an image in a body."""
     relayed = Relay()
     needle = image.encode()
 
@@ -93,7 +93,7 @@ def relay(target: str, image: str) -> Iterator[Relay]:
             for name, value in answer.getheaders():
                 if name.lower() not in _HOP_HEADERS:
                     self.send_header(name, value)
-            self.end_headers()  # without a length: the end of the connection ends the answer
+            self.end_headers()  # no content length: closing the connection ends the answer
             with suppress(ConnectionError):  # the command was killed
                 while first:
                     self.wfile.write(first)
@@ -114,7 +114,7 @@ def relay(target: str, image: str) -> Iterator[Relay]:
 
 @contextmanager
 def mock(folder: Path, script: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Start aimock; yield its address, and a growing list with a word for each reply."""
+    """Start aimock; yield its address, and a growing list with one word per reply."""
     package = folder / "node_modules" / MOCK
     command = ["node", str(HERE / "model.mjs"), str(package), json.dumps(script)]
     pipe = subprocess.PIPE
@@ -132,8 +132,9 @@ def mock(folder: Path, script: dict[str, Any]) -> Iterator[tuple[str, list[str]]
 
 @contextmanager
 def litellm(folder: Path, mock: str, provider: str) -> Iterator[str]:
-    """Start LiteLLM's proxy in front of aimock, which it takes for a `provider`. Yield its address.
-    At this path aimock takes itself for OpenRouter, and reports cached tokens over chat."""
+    """Start LiteLLM's proxy in front of aimock, configured as a `provider`; yield its address. The
+    path makes aimock act as OpenRouter, so that it reports cached tokens over chat.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

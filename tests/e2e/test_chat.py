@@ -194,6 +194,6 @@ def test_requests_of_an_unknown_protocol_are_not_rebuilt(place: Place) -> None:
         log.write_text(log.read_text().replace('"chat"', '"hologram"'))
         checked = run(place, server, "replay")
     assert checked.returncode == 0, checked.stderr
-    told = "0 of 0 requests rebuilt to the byte · 1 by a protocol that is unknown here\n"
+    told = "0 of 0 requests rebuilt to the byte · 1 with an unknown protocol\n"
     assert f"Our own sessions: {told}" in checked.stdout
     assert "\n! " not in checked.stdout

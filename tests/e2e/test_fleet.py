@@ -290,9 +290,9 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
         assert expected[id] == each[id]["log"], id
         assert Path(expected[id]).exists(), id
     for id, why in (
-        ("no-repo", "is no git repository with a commit. Make one there, or"),
+        ("no-repo", "is not a git repository with a commit. Make a commit, or"),
         ("no-such", "has no commit 0123456789"),
-        ("empty", "empty has no commit. Make the first one there."),
+        ("empty", "empty has no commit. Make a commit there."),
     ):
         assert each[id]["kind"] == "place", id
         assert why in each[id]["message"], id
@@ -390,7 +390,7 @@ def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path
     fleet.call("run", *scripted(fleet))
     refused = fleet.call("collect", str(fleet.place.project / "r0"))
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "r0 is not empty\nGive a new or an empty directory" in refused.stderr
+    assert "r0 is not empty\nGive a new or empty directory" in refused.stderr
     assert git(fleet.place.project / "r0", "status", "--short") == ""
     (tmp_path / "out").mkdir()
     assert fleet.call("collect", str(tmp_path / "out")).returncode == 0
@@ -398,7 +398,7 @@ def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path
     other = Fleet(tmp_path / "other")
     other.tasks(1)
     refused = other.call("collect", str(tmp_path / "out"))
-    assert (refused.returncode, "out of another fleet" in refused.stderr) == (2, True)
+    assert (refused.returncode, "has the results of another fleet" in refused.stderr) == (2, True)
 
 
 def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
@@ -458,7 +458,10 @@ def test_places_that_are_not_there_are_told_together_before_anything_starts(flee
     bad = fleet.call("run", *scripted(fleet))
     assert bad.returncode == 2
     assert "2 lines cannot be run:" in bad.stderr
-    assert f"tasks.jsonl:2: there is no directory {fleet.place.project}/nowhere. A" in bad.stderr
+    assert (
+        f"tasks.jsonl:2: there is no directory {fleet.place.project}/nowhere. `dir` is relative"
+        in bad.stderr
+    )
     assert "tasks.jsonl:3: there is no repository none/at/all" in bad.stderr
     assert nothing_began(fleet)
     fleet.write(tasks[:1])

@@ -40,7 +40,7 @@ def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
     [
         (["--continue"], "--from-recording starts a session of its own"),
         (["--fork"], "--fork needs a session"),
-        ([], "is no recorded session that is known here"),
+        ([], "is not a recorded session in a known format"),
     ],
 )
 def test_what_it_refuses(tmp_path: Path, options: list[str], words: str) -> None:

@@ -107,7 +107,7 @@ def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
     assert {"a/same.jsonl.gz", "b/same.jsonl.gz"} < set(names)
     assert len(set(names)) == len(names)
     assert set(document["skipped"]) == {str(tmp_path / "none.md"), str(tmp_path / "pi.json")}
-    assert "no recorded session" in document["skipped"][str(tmp_path / "none.md")]
+    assert "not a recorded session" in document["skipped"][str(tmp_path / "none.md")]
     assert document["skipped"][str(tmp_path / "pi.json")].endswith(
         f"has the same session as {tmp_path / 'again.jsonl'}"
     )
@@ -117,15 +117,15 @@ def test_what_is_skipped_is_told(tmp_path: Path, session: Path) -> None:
     (tmp_path / "none.md").write_text("# Notes\n")
     result = run(tmp_path, session, tmp_path / "none.md", *MODEL)
     assert result.exit_code == 0
-    assert result.stderr.startswith(f"skipped: {tmp_path}/none.md is no recorded session")
+    assert result.stderr.startswith(f"skipped: {tmp_path}/none.md is not a recorded session")
     assert result.stderr.count("\n") == 1
 
 
 WRONG = {
-    "alone": (("none.md",), "is no recorded session that is known here", "plain or gzip"),
+    "alone": (("none.md",), "is not a recorded session in a known format", "plain or gzip"),
     "none": ((), "there is no session for", "Name files: ctxagent replay FILE"),
     "id": (("0123",), "there is no session '0123'", "ctxagent sessions list"),
-    "missing": (("gone.jsonl",), "cannot be read: No such file", "Name the file of a session"),
+    "missing": (("gone.jsonl",), "cannot be read: No such file", "Give a session file"),
     "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Name files"),
     "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "models.toml"),
     "window": (("x.jsonl", "--model", "ollama/x"), "the context window of ollama/x",
@@ -135,13 +135,13 @@ WRONG = {
     "value": (("x.jsonl", "--against", "compact.at=-1"), "compact.at", "share of the window"),
     "other": (("x.jsonl", "--against", "model.id=y"), "model.id must be the same in", "--model"),
     "-c": (("x.jsonl", "-c", "compact.at=-1"), "compact.at", "share of the window"),
-    "span": (("x.jsonl", "--sweep", "compact.at=0.9..0.8"), "0.9 is not less", "As in --sweep"),
+    "span": (("x.jsonl", "--sweep", "compact.at=0.9..0.8"), "0.9 is not less", "Examples: --sweep"),
     "sweep": (("x.jsonl", "--sweep", "compact.att=0.8..0.9"), "compact.att", "compact.at"),
     "swept": (("x.jsonl", "--sweep", "compact.at=0.8..9"), "compact.at", "share of the window"),
     "twice": (("x.jsonl", *["--sweep", "compact.at=0.8,0.9"] * 2), "a setting twice", "in one"),
     "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "same replay", "config --explain"),
     "both": (("x.jsonl", "--sweep", "compact.at=0.8,0.9", "--preset", "v5"), "--preset", ""),
-    "words": (("x.jsonl", "--sweep", "compact.preset=default..lean"), "no span of numbers",
+    "words": (("x.jsonl", "--sweep", "compact.preset=default..lean"), "not a range of numbers",
               "--sweep compact.preset=default,lean"),
     "bound": (("x.jsonl", "--bound", "2"), "--bound needs --sweep", "--sweep KEY=A..B"),
     "report": (("x.jsonl", "--report", "no/x.html"), "there is no directory", "Make it"),
@@ -201,7 +201,7 @@ def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None
                 assert word not in text
         assert result.stderr.startswith("skipped: 1 file; omit --unnamed to see their names")
     runs = [played for recording in told(result)["recordings"] for played in recording["runs"]]
-    assert {played["stopped"] for played in runs} == {"", "it could not go on"}
+    assert {played["stopped"] for played in runs} == {"", "it could not continue"}
     needs = [need for played in runs for need in played["needs"]]
     assert needs
     assert all(need["what"].startswith("result #") for need in needs)

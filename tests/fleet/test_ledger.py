@@ -1,4 +1,4 @@
-"""The ledger: what was begun, how it ended, and what a kill in the middle of a line leaves."""
+"""The ledger: started attempts, outcomes, and recovery after a kill in the middle of a line."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> FleetFolder:
     return FleetFolder.of(tmp_path / "tasks.jsonl")
 
 
-def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
+def test_records_are_read_back(folder: FleetFolder) -> None:
     ledger = FleetLedger(folder)
     ledger.begin("a", "d1", "s1", 1)
     ledger.end("a", "s1", 1, ENDED)
@@ -50,7 +50,7 @@ def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
     assert records["a"].total("calls") == 3
 
 
-def test_how_an_attempt_ended_is_told_until_the_task_goes_on(folder: FleetFolder) -> None:
+def test_the_outcome_is_kept_until_the_task_continues(folder: FleetFolder) -> None:
     ledger = FleetLedger(folder)
     ledger.begin("a", "d1", "s1", 1)
     ledger.end(
@@ -71,7 +71,7 @@ def test_how_an_attempt_ended_is_told_until_the_task_goes_on(folder: FleetFolder
 
 
 @pytest.mark.slow
-def test_a_torn_line_is_cut_off_and_lines_that_are_none_are_passed_over(
+def test_a_partial_line_is_removed_and_invalid_lines_are_skipped(
     folder: FleetFolder,
 ) -> None:
     ledger = FleetLedger(folder)
@@ -93,7 +93,7 @@ def test_a_torn_line_is_cut_off_and_lines_that_are_none_are_passed_over(
     assert list(read_records(folder)) == ["a"]
 
 
-def test_one_process_has_it(folder: FleetFolder) -> None:
+def test_only_one_process_can_open_the_ledger(folder: FleetFolder) -> None:
     ledger = FleetLedger(folder)
     with pytest.raises(UsageError, match=f"another process \\(pid {os.getpid()}\\)"):
         FleetLedger(folder)
@@ -101,7 +101,7 @@ def test_one_process_has_it(folder: FleetFolder) -> None:
     FleetLedger(folder).close()
 
 
-def test_what_cannot_be_written_is_named(folder: FleetFolder) -> None:
+def test_an_unwritable_ledger_is_named(folder: FleetFolder) -> None:
     folder.path.mkdir()
     folder.ledger.mkdir()
     with pytest.raises(RecordError, match=r"ledger\.jsonl"):

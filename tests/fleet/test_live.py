@@ -1,4 +1,4 @@
-"""A fleet as it runs: what a look tells, and what it reads."""
+"""The live view of a fleet: its content, and the amount of data it reads."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ctxagent.agent.session.entries import Entry
 from ..support.running_fleet import RESULT, RunningFleet, calling
 
 
-def test_a_look_tells_what_each_agent_does_and_how_far_all_are(tmp_path: Path) -> None:
+def test_a_look_shows_activities_and_progress(tmp_path: Path) -> None:
     fleet = RunningFleet(tmp_path, said="No.")
     RunNotes(1_000.0, 0.25, 1).write(fleet.folder)
     fleet.say(calling("make test"))

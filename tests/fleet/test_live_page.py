@@ -1,4 +1,4 @@
-"""The page of a fleet as it runs: who gets it, and in a real browser how it looks and follows."""
+"""The page of a running fleet: access control, and its layout and updates in a real browser."""
 
 import http.client
 import threading
@@ -31,7 +31,7 @@ def served(fleet: RunningFleet) -> Iterator[LivePage]:
 
 
 def ask(page: LivePage, method: str, path: str, **headers: str) -> tuple[int, str, str]:
-    """The status, the tag and the body of an answer."""
+    """Return the status, the ETag and the body of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", page.port)
     connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
     answer = connection.getresponse()
@@ -40,7 +40,7 @@ def ask(page: LivePage, method: str, path: str, **headers: str) -> tuple[int, st
     return found
 
 
-def test_the_page_is_given_to_who_knows_its_address(tmp_path: Path) -> None:
+def test_only_the_secret_address_gives_the_page(tmp_path: Path) -> None:
     fleet = RunningFleet(tmp_path)
     fleet.say(calling(f"echo {HOSTILE}"))
     with served(fleet) as page:

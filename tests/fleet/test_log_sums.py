@@ -1,4 +1,4 @@
-"""What running sessions have used by their logs, and what it costs to look."""
+"""The sums of running sessions from their logs, and the cost of reading them."""
 
 import os
 from collections import Counter
@@ -26,7 +26,7 @@ RESULT = ToolResult(tool_use_id="1", content="x")
 
 
 class Fleet:
-    """A ledger with tasks that run, each with a log."""
+    """A ledger with running tasks, each with a log."""
 
     def __init__(self, root: Path, *, tasks: int = 1, running: int = 1) -> None:
         self.folder = FleetFolder.of(root / "tasks.jsonl")
@@ -49,7 +49,7 @@ class Fleet:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The lines that are parsed."""
+    """Return the list of parsed lines."""
     from ctxagent.agent.fleet import log_sums
 
     found, parse = list[bytes](), log_sums.try_parse_entry
@@ -62,7 +62,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_only_what_was_appended_is_read_again(tmp_path: Path, read: list[bytes]) -> None:
+def test_only_appended_lines_are_read(tmp_path: Path, read: list[bytes]) -> None:
     fleet = Fleet(tmp_path)
     (log,) = fleet.logs
     once = SessionSums(0.5, calls=1, tool_calls=1, tokens=12)
@@ -81,7 +81,7 @@ def test_only_what_was_appended_is_read_again(tmp_path: Path, read: list[bytes])
     assert fleet.sums() == [SessionSums(tool_calls=1)]
 
 
-def test_a_log_that_is_elsewhere_is_found_by_one_search(
+def test_a_moved_log_is_found_by_one_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = Fleet(tmp_path, tasks=9, running=9)

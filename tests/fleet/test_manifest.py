@@ -1,4 +1,4 @@
-"""The manifest: what a line may say, and what is said of a line that is wrong."""
+"""The manifest: valid lines, and errors for invalid ones."""
 
 import json
 from pathlib import Path
@@ -22,28 +22,28 @@ def written(tmp_path: Path, *lines: Any) -> Path:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "no JSON object. A line is such as {"),
-        ('{"id": "a"', "no JSON at column 11: Expecting ',' delimiter. A line is such as {"),
-        ("[" * 100_000, "no JSON that can be read. A line is such as {"),
+        ("[1]", "not a JSON object. Example of a line: {"),
+        ('{"id": "a"', "invalid JSON at column 11: Expecting ',' delimiter. Example of a line: {"),
+        ("[" * 100_000, "invalid JSON. Example of a line: {"),
         ({"prompt": "x", "dir": "r"}, "id is missing"),
         ({"id": "a", "dir": "r"}, "prompt is missing"),
-        ({**GOOD, "promt": "x"}, "promt is no key of a task"),
-        ({**GOOD, "id": "../a"}, "id is to be a name"),
-        ({**GOOD, "id": "a..b"}, "id is to be a name"),
-        ({**GOOD, "prompt": " "}, "prompt is to be a text"),
-        ({**GOOD, "prompt": "-"}, "prompt is to be a text"),
+        ({**GOOD, "promt": "x"}, "unknown key promt"),
+        ({**GOOD, "id": "../a"}, "id must be a name"),
+        ({**GOOD, "id": "a..b"}, "id must be a name"),
+        ({**GOOD, "prompt": " "}, "prompt must be a text"),
+        ({**GOOD, "prompt": "-"}, "prompt must be a text"),
         ({**GOOD, "prompt": "x" * 100_001}, "at most 100,000 bytes"),
         ({**GOOD, "dir": "--upload-pack=x"}, "does not begin with -"),
-        ({**GOOD, "git": "u"}, "dir and git are two places"),
-        ({"id": "a", "prompt": "x"}, "no place"),
+        ({**GOOD, "git": "u"}, "give dir or git, not both"),
+        ({"id": "a", "prompt": "x"}, "no working directory"),
         ({**GOOD, "commit": "abc"}, "commit needs git"),
-        ({**GOOD, "budget_usd": 0}, "budget_usd is to be a number above 0"),
-        ({**GOOD, "budget_usd": True}, "budget_usd is to be a number"),
-        ({**GOOD, "time_limit": "5"}, "time_limit is to be a number"),
-        ({**GOOD, "cores": 1.5}, "cores is to be a whole number"),
-        ({**GOOD, "env": ["A B"]}, "env is to be a list"),
-        ({**GOOD, "settings": []}, "settings is to be an object"),
-        ({**GOOD, "worktree": 1}, "worktree is to be true or false"),
+        ({**GOOD, "budget_usd": 0}, "budget_usd must be a number above 0"),
+        ({**GOOD, "budget_usd": True}, "budget_usd must be a number"),
+        ({**GOOD, "time_limit": "5"}, "time_limit must be a number"),
+        ({**GOOD, "cores": 1.5}, "cores must be a whole number"),
+        ({**GOOD, "env": ["A B"]}, "env must be a list"),
+        ({**GOOD, "settings": []}, "settings must be an object"),
+        ({**GOOD, "worktree": 1}, "worktree must be true or false"),
     ],
 )  # fmt: skip
 def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: Any, why: str) -> None:
@@ -66,7 +66,7 @@ def test_all_lines_that_are_wrong_are_named_but_not_without_end(tmp_path: Path) 
     assert (lines[0], len(lines), lines[-1]) == ("50 lines cannot be run:", 22, "and 30 more")
 
 
-def test_what_is_relative_is_so_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
     models = ["scripted:s.json", "scripted:/s.json", "claude-sonnet-5-5"]
     tasks = [{**GOOD, "id": f"t{n}", "settings": {"model.id": id}} for n, id in enumerate(models)]
     manifest = Manifest(written(tmp_path, *tasks))
@@ -74,12 +74,12 @@ def test_what_is_relative_is_so_to_the_folder_of_the_manifest(tmp_path: Path) ->
     assert found == [f"scripted:{tmp_path}/s.json", *models[1:]]
 
 
-def test_ids_are_those_of_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"tasks.jsonl:2: the id a is that of another line"):
+def test_ids_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"tasks.jsonl:2: another line has the id a"):
         Manifest(written(tmp_path, GOOD, GOOD))
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_unreadable_manifests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no task"):
         Manifest(written(tmp_path, "", " "))
     with pytest.raises(UsageError, match="No such file"):
@@ -88,7 +88,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Manifest(written(tmp_path, GOOD, "x" * (MAX_LINE_BYTES + 1)))
 
 
-def test_a_task_is_read_again_from_where_it_stands(tmp_path: Path) -> None:
+def test_a_task_is_read_again_by_its_offset(tmp_path: Path) -> None:
     texts = [{**GOOD, "id": f"t{n}", "prompt": f"Größe {n}" * n} for n in range(1, 50)]
     path = written(tmp_path, *texts)
     manifest = Manifest(path)
@@ -97,11 +97,11 @@ def test_a_task_is_read_again_from_where_it_stands(tmp_path: Path) -> None:
         file.write("\n" + json.dumps({**GOOD, "id": "more"}))
     assert manifest.task("t7").prompt == texts[6]["prompt"]
     path.write_text("\n" * 9 + path.read_text())
-    with pytest.raises(UsageError, match="was changed where t7 stood"):
+    with pytest.raises(UsageError, match=r"the line of t7 in .* has changed"):
         manifest.task("t7")
 
 
-def test_what_makes_it_another_task() -> None:
+def test_prompt_and_place_identify_a_task() -> None:
     def digest(**more: Any) -> str:
         return parse_task(json.dumps({**GOOD, **more}).encode()).digest
 

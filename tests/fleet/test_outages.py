@@ -1,10 +1,12 @@
-"""The breakers of a fleet: when they open and close, and which failures are a task's own."""
+"""The circuit breakers of a fleet: when they open and close, and which failures count against a
+task.
+"""
 
 from ctxagent.agent.fleet.outages import EXECUTOR, SERVER, Breaker, OutageRules, Outages
 
 
 class Clock:
-    """A clock that the test sets."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -33,7 +35,7 @@ def test_a_breaker_closes_with_the_first_attempt_that_works() -> None:
     assert breaker.allows_start()
 
 
-def test_failures_far_apart_are_no_outage() -> None:
+def test_failures_far_apart_are_not_an_outage() -> None:
     clock = Clock()
     breaker = Breaker(SERVER, OutageRules(), clock)
     for _ in range(3):
@@ -49,7 +51,7 @@ def test_failures_far_apart_are_no_outage() -> None:
     assert breaker.lasts_too_long
 
 
-def test_a_failure_is_the_tasks_own_when_others_work_and_it_gets_no_further() -> None:
+def test_a_failure_counts_if_others_work_and_the_task_makes_no_progress() -> None:
     clock = Clock()
     breaker = Breaker(SERVER, OutageRules(), clock)
     found = []
@@ -63,7 +65,7 @@ def test_a_failure_is_the_tasks_own_when_others_work_and_it_gets_no_further() ->
     assert breaker.fail("a", "down", 5) == 0
 
 
-def test_the_loss_of_an_executor_is_never_the_tasks_own() -> None:
+def test_the_loss_of_an_executor_never_counts() -> None:
     clock = Clock()
     breaker = Breaker(EXECUTOR, OutageRules(), clock)
     for _ in range(5):

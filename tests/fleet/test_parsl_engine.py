@@ -1,4 +1,4 @@
-"""Parsl as an engine: which errors are losses of the executor, and how one is built again."""
+"""Parsl as an engine: which errors mean a lost executor, and how executors are replaced."""
 
 import os
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def test_executors_that_are_given_up_are_replaced_again_and_again(engine: ParslE
     assert executors["b"] is before
 
 
-def test_the_loss_of_one_worker_is_no_loss_of_the_executor(engine: ParslEngine) -> None:
+def test_a_lost_worker_is_not_a_lost_executor(engine: ParslEngine) -> None:
     from parsl.executors.high_throughput.errors import ManagerLost, WorkerLost
 
     assert not engine.is_lost(WorkerLost(1, "here"))

@@ -1,4 +1,4 @@
-"""The page of a fleet: what it tells, and in a real browser how it looks and acts."""
+"""The page of a fleet: its content, and its layout and behaviour in a real browser."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def page(tmp_path: Path) -> Path:
     return tmp_path / "out" / "index.html"
 
 
-def test_it_tells_the_sums_and_nothing_of_a_task_acts(page: Path) -> None:
+def test_it_shows_the_sums_and_escapes_tasks(page: Path) -> None:
     text = page.read_text()
     for told in ("9 tasks: 5 done, 2 failed, 2 waiting", "$1.7500", "5,600,000 tokens",
                  "<b>2</b> denied", 'href="task-1/patch.diff"'):  # fmt: skip

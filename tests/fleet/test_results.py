@@ -1,4 +1,4 @@
-"""The results of an evaluation whose true rates are known, and what has no verdict."""
+"""The results of an evaluation with known true rates, and attempts without a verdict."""
 
 import json
 import random
@@ -17,7 +17,7 @@ DOLLARS = {"lean": 0.10, "ledger": 0.14}
 
 
 def evaluated(tmp_path: Path, *, seed: int) -> list[CellResults]:
-    """Run an evaluation whose attempts pass by chance, at tasks that are more and less hard."""
+    """Run an evaluation whose attempts pass at random, with tasks of different difficulty."""
     chance = random.Random(seed)
     path = tmp_path / "tasks.jsonl"
     matrix = {"preset": list(RATES)}
@@ -37,7 +37,7 @@ def evaluated(tmp_path: Path, *, seed: int) -> list[CellResults]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_two_presets_are_told_apart_and_their_true_rates_lie_in_the_intervals(
+def test_two_presets_are_distinguished_with_true_rates_in_the_intervals(
     tmp_path: Path, seed: int
 ) -> None:
     cells = evaluated(tmp_path, seed=seed)
@@ -66,7 +66,7 @@ def test_two_presets_are_told_apart_and_their_true_rates_lie_in_the_intervals(
     assert found.dollars.low < DOLLARS["ledger"] - DOLLARS["lean"] < found.dollars.high
 
 
-def test_attempts_without_a_verdict_are_named_and_in_no_number(tmp_path: Path) -> None:
+def test_attempts_without_a_verdict_are_listed_but_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     line = {"prompt": "x", "dir": "r", "score": "s", "repeat": 6}
     path.write_text(json.dumps({"id": "a", **line}) + "\n" + json.dumps({"id": "b", **line}))

@@ -1,4 +1,4 @@
-"""What starts when, and what each may cost. The attempts end as the tests say."""
+"""Scheduling: when tasks start and how much each may cost. The test decides how attempts end."""
 
 import errno
 import json
@@ -31,7 +31,7 @@ LOSSES = RETRIES["killed"] + 1
 
 
 class Clock:
-    """A clock that sleeping sets forward."""
+    """A clock that only advances by sleeping."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -44,11 +44,11 @@ class Clock:
 
 
 class ExecutorLost(Exception):
-    """As Parsl raises it for all tasks of an executor."""
+    """Stand-in for Parsl's error for all tasks of a lost executor."""
 
 
 class Engine:
-    """Ends an attempt when there is nothing more to start: the oldest first."""
+    """Engine that ends the oldest attempt whenever nothing more can start."""
 
     def __init__(self, end: End) -> None:
         self.end, self.orders = end, list[AttemptOrder]()
@@ -83,7 +83,7 @@ class Engine:
 
 
 class _Waited(Future[AttemptOutcome]):
-    """A future whose engine ends an attempt when somebody waits."""
+    """A future whose engine ends an attempt when it is waited for."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ def test_shares_never_pass_the_budget(tmp_path: Path) -> None:
     assert all(order.is_share for order in engine.orders)
 
 
-def test_a_task_has_its_own_budget_where_that_is_less(tmp_path: Path) -> None:
+def test_a_smaller_own_budget_of_a_task_applies(tmp_path: Path) -> None:
     engine = Engine(costing(0.01))
     made(tmp_path, engine, RunLimits(2, dollars=10.0), {"budget_usd": 0.5}, {}).run()
     assert [(order.dollars, order.is_share) for order in engine.orders] == [
@@ -162,7 +162,7 @@ def test_a_task_has_its_own_budget_where_that_is_less(tmp_path: Path) -> None:
     assert [order.dollars for order in engine.orders] == [0.5, None]
 
 
-def test_a_share_that_was_too_small_goes_on_when_there_is_money(tmp_path: Path) -> None:
+def test_a_task_with_a_small_share_continues_when_there_is_budget(tmp_path: Path) -> None:
     def end(order: AttemptOrder) -> AttemptOutcome:
         if order.task.id == "t0" and order.attempt == 1:
             return AttemptOutcome(exit_code=4, kind="fleet budget", cost_usd=0.5)
@@ -180,7 +180,7 @@ def test_a_share_that_was_too_small_goes_on_when_there_is_money(tmp_path: Path) 
 @pytest.mark.parametrize(
     "lost", [AttemptOutcome(exit_code=-9, kind=LOST), RuntimeError("the worker is gone")]
 )
-def test_what_was_lost_goes_on_in_its_session_but_not_for_ever(
+def test_lost_attempts_continue_in_their_session_a_limited_number_of_times(
     tmp_path: Path, lost: AttemptOutcome | Exception
 ) -> None:
     losses = iter([lost] * 2)
@@ -198,7 +198,7 @@ def test_what_was_lost_goes_on_in_its_session_but_not_for_ever(
     assert {record.outcome.kind for record in records if record.outcome} == {"killed"}
 
 
-def test_cores_and_memory_that_a_task_needs_are_kept_for_it(
+def test_cores_and_memory_are_reserved_for_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "machine_memory_mb", lambda: 1_000)
@@ -230,14 +230,14 @@ def test_after_an_interrupt_nothing_more_starts(tmp_path: Path) -> None:
     assert fleet_run._ledger.folder.stop_file.exists()
 
 
-def test_a_manifest_that_changes_under_way_stops_it_when_all_have_ended(tmp_path: Path) -> None:
+def test_a_manifest_changed_during_a_run_stops_it_after_running_attempts(tmp_path: Path) -> None:
     def end(order: AttemptOrder) -> AttemptOutcome:
         (tmp_path / "tasks.jsonl").write_text("\n")
         return AttemptOutcome(exit_code=0)
 
     engine = Engine(end)
     fleet_run = made(tmp_path, engine, RunLimits(2), *[{}] * 9)
-    with pytest.raises(UsageError, match="was changed where t2 stood"):
+    with pytest.raises(UsageError, match=r"the line of t2 in .* has changed"):
         fleet_run.run()
     states = [record.state for record in fleet_run._ledger.records.values()]
     assert states == ["done", "done"]
@@ -302,7 +302,7 @@ def test_while_a_cause_fails_one_probe_runs_at_a_time_with_growing_pauses(tmp_pa
     assert fleet_run._failed == 0
 
 
-def test_a_failure_that_others_do_not_share_is_tried_again_and_then_counts(tmp_path: Path) -> None:
+def test_an_unshared_failure_is_retried_and_then_counts(tmp_path: Path) -> None:
     engine = Engine(
         lambda order: down(SERVER) if order.task.id == "t1" else AttemptOutcome(exit_code=0)
     )
@@ -337,7 +337,7 @@ def test_a_lost_executor_is_built_again_and_no_loss_counts(tmp_path: Path) -> No
     assert {record.attempt for record in fleet_run._ledger.records.values()} == {1}
 
 
-def test_the_servers_of_tasks_fail_apart(tmp_path: Path) -> None:
+def test_outages_of_own_servers_are_independent(tmp_path: Path) -> None:
     own = {"settings": {"model.base_url": "http://127.0.0.1:1"}}
     tasks = [own if n % 3 == 0 else {} for n in range(12)]
     engine = Engine(
@@ -352,7 +352,7 @@ def test_the_servers_of_tasks_fail_apart(tmp_path: Path) -> None:
     assert "failed" not in found.values()
 
 
-def test_a_failure_is_retried_as_often_as_its_kind_may_be(tmp_path: Path) -> None:
+def test_the_number_of_retries_depends_on_the_kind_of_failure(tmp_path: Path) -> None:
     failed = AttemptOutcome(exit_code=1, kind="error", message="why")
     engine = Engine(lambda order: failed)
     fleet_run = made(tmp_path, engine, RunLimits(1, retries={"error": 2}), {})
@@ -370,7 +370,7 @@ def test_a_failure_is_retried_as_often_as_its_kind_may_be(tmp_path: Path) -> Non
     assert fleet_run._failed == 0
 
 
-def test_money_that_a_killed_agent_has_spent_counts_before_its_task_goes_on(
+def test_the_cost_of_a_killed_agent_counts_before_its_task_continues(
     tmp_path: Path,
 ) -> None:
     lost = AttemptOutcome(exit_code=None, kind=LOST, cost_usd=0.4)
@@ -380,7 +380,7 @@ def test_money_that_a_killed_agent_has_spent_counts_before_its_task_goes_on(
     assert [order.dollars for order in engine.orders] == pytest.approx([1.0, 0.6, 0.6])
 
 
-def test_an_agent_that_an_earlier_run_left_keeps_its_part_of_the_budget(tmp_path: Path) -> None:
+def test_an_agent_left_by_an_earlier_run_keeps_its_share(tmp_path: Path) -> None:
     engine = Engine(costing(0.1))
     fleet_run = made(tmp_path, engine, RunLimits(1, dollars=1.0), {}, {})
     line = fleet_run._manifest.lines["t0"]
@@ -391,7 +391,7 @@ def test_an_agent_that_an_earlier_run_left_keeps_its_part_of_the_budget(tmp_path
     assert [order.dollars for order in engine.orders] == pytest.approx([0.7, 0.1])
 
 
-def test_a_ledger_whose_disk_is_full_is_waited_for(
+def test_a_run_waits_while_the_disk_of_the_ledger_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(costing(0))

@@ -1,4 +1,4 @@
-"""Rates, intervals and tests, beside numbers of SciPy and rates that are known."""
+"""Rates, intervals and tests, compared with SciPy and with known rates."""
 
 import random
 
@@ -17,13 +17,13 @@ from ctxagent.agent.fleet.statistics import Estimate
         (7.5, 33.2, 0.09959704178013062, 0.40380573244470036),
     ],
 )
-def test_the_exact_interval_is_that_of_scipy(
+def test_the_exact_interval_equals_scipys(
     passed: float, count: float, low: float, high: float
 ) -> None:
     assert statistics.clopper_pearson(passed, count) == pytest.approx((low, high), abs=1e-12)
 
 
-def test_other_numbers_are_those_of_scipy() -> None:
+def test_other_statistics_equal_scipys() -> None:
     assert statistics.t_quantile(1) == pytest.approx(12.706204736174694)
     assert statistics.t_quantile(19) == pytest.approx(2.0930240544082883)
     assert statistics.beta(250, 3, 0.99) == pytest.approx(0.5380259010264788)
@@ -37,7 +37,7 @@ def test_pass_at_k_is_the_share_of_choices_with_a_pass() -> None:
     assert (statistics.pass_at_k(5, 0, 5), statistics.pass_at_k(5, 1, 5)) == (0.0, 1.0)
 
 
-def test_attempts_at_one_task_count_as_much_as_they_differ() -> None:
+def test_the_effective_number_of_attempts_depends_on_the_variance() -> None:
     alike = statistics.rate([1.0, 0.0] * 10, 100)
     assert (alike.low, alike.high) == pytest.approx((0.254, 0.746), abs=1e-3), "as 18, not as 100"
     spread = statistics.rate([0.6, 0.4] * 10, 100)
@@ -46,7 +46,7 @@ def test_attempts_at_one_task_count_as_much_as_they_differ() -> None:
 
 
 @pytest.mark.parametrize("rates", [(0.7, 0.7), (0.95, 0.95), (0.2, 0.9), (0.0, 1.0)])
-def test_the_interval_has_the_true_rate_as_often_as_it_says(rates: tuple[float, float]) -> None:
+def test_the_interval_covers_the_true_rate(rates: tuple[float, float]) -> None:
     chance, found = random.Random(7), 0
     for _ in range(400):
         tasks = [chance.choice(rates) for _ in range(20)]

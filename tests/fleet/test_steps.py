@@ -1,4 +1,4 @@
-"""What a score says, by its exit code and the last line that it prints."""
+"""The verdict of a score, by its exit code and the last line of its output."""
 
 import pytest
 
@@ -28,11 +28,11 @@ def test_a_verdict(code: int, out: str, verdict: ScoreVerdict) -> None:
     [
         (2, "said", "exit code 2: why"),
         (-9, "", "exit code -9"),
-        (0, "12", "from 0 to 1, and the last line is 12"),
+        (0, "12", "from 0 to 1, but the last line is 12"),
         (0, "NaN", "from 0 to 1"),
         (0, '{"lines": 3}', "from 0 to 1"),
     ],
 )
-def test_what_is_no_verdict_is_a_failure(code: int, out: str, why: str) -> None:
+def test_an_invalid_verdict_is_a_failure(code: int, out: str, why: str) -> None:
     with pytest.raises(StepError, match=why):
         parse_verdict(code, out, "noise\nwhy\n")

@@ -1,4 +1,4 @@
-"""What a line of a manifest stands for: attempts, and cells of a matrix."""
+"""The expansion of a manifest line to attempts and cells of a matrix."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_each_attempt_in_each_cell_has_a_name(tmp_path: Path) -> None:
     assert found.lines["a@gpt-5.plain.few@1"].digest == found.lines["a@gpt-5.plain.few@2"].digest
 
 
-def test_attempts_are_those_of_the_line_or_of_the_run(tmp_path: Path) -> None:
+def test_the_number_of_attempts_is_from_the_line_or_the_run(tmp_path: Path) -> None:
     other = {**GOOD, "id": "b"}
     found = manifest(tmp_path, {**GOOD, "repeat": 1}, other)
     assert list(found.lines) == ["a@1", "b"]
@@ -45,7 +45,7 @@ def test_attempts_are_those_of_the_line_or_of_the_run(tmp_path: Path) -> None:
     assert list(found.lines) == ["a@1", "b@1", "b@2"]
 
 
-def test_defaults_are_for_all_lines_and_a_line_says_otherwise(tmp_path: Path) -> None:
+def test_lines_override_the_defaults(tmp_path: Path) -> None:
     defaults = {"dir": "repo", "score": "s", "settings": {"a": 1, "b": 1}, "env": ["A"]}
     lines = {"id": "a", "prompt": "x"}, {**GOOD, "id": "b", "score": {"command": "t"}}
     found = manifest(tmp_path, {"defaults": defaults}, *lines)
@@ -60,29 +60,29 @@ def test_defaults_are_for_all_lines_and_a_line_says_otherwise(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"repeat": 2, "worktree": False}, "attempts need places of their own"),
-        ({"repeat": 0}, "repeat is to be a whole number from 1"),
-        ({"score": ""}, "score is to be a command, or an object with command"),
-        ({"score": {"command": "x", "limit": 1}}, "score is to be a command"),
-        ({"after": {"time_limit": 1}}, "after is to be a command"),
-        ({"matrix": {"model": []}}, "matrix.model is to be an object with values by their names"),
-        ({"matrix": {"model": ["a/x", "b/x"]}}, "matrix.model has a name twice"),
-        ({"matrix": {"model": ["1x"]}}, "'1x' is no name"),
-        ({"matrix": {"prompt": {"a": "no place"}}}, "is to be a text with {prompt} in it"),
-        ({"matrix": {"more": ["a"]}}, "matrix.more.a is to be an object with settings"),
+        ({"repeat": 2, "worktree": False}, "each attempt needs its own worktree"),
+        ({"repeat": 0}, "repeat must be a whole number from 1"),
+        ({"score": ""}, "score must be a command, or an object with command"),
+        ({"score": {"command": "x", "limit": 1}}, "score must be a command"),
+        ({"after": {"time_limit": 1}}, "after must be a command"),
+        ({"matrix": {"model": []}}, "matrix.model must be an object of names and values"),
+        ({"matrix": {"model": ["a/x", "b/x"]}}, "matrix.model has duplicate names"),
+        ({"matrix": {"model": ["1x"]}}, "'1x' is not a valid name"),
+        ({"matrix": {"prompt": {"a": "no place"}}}, "must be a text with {prompt} in it"),
+        ({"matrix": {"more": ["a"]}}, "matrix.more.a must be an object with settings"),
         ({"matrix": {"a": {"b.c": {}, "b": {}}, "d": {"d": {}, "c.d": {}}}}, "have the name b.c.d"),
         ({"matrix": {n: {f"v{m}": {} for m in range(5)} for n in "abc"}}, "more than 100 cells"),
     ],
 )
-def test_what_is_wrong_with_them_is_named(tmp_path: Path, more: dict[str, Any], why: str) -> None:
+def test_errors_of_variants_are_named(tmp_path: Path, more: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError) as error:
         manifest(tmp_path, {**GOOD, **more})
     assert why in error.value.message
 
 
-def test_defaults_that_are_none_are_named(tmp_path: Path) -> None:
+def test_invalid_defaults_are_named(tmp_path: Path) -> None:
     for line in ({"defaults": 1}, {"defaults": {"id": "a"}}, {"defaults": {"x": 1}}):
         with pytest.raises(UsageError):
             manifest(tmp_path, line, GOOD)
-    with pytest.raises(UsageError, match="defaults is no key of a task"):
+    with pytest.raises(UsageError, match="unknown key defaults"):
         manifest(tmp_path, GOOD, {"defaults": {}})

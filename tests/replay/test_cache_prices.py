@@ -1,4 +1,4 @@
-"""The cache that requests are priced with: each number here can be checked by hand."""
+"""The simulated prompt cache that prices requests; every number here can be checked by hand."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def words(count: int, word: str = "a") -> dict[str, Any]:
-    """A block of so many tokens."""
+    """Return a block of `count` tokens."""
     return {"type": "text", "text": f"{word} " * count}
 
 
@@ -33,7 +33,7 @@ def price_requests(bodies: Iterable[dict[str, Any]]) -> CacheBill:
     return sum(map(cache.charge, bodies), CacheBill())
 
 
-def test_without_breakpoints_all_is_plain_each_time() -> None:
+def test_without_breakpoints_all_tokens_are_plain() -> None:
     assert price_requests([body(words(100)), body(words(100))]) == CacheBill(plain=200)
 
 
@@ -41,7 +41,7 @@ def test_nothing_costs_nothing() -> None:
     assert price_requests([]) == CacheBill()
 
 
-def test_what_stands_after_the_last_breakpoint_is_plain() -> None:
+def test_blocks_after_the_last_breakpoint_are_plain() -> None:
     assert price_requests([body(words(30), marked(20), words(7))]) == CacheBill(written=50, plain=7)
 
 
@@ -52,7 +52,7 @@ def test_a_prefix_that_grows_is_read() -> None:
     assert price_requests([first, second, third]) == CacheBill(written=126, read=120 + 125)
 
 
-def test_the_same_again_is_read_to_its_end() -> None:
+def test_a_repeated_request_is_read_completely() -> None:
     assert price_requests([body(marked(9), words(1))] * 3) == CacheBill(written=9, read=18, plain=3)
 
 
@@ -74,7 +74,7 @@ def test_a_change_without_a_breakpoint_before_it_reads_nothing() -> None:
     assert price_requests([before, after]) == CacheBill(written=340, misses=1)
 
 
-def test_what_was_kept_longer_ago_is_found_again() -> None:
+def test_an_older_stored_prefix_is_found() -> None:
     one, other = body(marked(10)), body(marked(10, "b"))
     assert price_requests([one, other, one]) == CacheBill(written=20, read=10, misses=1)
 
@@ -107,12 +107,12 @@ def test_the_prefix_is_tools_then_system_then_messages() -> None:
     assert price_requests([ordered, renewed]).read == schema
 
 
-def test_text_stands_for_one_block() -> None:
+def test_a_string_equals_one_text_block() -> None:
     spoken = {"model": "m", "system": "a " * 5, "messages": [{"role": "user", "content": "a a"}]}
     assert price_requests([spoken]) == CacheBill(plain=7)
 
 
-def test_models_and_roles_have_prefixes_of_their_own() -> None:
+def test_prefixes_differ_by_model_and_role() -> None:
     first = body(marked(10))
     assert price_requests([first, {**first, "model": "n"}]).read == 0
     said = {"model": "m", "messages": [{"role": "assistant", "content": [marked(10)]}]}
@@ -122,7 +122,7 @@ def test_models_and_roles_have_prefixes_of_their_own() -> None:
     assert price_requests([{"model": "m", "messages": m} for m in (apart, together)]).read == 0
 
 
-def test_a_mark_is_no_part_of_the_prefix() -> None:
+def test_cache_marks_are_not_part_of_the_prefix() -> None:
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     assert price_requests([body(marked(10)), body({**words(10), **hour})]) == CacheBill(
         written=10, read=10

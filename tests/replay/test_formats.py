@@ -1,5 +1,6 @@
-"""Sessions that other agents recorded: one story reads the same from the file of each, what each
-has of its own is understood, and whatever a file holds, it is a recording or a clear error."""
+"""Sessions recorded by other agents: the same session is read alike from each format, peculiarities
+of formats are understood, and any file content gives a recording or a clear error.
+"""
 
 import gzip
 import json
@@ -53,7 +54,7 @@ Read = Callable[[bytes], Recording]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """The recording of a file with these bytes, whose name says nothing."""
+    """Return the recording of a file with these bytes and a neutral name."""
 
     def read(data: bytes) -> Recording:
         path = tmp_path / "session"
@@ -80,7 +81,7 @@ def calls(recording: Recording) -> list[RecordedCall]:
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_story_reads_the_same_from_every_format(
+def test_the_same_session_is_read_alike_from_every_format(
     format: str, packed: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "notes.codex.jsonl"  # a name that would mislead
@@ -99,8 +100,9 @@ def test_the_story_reads_the_same_from_every_format(
 
 
 def test_claude_code(read: Read) -> None:
-    """Lines doubled, results before their calls, ids that repeat, side chains, words by the agent
-    and replies that no model gave."""
+    """Covers duplicate lines, results before their calls, repeated IDs, sidechains, messages from
+    the agent, and replies that are not from a model.
+    """
     ls = claude_call("t", "Bash", {"command": "ls"})
     look = claude_line("assistant", 2, [ls], id="m1", stop_reason=None, usage={"output_tokens": 3})
     recording = read(
@@ -140,7 +142,7 @@ def test_the_file_of_a_claude_code_subagent_is_its_own(read: Read) -> None:
 
 
 def test_codex(read: Read) -> None:
-    """Replies end where a result, a count or words stand; a count that comes again says nothing."""
+    """Replies end at a result, a token count or a message; a repeated count is ignored."""
     recording = read(
         lines(
             [
@@ -175,7 +177,7 @@ def test_codex(read: Read) -> None:
     assert (shell.name, shell.input) == ("local_shell_call", {"command": ["ls"]})
 
 
-def test_pi_is_played_along_the_branch_that_ends_it(read: Read) -> None:
+def test_pi_is_read_along_the_branch_of_its_last_line(read: Read) -> None:
     def entry(id: str, parent: str | None, row: Json) -> Json:
         return {**row, "id": id, "parentId": parent}
 
@@ -206,10 +208,10 @@ def test_pi_is_played_along_the_branch_that_ends_it(read: Read) -> None:
         "Begin.", "This way was bad.", "From an extension.", "$ ls\na.py",
     ]  # fmt: skip
     assert [reply.text for reply in replies(recording)] == ["That way."]
-    assert recording.notes == ("2 entries on other branches of it are left out",)
+    assert recording.notes == ("skipped 2 entries on other branches",)
 
 
-def test_an_opencode_message_of_several_steps_is_as_many_replies(read: Read) -> None:
+def test_each_step_of_an_opencode_message_is_a_reply(read: Read) -> None:
     begun = {"type": "step-start"}
     first = {"type": "step-finish", "tokens": recorded.opencode_tokens(500, 9)}
     last = {"type": "step-finish", "tokens": recorded.opencode_tokens(700, 8)}
@@ -257,8 +259,9 @@ def test_copilot_without_its_subagents(read: Read) -> None:
 
 
 def test_swe_agent(read: Read) -> None:
-    """A demonstration is prompt, ids that repeat are told apart, and actions without tool calls
-    are answered by the observation after them."""
+    """A demonstration is part of the prompt, repeated IDs are made unique, and an action without a
+    tool call is answered by the next observation.
+    """
     demo = recorded.sweagent_reply("As here.", is_demo=True)
     recording = read(
         recorded.sweagent_file(
@@ -285,8 +288,8 @@ def test_swe_agent(read: Read) -> None:
 # Ours
 
 
-def test_a_session_of_ours_as_it_was_recorded(tmp_path: Path) -> None:
-    """A real one, with a result that was too large to send: its whole text is in the recording."""
+def test_our_own_session_is_read_as_recorded(tmp_path: Path) -> None:
+    """A real session with a result too large to send: the recording has its whole text."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "long").write_text("a line of it\n" * 4_000)
@@ -315,11 +318,11 @@ def test_a_session_of_ours_as_it_was_recorded(tmp_path: Path) -> None:
     (folder / result.offloaded).unlink()
     recording = load_recording(talk.agent.log.path)
     assert calls(recording)[0].text == result.content
-    assert recording.notes == ("1 result is in a file that is gone; previews stand for that",)
+    assert recording.notes == ("1 result was in a file that is missing; using previews",)
 
 
-def test_a_log_names_only_files_of_its_own(tmp_path: Path) -> None:
-    """And what was said again after a summary, taken back or not, is said once."""
+def test_a_log_can_only_refer_to_its_own_files(tmp_path: Path) -> None:
+    """Entries reinserted after a summary, reverted or not, are read once."""
     (tmp_path / "secret").write_text("a secret")
     folder = tmp_path / "session"
     (folder / "offloaded").mkdir(parents=True)
@@ -365,9 +368,9 @@ def unreadable() -> dict[str, tuple[bytes, str]]:
         "blank": (b"\n \n", "it is empty"),
         "prose": (b"Dear diary,\n\ntoday\n", "it is not JSON"),
         "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is not text"),
-        "list": (b"[1, 2]", "its JSON is no object but a list"),
-        "long list": (b"[\n1,\n2\n]", "its JSON is no object but a list"),
-        "number": (b"12", "its JSON is no object but a int"),
+        "list": (b"[1, 2]", "its JSON is of type list, not an object"),
+        "long list": (b"[\n1,\n2\n]", "its JSON is of type list, not an object"),
+        "number": (b"12", "its JSON is of type int, not an object"),
         "deep": (deep, "it is too deep"),
         "deep object": (b'{"a": ' + deep + b"]" * 100_000 + b"}", "it is too deep"),
         "other lines": (b'{"type": "page", "n": 1}\n{"type": "end"}\n',
@@ -376,13 +379,13 @@ def unreadable() -> dict[str, tuple[bytes, str]]:
         "half an object": (b'{\n "messages": [\n  {"type": "user"', "it is not JSON"),
         "half a gzip": (gzip.compress(os.urandom(9_000).hex().encode())[:5_000], "cannot be read"),
         "bad gzip": (gzip.compress(STORY["pi"]())[:-30] + bytes(30), "cannot be read"),
-        "no message": (b'{"type": "user", "message": {"content": " "}}\n', "without a message"),
-        "lone surrogate": (b'"\\ud800"', "its JSON is no object"),
+        "no message": (b'{"type": "user", "message": {"content": " "}}\n', "without messages"),
+        "lone surrogate": (b'"\\ud800"', "its JSON is of type str, not an object"),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", unreadable())
-def test_a_file_that_is_no_session_says_what_it_is(name: str, read: Read) -> None:
+def test_an_unknown_file_is_described_in_the_error(name: str, read: Read) -> None:
     data, told = unreadable()[name]
     with pytest.raises(UsageError, match=told) as caught:
         read(data)
@@ -390,12 +393,12 @@ def test_a_file_that_is_no_session_says_what_it_is(name: str, read: Read) -> Non
     assert caught.value.hint
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_special_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, told in (
         (tmp_path / "none", "No such file"),
         (tmp_path, "a folder"),
-        (tmp_path / "pipe", "no file"),
+        (tmp_path / "pipe", "special file"),
     ):
         with pytest.raises(UsageError, match=told):
             load_recording(path)
@@ -421,7 +424,7 @@ def test_bad_lines_are_counted_and_the_rest_is_read(read: Read) -> None:
 
 
 def test_texts_can_always_be_written(read: Read) -> None:
-    """Lone surrogates, bytes that are no UTF-8, and numbers that JSON does not have."""
+    """Covers lone surrogates, invalid UTF-8, and numbers that are not JSON."""
     arguments = json.dumps({"a\ud800": ["\udfff", math.nan]})
     recording = read(
         lines(
@@ -459,8 +462,8 @@ def test_times(told: Any, at: float | None, read: Read) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_file_takes_what_its_text_takes(tmp_path: Path) -> None:
-    """Most of a transcript is repeated for the eye; that is not kept."""
+def test_the_memory_for_a_large_file_is_limited_to_its_text(tmp_path: Path) -> None:
+    """Memory is limited to the text, because display copies in a transcript are dropped."""
     path = tmp_path / "large.jsonl"
     text = "".join(f"line {at} of the output\n" for at in range(2_000))
     count = 40
@@ -499,7 +502,7 @@ _CHANGES = st.lists(
 
 
 def places(node: Any) -> list[tuple[Any, Any]]:
-    """Every container in a JSON value, with every key of it."""
+    """Yield every container in a JSON value with each of its keys."""
     keys = list(node) if isinstance(node, dict) else range(len(node))
     found: list[tuple[Any, Any]] = [(node, key) for key in keys]
     for key in keys:
@@ -524,7 +527,7 @@ def change(root: list[Any], where: int, how: str, value: Any) -> None:
 
 
 def check(data: bytes) -> None:
-    """Either what every recording keeps to, or an error that names the file and the next step."""
+    """Check that the bytes give a valid recording, or an error with the path and a hint."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session"
         path.write_bytes(data)

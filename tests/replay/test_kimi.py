@@ -1,4 +1,4 @@
-"""Kimi's files beyond the story: what a compaction leaves in `context.jsonl`, and Kimi Code."""
+"""Kimi's files beyond the common session: `context.jsonl` after a compaction, and Kimi Code."""
 
 from pathlib import Path
 

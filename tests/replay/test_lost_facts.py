@@ -1,4 +1,4 @@
-"""Facts that a reply writes though the context no longer has them."""
+"""Facts that a reply writes although the context no longer contains them."""
 
 import pytest
 
@@ -31,14 +31,16 @@ def found(
         (TRACE, "ValueError: bad header in row 7", ("error", "ValueError: bad header in row")),
     ],
 )  # fmt: skip
-def test_what_stood_only_in_what_is_gone(shown: str, written: str, fact: tuple[str, str]) -> None:
+def test_facts_only_in_removed_entries_are_lost(
+    shown: str, written: str, fact: tuple[str, str]
+) -> None:
     assert fact in found(shown, written)
     assert found(shown, written, gone=False) == []
     assert found(shown, written, context=f"a stub: {shown}") == []
     assert found("something else", written) == []
 
 
-def test_common_words_are_no_facts() -> None:
+def test_common_words_are_not_facts() -> None:
     text = "The file was read and it has 12 lines; see src or the docs, e.g. 3.11"
     assert found(text, text) == [("value", "3.11")]
 

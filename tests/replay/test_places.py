@@ -1,4 +1,4 @@
-"""Where the sessions of other agents lie on this machine, and which belong to a project."""
+"""Where other agents store their sessions on this machine, and which belong to a project."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from .test_stores import CLIENTS
 
 
 def fill(home: Path, cwd: str) -> None:
-    """A session of each agent in a directory."""
+    """Write a session of each agent in a directory."""
     slug = re.sub(r"[^A-Za-z0-9]", "-", cwd)
     md5 = hashlib.md5(cwd.encode(), usedforsecurity=False).hexdigest()
     meta = json.dumps({"environment": {"working_directory": cwd}})
@@ -91,7 +91,7 @@ def test_places_that_variables_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def error(tmp_path: Path) -> Callable[[str, bytes], UsageError]:
-    """The error for a file of this path and content."""
+    """Return the error for a file with this path and content."""
 
     def error(name: str, data: bytes) -> UsageError:
         path = tmp_path / name
@@ -108,11 +108,11 @@ def test_an_unreadable_file_names_the_agent_and_the_line(
     error: Callable[[str, bytes], UsageError],
 ) -> None:
     found = error(".gemini/tmp/p/chats/session-1.jsonl", b'{"a": 1}\n{"b": \n')
-    assert "lies where gemini-cli keeps its sessions" in found.message
+    assert "is in the folder of gemini-cli's sessions" in found.message
     found = error(".claude/projects/p/a.jsonl", b"\n\nno JSON\n")
-    assert "lies where claude-code keeps its sessions" in found.message
+    assert "is in the folder of claude-code's sessions" in found.message
     assert "line 3" in found.message
     empty = json.dumps({"type": "session_start", "id": "s"})
     found = error("s.jsonl", f"{empty}\nbroken\n".encode())
-    assert "a session of droid without a message in it; line 2 cannot be read" in found.message
+    assert "a session of droid without messages; line 2 cannot be read" in found.message
     assert all(each.hint for each in (found,))

@@ -1,4 +1,4 @@
-"""Playing recordings: what is asked of whom, what it costs, and what was missed."""
+"""Playing recordings: model calls, costs, and missed results."""
 
 import asyncio
 import os
@@ -85,7 +85,7 @@ def test_every_reply_is_one_call_and_its_parts_add_up() -> None:
 
 @pytest.mark.slow
 def test_the_default_costs_less_than_summaries_alone_and_loses_nothing() -> None:
-    """Through a window that holds a quarter of what is said."""
+    """The window fits a quarter of the session."""
     played = working(80, 2_500)
     alone, default = (play(played, terms(policy)).sums for policy in (ALONE, DEFAULT))
     assert alone.summaries >= 2
@@ -116,8 +116,8 @@ def test_what_a_cache_has_forgotten_is_written_again() -> None:
     assert near.read > 0.7 * near.sent
 
 
-def test_after_a_pause_old_results_go_at_once() -> None:
-    """The cache has ended, so that nothing is lost by it."""
+def test_after_a_pause_old_results_are_cleared_immediately() -> None:
+    """The cache has expired, so clearing costs nothing extra."""
     played = recording(
         RecordedWords("go", 0.0),
         *(bash(n, 1_500, 10.0 * n) for n in range(6)),
@@ -131,14 +131,14 @@ def test_after_a_pause_old_results_go_at_once() -> None:
     assert run.priced[-1].cold
 
 
-def test_a_session_that_fits_in_no_way_says_why() -> None:
+def test_a_session_that_cannot_fit_gives_the_reason() -> None:
     small = replace(terms(window=4_000), system=words(5_000))
     run = play(recording(RecordedWords("go"), RecordedReply("No.")), small)
     assert "cannot be made to fit" in run.stopped
     assert run.priced == ()
 
 
-def test_where_another_agent_compacted_is_no_act_of_ours() -> None:
+def test_recorded_compactions_are_not_counted_as_acts() -> None:
     run = play(
         recording(
             RecordedWords("a"),
@@ -154,7 +154,7 @@ def test_where_another_agent_compacted_is_no_act_of_ours() -> None:
 
 
 @pytest.mark.slow
-def test_what_fills_the_window_is_looked_at_now_and_then() -> None:
+def test_the_contents_of_the_window_are_sampled() -> None:
     run = play(working(100, 300), replace(terms(), fills=10))
     assert 9 <= len(run.fills) <= 11
     for fill in run.fills:
@@ -175,8 +175,8 @@ def test_paths_and_errors_that_the_last_context_has() -> None:
     assert run.paths == run.errors == Share(1, 1)
 
 
-def test_a_play_comes_to_the_same_each_time() -> None:
-    """Also where references tell of files, whose folder has another name each time."""
+def test_a_replay_is_deterministic() -> None:
+    """This includes references to files, although the folder's name differs between runs."""
     policy = replace(DEFAULT, demote_above=500)
     first, second = (play(working(6, 900), terms(policy)) for _ in range(2))
     assert first == second
@@ -185,8 +185,8 @@ def test_a_play_comes_to_the_same_each_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [0, 1])
-def test_recordings_side_by_side_come_back_in_their_order(threads: int) -> None:
-    """In workers, or one after another in a process with threads, which must not fork."""
+def test_parallel_plays_keep_the_order_of_recordings(threads: int) -> None:
+    """Plays run in workers, or sequentially in a process with threads, which must not fork."""
     code = (
         "import multiprocessing, threading\n"
         f"from {__name__} import compare_side_by_side\n"
@@ -243,8 +243,8 @@ def seen(text: str) -> NeedDetector:
     return needs
 
 
-def test_what_is_recalled_by_its_ref_was_needed_if_it_was_gone() -> None:
-    """Once, until what the recall has given is gone too."""
+def test_a_recalled_result_was_needed_if_it_had_left_the_context() -> None:
+    """The need counts once, until the recalled text has left the context too."""
     recall = translate(RecordedCall("3", "Recall", {"ref": "#29"}, "all"))
     needs = NeedDetector()
     needs.add(7, READ, "all of a.py", recorded="#29")
@@ -258,7 +258,7 @@ def test_what_is_recalled_by_its_ref_was_needed_if_it_was_gone() -> None:
     assert needs.find(recall, "all", gone(7, 9), visible(""), "#29") is not None
 
 
-def test_what_is_asked_again_and_answered_the_same_was_needed() -> None:
+def test_a_repeated_call_with_the_same_result_is_a_need() -> None:
     needs = seen("all of a.py")
     missed = needs.find(READ, "all of a.py", gone(7), visible(""))
     assert missed is not None
@@ -268,13 +268,11 @@ def test_what_is_asked_again_and_answered_the_same_was_needed() -> None:
 @pytest.mark.parametrize(
     ("text", "refs"), [("a.py has changed", (7,)), ("all of a.py", ())], ids=["other", "still here"]
 )
-def test_asking_for_news_or_for_what_stands_there_misses_nothing(
-    text: str, refs: tuple[int, ...]
-) -> None:
+def test_changed_or_present_results_are_not_missed(text: str, refs: tuple[int, ...]) -> None:
     assert seen("all of a.py").find(READ, text, gone(*refs), visible("")) is None
 
 
-def test_text_that_only_stood_in_what_is_gone_was_needed_once() -> None:
+def test_text_only_in_a_removed_result_is_needed_once() -> None:
     needs = seen("    3→  the_line = of_interest()\n    4→  more")
     missed = needs.find(EDIT, "Done.", gone(7), visible("nothing of it"))
     assert missed is not None
@@ -282,7 +280,7 @@ def test_text_that_only_stood_in_what_is_gone_was_needed_once() -> None:
     assert needs.find(EDIT, "Done.", gone(7), visible("nothing of it")) is None
 
 
-def test_text_that_stands_elsewhere_is_not_missed() -> None:
+def test_text_that_is_also_elsewhere_is_not_missed() -> None:
     needs = seen("    3→  the_line = of_interest()")
     assert needs.find(EDIT, "Done.", gone(7), visible("3→the_line = of_interest()")) is None
     assert needs.find(EDIT, "Done.", gone(), visible("")) is None
@@ -334,7 +332,7 @@ def test_a_need_is_priced_and_counts_in_the_sums() -> None:
         ("odd name<", {}, "odd_name_", None),
     ],
 )  # fmt: skip
-def test_other_agents_tools_by_our_names(
+def test_tools_of_other_agents_are_translated(
     name: str, given: dict[str, object], ours: str, argument: tuple[str, str] | None
 ) -> None:
     found = translate(RecordedCall("1", name, given, "Done."))
@@ -353,13 +351,13 @@ def test_other_agents_tools_by_our_names(
         (f"{words(3_000)}\nCommand exited with code 3", True, 3),
     ],
 )
-def test_how_a_command_ended(text: str, is_error: bool, code: int) -> None:
+def test_the_exit_code_of_a_command(text: str, is_error: bool, code: int) -> None:
     found = translate(RecordedCall("1", "bash", {"command": "make"}, text, is_error))
     assert found.details["exit_code"] == code
     assert found.is_error == (code != 0)
 
 
-def test_what_a_patch_changed() -> None:
+def test_the_files_changed_by_a_patch() -> None:
     patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** Delete File: b.py\n*** End Patch"
     for name, given in (("apply_patch", {"patch": patch}), ("shell", {"command": patch})):
         found = translate(RecordedCall("1", name, given, "Done."))
@@ -372,9 +370,10 @@ def test_what_a_patch_changed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outline", [False, True])
-def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room(outline: bool) -> None:
-    """Stubs add up: in the end they leave too little, and then it is summarised. Outlined, they do
-    not."""
+def test_clearing_replaces_a_summary_while_it_frees_enough(outline: bool) -> None:
+    """Stubs accumulate until clearing frees too little and a summary is needed. With outlines, this
+    does not happen.
+    """
     policy = replace(DEFAULT, demote_above=None, outline=outline)
     run = play(working(160, 3_000), terms(policy, window=32_000))
     instead = [act for act in run.acts if act.trigger == "instead of a summary"]
@@ -389,15 +388,15 @@ def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room(outline
 
 
 @pytest.mark.slow
-def test_the_presets_of_the_documents_keep_to_their_levels() -> None:
+def test_presets_with_levels_clear_at_their_levels() -> None:
     for name in ("ctx-001", "anchored"):
         run = play(working(60, 3_000), terms(PRESETS[name], window=60_000))
         assert {act.trigger for act in run.acts if act.layer == "microcompact"} == {"level"}
 
 
 @pytest.mark.slow
-def test_thinking_that_edits_drop_is_priced_apart() -> None:
-    """Of 20 replies the first 15 tell their output: 500 tokens beyond what they say."""
+def test_dropped_thinking_is_priced_separately() -> None:
+    """The first 15 of 20 replies have recorded output: 500 tokens more than their content."""
     said = 40
     steps = [replace(bash(n, 3_000), output=said + 500 if n < 15 else None) for n in range(20)]
     played = recording(RecordedWords("go"), *steps)

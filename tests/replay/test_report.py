@@ -1,5 +1,6 @@
-"""The report of a replay: the figures in it are those of the comparison, in a terminal, for
-programs and on a page that a real browser opens; and nothing that a recording is called acts."""
+"""The report of a replay in a terminal, for programs and on a page in a real browser: its figures
+are those of the comparison, and hostile names of recordings have no effect.
+"""
 
 import json
 import re
@@ -35,7 +36,7 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 # Figures
 
 
-def test_figures_never_look_better_than_they_are() -> None:
+def test_rounding_never_flatters() -> None:
     assert [format_percent(part / 1000) for part in (0, 1, 500, 998, 1000)] == [
         "0%", "<1%", "50%", "99.8%", "100%",
     ]  # fmt: skip
@@ -64,7 +65,7 @@ def test_the_sentence_is_about_the_cheapest_setting() -> None:
 
 
 @pytest.mark.slow
-def test_one_setting_and_no_recording_have_a_sentence_too() -> None:
+def test_the_sentence_for_one_setting_and_for_no_recording() -> None:
     alone = comparison(1, 10, ("default",))
     assert re.fullmatch(r"default costs \$[\d.]+ over 1 session\.", headline(alone))
     assert "; 0 results needed when gone; 0 results lost." in price_sentence(alone)
@@ -75,7 +76,7 @@ def test_one_setting_and_no_recording_have_a_sentence_too() -> None:
     assert document(nothing)["recordings"] == []
 
 
-def test_what_is_lost_is_said() -> None:
+def test_the_sentence_counts_lost_results() -> None:
     compared = comparison(1, 10, ("none", "v5"))
     rows = tuple(tuple(replace(r, recovered=Share(7, 10)) for r in row) for row in compared.runs)
     lossy = replace(compared, runs=rows)
@@ -83,7 +84,7 @@ def test_what_is_lost_is_said() -> None:
     assert ("Recovered exactly", "70%", "70%") in comparison_table(lossy)[1]
 
 
-def test_a_first_setting_that_costs_nothing_is_no_measure() -> None:
+def test_there_is_no_ratio_to_a_first_setting_without_cost() -> None:
     compared = comparison(1, 5, ("none", "v5"))
     (none, v5), *_ = compared.runs
     free = tuple(replace(call, dollars=0.0) for call in none.priced)
@@ -120,7 +121,7 @@ def test_one_recording_is_its_own_sum() -> None:
     assert not [row for row in comparison_table(comparison(1, 20))[1] if ": " in row[0]]
 
 
-def test_nothing_of_a_recording_acts_on_a_terminal() -> None:
+def test_recordings_cannot_control_the_terminal() -> None:
     compared = comparison(5, 30, LABELS, hostile=True)
     head, rows = comparison_table(compared)
     cells = [*head, *(cell for row in rows for cell in row), *stopped_notes(compared)]
@@ -158,7 +159,7 @@ def _holds(told: dict[str, Any], played: ReplayRun) -> None:
     assert told["sums"]["missed"] == len(played.needs)
 
 
-def test_a_comparison_to_show_to_others_has_the_figures_and_no_words() -> None:
+def test_an_anonymized_comparison_has_figures_but_no_texts() -> None:
     compared = comparison(3, 60, hostile=True)
     shown = anonymized(compared)
     assert [shown.total(label) for label in LABELS[:3]] == [
@@ -224,7 +225,7 @@ def test_the_points_of_a_line_are_the_calls() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_a_recording_acts_in_the_page() -> None:
+def test_recordings_cannot_inject_into_the_page() -> None:
     taken = Page(page(comparison(5, 60, LABELS, hostile=True)))
     names = [name for name, _ in taken.elements]
     assert names.count("script") == 1
@@ -239,7 +240,7 @@ def test_nothing_of_a_recording_acts_in_the_page() -> None:
 
 
 @pytest.mark.slow
-def test_a_long_recording_takes_little_room() -> None:
+def test_the_page_of_a_long_recording_is_small() -> None:
     assert len(page(comparison(1, 500, LABELS)).encode()) < 200_000  # 15 of them: 3 MB
     assert len(page(comparison(1, 5_000, LABELS[:2])).encode()) < 200_000
 
@@ -252,7 +253,7 @@ def test_odd_runs_have_a_page() -> None:
     Page(text)
 
 
-def test_sums_of_nothing_are_told() -> None:
+def test_sums_without_recordings_are_shown() -> None:
     empty = Figures("a", Sums(), 0, 0, None)
     assert empty.sums.mean == 0
     assert format_percent(empty.sums.cached) == "-"
@@ -356,14 +357,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of three recordings under three settings."""
+    """Write the page of three recordings under three settings."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page(comparison(3, 120)))
     return file
 
 
 def sound(view: View) -> None:
-    """It asked for nothing but itself, and caused no trouble."""
+    """Check that the page requested only itself and caused no errors."""
     assert view.troubles == []
     assert len(view.requests) == 1
     assert view.evaluate("performance.getEntriesByType('resource').length") == 0
@@ -371,7 +372,7 @@ def sound(view: View) -> None:
 
 @pytest.mark.slow
 @needs_browser
-def test_the_browser_tells_of_requests_and_of_errors(browser: Browser, tmp_path: Path) -> None:
+def test_the_browser_records_requests_and_errors(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "bad.html"
     file.write_text("<img src='http://elsewhere.example/x.png'><script>nothing.here()</script>")
     view = browser.open(file, width=300, height=300)
@@ -382,7 +383,7 @@ def test_the_browser_tells_of_requests_and_of_errors(browser: Browser, tmp_path:
 @pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("size", [PHONE, WALL], ids=["phone", "wall"])
-def test_the_page_fits_screens_and_eyes(
+def test_the_page_fits_screens_and_has_contrast(
     browser: Browser, written: Path, size: tuple[int, int]
 ) -> None:
     brightness = []

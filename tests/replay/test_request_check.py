@@ -1,5 +1,6 @@
-"""Our own sessions played again: the requests made anew from the log are those that were sent, to
-the byte, and what no longer is what was sent is found."""
+"""Replays of our own sessions: requests rebuilt from the log equal the sent ones byte for byte, and
+differences are found.
+"""
 
 import asyncio
 import base64
@@ -94,7 +95,7 @@ def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False
 
 
 def run(start: LaunchOptions, choice: SessionChoice, play: Callable[[AgentState], Any]) -> Path:
-    """A session from its opening to its end; its log."""
+    """Run a session from its opening to its end; return its log."""
 
     async def whole() -> Path:
         loop = open_agent(start, choice, emit=lambda event: None, ask=None)
@@ -121,9 +122,10 @@ def digests(*logs: Path) -> list[str]:
 
 
 class Script:
-    """Thinks and works, `calls` calls a turn: a picture, files, outputs, a subagent. Calls in
-    `faults` go another way, by number. The first summary is held back until two calls after it was
-    asked for have been made: it is written in the background."""
+    """Model that thinks and makes `calls` calls per turn: a picture, files, outputs, a subagent.
+    `faults` replaces replies by number. The first summary is delayed until two more calls were
+    made, because it is prepared in the background.
+    """
 
     def __init__(self, calls: int, faults: dict[int, Step] | None = None) -> None:
         self.calls, self.faults = calls, faults or {}
@@ -173,7 +175,7 @@ class Script:
 
 @dataclass
 class Long:
-    """A long session, what the server was sent, and its script."""
+    """A long session, the requests that the server received, and its script."""
 
     log: Path
     server: Server
@@ -183,7 +185,7 @@ class Long:
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
-    """A session of many calls: gone on with, summarised, taken back, its model changed."""
+    """Run a session with many calls: resumed, summarized, reverted, and with a changed model."""
     folder = tmp_path_factory.mktemp("long")
     script = Script(18, {5: Fail(529, "overloaded"), 8: Say("No", fault="cut")})
     with Server(script, bound=True, window=WINDOW) as server:
@@ -212,7 +214,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
 
 
 @pytest.mark.slow
-def test_a_long_session_is_sent_again_to_the_byte(long: Long) -> None:
+def test_a_long_session_is_rebuilt_byte_for_byte(long: Long) -> None:
     logs = [long.log, *long.log.parent.glob("agents/*/log.jsonl")]
     assert long.server.rejected == []
     assert len(logs) > 1
@@ -249,7 +251,7 @@ def test_a_long_session_is_sent_again_to_the_byte(long: Long) -> None:
     assert long.found.counts["summary"].equal == long.script.records - len(given_up)
 
 
-def test_the_digests_stand_in_the_order_of_the_calls(long: Long) -> None:
+def test_the_digests_are_in_the_order_of_the_calls(long: Long) -> None:
     turns = [r for r in of(long.log, Assistant) if r.purpose == "turn"]
     places = [long.server.digests.index(reply.request["sha256"]) for reply in turns]
     assert places == sorted(places)
@@ -257,7 +259,7 @@ def test_the_digests_stand_in_the_order_of_the_calls(long: Long) -> None:
 
 
 def altered(log: Path, folder: Path, change: Callable[[Entry], Entry]) -> Path:
-    """The log in another place, with its entries changed."""
+    """Write a copy of the log with changed entries."""
     copy = folder / "log.jsonl"
     copy.write_bytes(b"".join(encode_line(change(entry)) for entry in read_log(log).entries))
     return copy
@@ -282,7 +284,7 @@ def test_one_character_of_a_result_is_found(long: Long, tmp_path: Path) -> None:
     (version,) = {session.version for session in of(long.log, Session)}
     assert str(found.first).endswith(
         f"the request for #{found.first.seq} (turn) differs from the one that version {version} "
-        "sent; the log has only its digest, so it cannot be said where"
+        "sent; the log has only the digest, so the position is unknown"
     )
     # Once a stub stands for that result, what was sent is what it was.
     assert found.total.equal > found.total.different > 0
@@ -318,8 +320,8 @@ NONSENSE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", NONSENSE, ids=str)
-def test_what_makes_no_sense_is_no_equal(long: Long, tmp_path: Path, wrong: Any) -> None:
-    """A log is a file like any other: what stands in it may be anything."""
+def test_an_invalid_recipe_counts_as_different(long: Long, tmp_path: Path, wrong: Any) -> None:
+    """A log can contain anything."""
     turns = [reply for reply in of(long.log, Assistant) if reply.purpose == "turn"]
     head = read_log(long.log).entries[: turns[1].seq]
     copy = tmp_path / "log.jsonl"
@@ -330,8 +332,8 @@ def test_what_makes_no_sense_is_no_equal(long: Long, tmp_path: Path, wrong: Any)
 
 
 @pytest.mark.slow
-def test_a_breakpoint_of_an_older_log_counts_as_it_did(long: Long, tmp_path: Path) -> None:
-    """It stood before the first item of that number or a larger one."""
+def test_breakpoints_of_older_logs_are_rebuilt(long: Long, tmp_path: Path) -> None:
+    """The breakpoint is before the first item with the stored number or a larger one."""
 
     def older(entry: Entry) -> Entry:
         if not isinstance(entry, Assistant) or "stable_before" not in entry.request:
@@ -346,7 +348,7 @@ def test_a_breakpoint_of_an_older_log_counts_as_it_did(long: Long, tmp_path: Pat
 
 
 def test_a_request_of_an_older_log_that_kept_the_cache_warm(tmp_path: Path) -> None:
-    """It asked for no answer, and so for no stream."""
+    """Such a request asked for no output, so it was not streamed."""
     with Server([Say("Yes.")]) as server:
         log = run(launch(tmp_path, server.url), SessionChoice(), lambda loop: said(loop, "go"))
     (sent,), (reply,) = server.requests, of(log, Assistant)
@@ -368,8 +370,8 @@ def test_a_log_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
-    """The parts by another model; what a model is examined with is not made from the context."""
+def test_a_summary_in_parts_and_its_verification(tmp_path: Path) -> None:
+    """Another model writes the parts. The verification request is not built from the context."""
 
     def answer(body: Body) -> Step:
         asked = str(body["messages"][-1]["content"])
@@ -399,12 +401,12 @@ def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
     assert found.counts["summary"] == RequestCounts(equal=2)
     assert found.counts["verify"] == RequestCounts(apart=1)
     told = f"{count - 1} of {count - 1} requests rebuilt to the byte"
-    assert found.line() == f"{told} · 1 not made from the context"
+    assert found.line() == f"{told} · 1 not built from the context"
 
 
 @pytest.mark.slow
-def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
-    """Requests are made from what the log has, so a redacted session is sent again to the byte."""
+def test_a_redacted_session_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
+    """Requests are built from the log, so a redacted session is rebuilt byte for byte."""
     shape = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     steps = [
         Say(
@@ -436,7 +438,7 @@ def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_is_sent_again_to_the_byte(tmp_path: Path) -> None:
+def test_the_demo_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     script = tomllib.loads(
         resources.files("ctxagent.agent.cli").joinpath("demo.toml").read_text("utf-8")
     )
@@ -504,7 +506,7 @@ def _base64(data: bytes) -> str:
     ids=["known", "effort", "older", "unknown, bare", "unknown, effort", "no thinking"],
 )  # fmt: skip
 def test_the_bytes_are_those_that_the_sdk_sends(request_: Request) -> None:
-    """Both models tell the digest of the bytes that went over the wire, in both places."""
+    """Both models report the digest of the bytes on the wire, in both places."""
 
     async def play(model: Any) -> list[str]:
         deltas = [delta async for delta in model.stream(request_)]

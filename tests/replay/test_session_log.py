@@ -1,5 +1,6 @@
-"""A recording as the log of a session: the model can go on with it over every protocol, and what
-the recorded agent did is known as if it had been done here."""
+"""A recording converted to a session log: the model can continue it over every protocol, and the
+session knows the recorded calls as if they had been made here.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ Open = Callable[[bytes], tuple[Path, SessionState]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Open:
-    """The log of a session made of a file with these bytes, and its state."""
+    """Return a function that converts a file with these bytes to a log and opens it."""
 
     def opened(data: bytes) -> tuple[Path, SessionState]:
         (tmp_path / "recording").write_bytes(data)
@@ -60,7 +61,7 @@ def opened(tmp_path: Path) -> Open:
 
 
 def sent(view: View) -> str:
-    """The messages of the next request, which the API takes."""
+    """Return the messages of the next request, which the API accepts."""
     request = build_request(view, model="claude-sonnet-5-5", max_tokens=1_000, stable_before=None)
     body = {"model": request.model, "max_tokens": 1_000, "messages": request.messages}
     validate(body)
@@ -68,7 +69,7 @@ def sent(view: View) -> str:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_session_of_every_agent_goes_on(format: str, opened: Open) -> None:
+def test_a_session_of_every_agent_can_be_continued(format: str, opened: Open) -> None:
     log, state = opened(STORY[format]())
     text = sent(state.view)
     assert MORE in text
@@ -87,7 +88,7 @@ def test_a_session_of_every_agent_goes_on(format: str, opened: Open) -> None:
 
 
 def test_the_context_begins_with_the_summary_of_the_recorded_agent(opened: Open) -> None:
-    """All before it is in the log, and comes back once the summary is taken back."""
+    """The log has everything before the summary, and a revert brings it back."""
     log, state = opened(STORY["claude-code"]())
     text = sent(state.view)
     assert SUMMARY in text
@@ -99,8 +100,8 @@ def test_the_context_begins_with_the_summary_of_the_recorded_agent(opened: Open)
     assert TASK in sent(start_folding(back).view)
 
 
-def test_what_the_compaction_of_another_agent_kept_stays(opened: Open) -> None:
-    """Codex keeps the user's messages, pi the newest entries, of which it names the first."""
+def test_messages_kept_by_a_recorded_compaction_stay(opened: Open) -> None:
+    """Codex keeps the user's messages; pi keeps the newest entries and names the first one."""
     call, output = codex_call(1, "c1", "shell", {"command": "make"}), "built"
     _, state = opened(
         lines(
@@ -148,9 +149,10 @@ def test_pi_keeps_its_newest_entries(opened: Open) -> None:
     assert "Old." not in text
 
 
-def test_calls_of_tools_that_are_not_here(opened: Open) -> None:
-    """Names and ids that a server would refuse are made ones that it takes; a call without a
-    result has one, and thinking that another prompt signed is left out."""
+def test_calls_of_unknown_tools_are_kept(opened: Open) -> None:
+    """Invalid names and IDs are replaced with valid ones, a call without a result gets one, and
+    thinking signed for another prompt is dropped.
+    """
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "of another prefix"}
     odd = claude_call("call:1/é", "mcp.server/find it!", {"query": "x"})
     _, state = opened(

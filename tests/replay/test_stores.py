@@ -1,5 +1,6 @@
-"""Sessions that the real agents recorded while a scripted server answered them: a question, a file
-that was read, a command that failed, and an end. And stores of several files or tables."""
+"""Sessions recorded by the real agents with a scripted server: a question, a file read, a failed
+command, and an end. Also stores of several files or tables.
+"""
 
 import json
 import shutil
@@ -31,7 +32,7 @@ TELL_CWD = {"qwen-code", "vibe", "hermes", "opencode"}
 
 
 def kept(name: str, folder: Path) -> Path:
-    """A copy of what an agent kept; a script of SQL as the database that it makes."""
+    """Return a copy of an agent's files; an SQL script becomes a database."""
     source, copy = CLIENTS / name, folder / name
     if source.is_dir():
         return Path(shutil.copytree(source, copy))
@@ -43,7 +44,7 @@ def kept(name: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", KEPT_BY)
-def test_what_the_agent_itself_recorded(name: str, tmp_path: Path) -> None:
+def test_sessions_recorded_by_the_real_agents(name: str, tmp_path: Path) -> None:
     recording = load_recording(kept(name, tmp_path))
     assert recording.format == KEPT_BY[name]
     assert (recording.skipped, recording.orphans) == (0, 0)
@@ -60,7 +61,7 @@ def test_what_the_agent_itself_recorded(name: str, tmp_path: Path) -> None:
 
 
 def test_the_database_of_cursor(tmp_path: Path) -> None:
-    """The root lists the messages by their ids, among other fields."""
+    """The root blob lists the IDs of the messages among other fields."""
     path, blobs = tmp_path / "store.db", dict[str, bytes]()
     for number, row in enumerate(cursor_rows(), 1):
         blobs[bytes([number] * 32).hex()] = json.dumps(row).encode()
@@ -85,7 +86,7 @@ def test_a_transcript_of_cursor(tmp_path: Path) -> None:
 
 
 def test_the_storage_of_opencode(tmp_path: Path) -> None:
-    """Each message and each part is a file of its own."""
+    """Each message and each part is a separate file."""
     export = json.loads(opencode())
     session = tmp_path / "storage" / "session" / "project" / "ses_1.json"
     session.parent.mkdir(parents=True)
@@ -121,8 +122,8 @@ def test_one_of_several_sessions_of_a_database(tmp_path: Path) -> None:
         load_recording(Path(f"{path}#none"))
 
 
-def test_gemini_goes_back(tmp_path: Path) -> None:
-    """A message goes, and all behind it; a row changes the message of its id."""
+def test_gemini_rewinds(tmp_path: Path) -> None:
+    """A rewind removes a message and all later ones; a row with the ID of a message replaces it."""
     rows = (CLIENTS / "gemini-cli.jsonl").read_text().splitlines()
     last = [json.loads(row) for row in rows if '"id"' in row][-1]
     more = [{"$rewindTo": last["id"]}, {**last, "id": "x", "content": "Half"}]

@@ -29,13 +29,13 @@ def test_values_of_an_axis(text: str, values: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a.b", "a.b=", "=1..2", "a.b=2..1", "a.b=1...2..3,", "a.b=1,,2", "a.b=1..99/99"]
 )
-def test_what_is_no_axis(text: str) -> None:
+def test_an_invalid_axis_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--sweep"):
         parse_axis(text)
 
 
 class Bowl:
-    """Dollars of settings, the least at x=4, y=2. With y=1 too much is missed."""
+    """Costs of settings with their minimum at x=4, y=2. With y=1, too many results are missed."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
@@ -66,8 +66,8 @@ def test_it_finds_the_cheapest_within_the_bound() -> None:
     assert [tried.within for tried in found.tried if dict(tried.values).get("b.y") == "1"] != []
 
 
-def test_what_means_the_same_is_tried_once_and_needs_no_line() -> None:
-    """The values that stand are x=1 and y=5; 04 is 4."""
+def test_equal_settings_are_tried_once_and_not_listed() -> None:
+    """The current values are x=1 and y=5; 04 equals 4."""
     bowl = Bowl()
     axes = (Axis("a.x", ("1", "4", "04")), Axis("b.y", ("5", "05")))
 
@@ -80,7 +80,7 @@ def test_what_means_the_same_is_tried_once_and_needs_no_line() -> None:
     assert dict(found.best.values) == {"a.x": "4"}
 
 
-def test_a_session_that_ends_early_is_no_saving() -> None:
+def test_a_session_that_stops_early_is_not_cheaper() -> None:
     def evaluate(values: Mapping[str, str]) -> Sums:
         small = values.get("a.x") == "1"
         return Sums(dollars=1 if small else 9, stopped=int(small), recovered=Share(9, 9))
@@ -103,11 +103,11 @@ def test_a_wide_bound_lets_more_be_missed() -> None:
     assert dict(found.best.values)["b.y"] == "1"
 
 
-def test_a_bound_that_nothing_keeps_has_no_best() -> None:
+def test_no_best_settings_if_none_is_within_the_bound() -> None:
     assert sweep(AXES, Bowl(), 0.001, written_so).best is None
 
 
-def test_where_nothing_is_cheaper_all_stays() -> None:
+def test_current_settings_stay_if_none_is_cheaper() -> None:
     found = sweep(AXES, lambda values: Sums(dollars=1.0, recovered=Share(9, 9)), 0.01, written_so)
     assert found.best is found.now
 

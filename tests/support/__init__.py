@@ -1,1 +1,1 @@
-"""What tests share: a strict validator of requests, and a loopback server that uses it."""
+"""Shared test support: a strict request validator, a loopback server that uses it, and more."""

@@ -1,4 +1,4 @@
-"""The real command, as a person or a script runs it, with a home of its own."""
+"""Run the real command, as a user or a script does, in its own home."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from typing import Any
 from . import starter
 
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
-AS_MODULE = (sys.executable, "-m", "ctxagent")  # which PYTHONPATH counts for
-PATIENCE = 400.0  # seconds, a bound for what never ends; nothing is measured with it
-SOON = 30.0  # the same for what was killed: shorter than anything here would run by itself
+AS_MODULE = (sys.executable, "-m", "ctxagent")  # this form reads PYTHONPATH
+PATIENCE = 400.0  # timeout in seconds for hanging processes, not a measurement
+SOON = 30.0  # timeout in seconds for killed processes, which would all run longer than this
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Place:
         return self.root / "state"
 
     def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A small environment; `more` adds to it."""
+        """Return a minimal environment; `more` adds variables."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.root / "home"),
@@ -54,7 +54,7 @@ class Place:
         self, *arguments: str, env: Mapping[str, str] | None = None,
         command: Sequence[str] = (COMMAND,), **options: Any,
     ) -> "subprocess.Popen[Any]":  # fmt: skip
-        """Start the command; `options` are those of `subprocess.Popen`."""
+        """Start the command; `options` are passed to `subprocess.Popen`."""
         options = {"cwd": self.project, "stdin": subprocess.DEVNULL, "text": True, **options}
         env = self.environ() if env is None else env
         begin = starter.Popen if command == (COMMAND,) else subprocess.Popen
@@ -64,8 +64,9 @@ class Place:
         self, *arguments: str, env: Mapping[str, str] | None = None,
         stdin: str | bytes | int | None = None, **options: Any,
     ) -> "subprocess.CompletedProcess[Any]":  # fmt: skip
-        """Run the command to its end. `stdin` is a text or a descriptor; without it there is none
-        to read from."""
+        """Run the command to its end. `stdin` is a text or a descriptor; the default is empty
+        input.
+        """
         text = stdin if isinstance(stdin, str | bytes) else None
         source = subprocess.DEVNULL if stdin is None else stdin if text is None else PIPE
         options = {"stdin": source, "stdout": PIPE, "stderr": PIPE, **options}
@@ -81,13 +82,13 @@ class Place:
         return sorted(self.state.glob("projects/*/sessions/*/log.jsonl"))
 
     def entries(self) -> list[dict[str, Any]]:
-        """All entries of the only session."""
+        """Return all entries of the only session."""
         (log,) = self.logs()
         return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def running(words: str) -> list[int]:
-    """The processes that have these words in their command line, by their numbers here."""
+    """Return the IDs of processes whose command line contains `words`."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -100,7 +101,7 @@ def running(words: str) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs: neither gone, nor dead and waiting for somebody to collect it."""
+    """Return True if a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -108,12 +109,12 @@ def alive(pid: int) -> bool:
 
 
 def gone(*pids: int) -> bool:
-    """Whether these processes end: what was killed goes as soon as the machine has time for it."""
+    """Wait for the end of processes; return False on timeout."""
     return comes(lambda: not any(map(alive, pids)))
 
 
 def comes(what: Callable[[], bool], seconds: float = SOON) -> bool:
-    """Whether something comes to be so."""
+    """Wait until `what` returns True; return False on timeout."""
     until = time.monotonic() + seconds
     while not what():
         if time.monotonic() >= until:

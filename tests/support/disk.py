@@ -1,6 +1,7 @@
-"""A file system of its own, of a few kilobytes, that can be filled and made read-only: what a full
-disk does, without a mock. It is mounted in a mount namespace that lives as long as the test. And a
-C library some calls of which fail, as on file systems that cannot be had here."""
+"""A small file system that can be filled and made read-only, to test a full disk without a mock. It
+is mounted in a mount namespace that lives as long as the test. `shimmed` makes C library calls fail
+as on file systems that are not available here.
+"""
 
 import os
 import subprocess
@@ -16,8 +17,9 @@ _HOLD = 'mount -t tmpfs -o size="$1",mode=700 none "$0" && echo mounted && exec 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """`folder` is where it is mounted, for a command that runs `inside`; `path` is the same place
-    for everybody else."""
+    """A mounted disk: `folder` is its path for a command that runs `inside`, `path` its path for
+    other processes.
+    """
 
     folder: Path
     holder: int
@@ -27,13 +29,13 @@ class Disk:
         return Path(f"/proc/{self.holder}/root") / self.folder.relative_to("/")
 
     def inside(self, command: Sequence[str], cwd: Path) -> list[str]:
-        """The command that runs another one where the disk is mounted."""
+        """Return the command that runs another command in the disk's mount namespace."""
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         enter = ["nsenter", "--target", str(self.holder), "--mount", *user]
         return [*enter, "sh", "-c", 'cd "$0" && exec "$@"', str(cwd), *command]
 
     def fill(self, name: str = "filler", *, but: int = 0) -> None:
-        """Leave only `but` bytes of room, rounded up to pages."""
+        """Fill the disk up to `but` bytes of free space, rounded up to pages."""
         with (self.path / name).open("ab", buffering=0) as file:
             with suppress(OSError):
                 while file.write(bytes(1 << 12)):
@@ -44,7 +46,7 @@ class Disk:
         (self.path / name).unlink()
 
     def remount(self, how: str) -> None:
-        """Make it read-only ("ro") or writable again ("rw"). Skips where a user may not."""
+        """Make the disk read-only ("ro") or writable ("rw"). Skip the test if the user may not."""
         command = ["mount", "-o", f"remount,{how}", str(self.folder)]
         done = subprocess.run(self.inside(command, Path("/")), check=os.geteuid() == 0)
         if done.returncode:
@@ -53,7 +55,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path, size: int = 256 << 10) -> Iterator[Disk]:
-    """A disk of `size` bytes at `folder`. Skips the test where nothing can be mounted."""
+    """Mount a disk of `size` bytes at `folder`. Skip the test if mounting is impossible."""
     folder.mkdir(exist_ok=True)
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     command = ["unshare", "--mount", *user, "sh", "-c", _HOLD, str(folder), str(size)]
@@ -75,7 +77,7 @@ def small_disk(folder: Path, size: int = 256 << 10) -> Iterator[Disk]:
 
 
 def shimmed(folder: Path, source: str) -> dict[str, str]:
-    """An environment in which calls of the C library are those of `source`."""
+    """Return an environment in which functions of the C source replace those of the C library."""
     library = folder / "shim.so"
     compiler = ["gcc", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-"]
     subprocess.run(compiler, input=source, text=True, check=True)

@@ -27,7 +27,7 @@ def pdf(*texts: str) -> bytes:
 
 
 def pdf_of_objects(objects: list[bytes]) -> bytes:
-    """Return a PDF of numbered objects, of which the first is the root."""
+    """Return a PDF with numbered objects; the first is the root."""
     data, places = b"%PDF-1.4\n", list[int]()
     for number, body in enumerate(objects, 1):
         places.append(len(data))

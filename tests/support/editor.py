@@ -1,5 +1,6 @@
-"""An editor: the client of the Agent Client Protocol's own package, which starts `ctxagent acp` in
-another process and checks each message of it."""
+"""A test editor: the client from the Agent Client Protocol package, which starts `ctxagent acp` in
+another process and validates each of its messages.
+"""
 
 import asyncio
 import logging
@@ -37,8 +38,9 @@ def allow_once(call: ToolCallUpdate, options: Sequence[PermissionOption]) -> str
 
 
 class Editor:
-    """What the editor has heard, and what it answers: `choose` gets each question, and returns the
-    id of an option; None for a question that is closed without one."""
+    """Client that records updates and answers questions: `choose` returns an option ID for a
+    permission request, or None to cancel it.
+    """
 
     agent: ClientSideConnection
     pid: int
@@ -47,12 +49,12 @@ class Editor:
     def __init__(self, choose: Choose = allow_once) -> None:
         self.choose = choose
         self.updates: list[Any] = []
-        self.sessions: list[str] = []  # of each update
+        self.sessions: list[str] = []  # session ID of each update
         self.asked: list[tuple[ToolCallUpdate, Sequence[PermissionOption]]] = []
         self.forms: list[Any] = []
         self.filled_in: dict[str, Any] = {}
-        self.thinks = False  # a question that is asked stays open
-        self.faults: list[str] = []  # messages that break the protocol, and the like
+        self.thinks = False  # leave questions unanswered
+        self.faults: list[str] = []  # protocol violations and similar problems
         self._heard = asyncio.Event()
 
     def on_connect(self, conn: Any) -> None:
@@ -85,19 +87,19 @@ class Editor:
         return AcceptElicitationResponse(action="accept", content=self.filled_in)
 
     async def until(self, there: Callable[[], bool]) -> None:
-        """Wait until what was heard is as `there` says."""
+        """Wait until `there` returns True; it is called after each message."""
         async with asyncio.timeout(PATIENCE):
             while not there():
                 self._heard.clear()
                 await self._heard.wait()
 
     def of(self, kind: str) -> list[Any]:
-        """The updates of a kind, by its name in the protocol."""
+        """Return the updates of a kind, by its name in the protocol."""
         return [update for update in self.updates if update.session_update == kind]
 
     @property
     def text(self) -> str:
-        """What the agent has said."""
+        """The text of the agent's messages."""
         return "".join(update.content.text for update in self.of("agent_message_chunk"))
 
     @property
@@ -105,7 +107,7 @@ class Editor:
         return "".join(update.content.text for update in self.of("agent_thought_chunk"))
 
     def call(self, id: str) -> dict[str, Any]:
-        """A tool call as its updates leave it."""
+        """Return a tool call with all its updates applied."""
         found = dict[str, Any]()
         for update in self.updates:
             if getattr(update, "tool_call_id", None) == id:
@@ -117,7 +119,7 @@ class Editor:
 
 
 class _Faults(logging.Handler):
-    """Takes what the package logs: a message that it could not read."""
+    """Handler for the package's log messages about unreadable messages."""
 
     def __init__(self, editor: Editor) -> None:
         super().__init__()
@@ -130,7 +132,7 @@ class _Faults(logging.Handler):
 async def _started(
     command: Sequence[str], cwd: Path, env: dict[str, str], stderr: int
 ) -> tuple[int, asyncio.StreamWriter, asyncio.StreamReader]:
-    """Start the agent and return its process id, and the streams to it and from it."""
+    """Start the agent; return its process ID, and the streams to and from it."""
     assert starter.can_start(env)
     (stdin, to_agent), (from_agent, stdout) = os.pipe(), os.pipe()
     pid = starter.start(command, cwd, env, [stdin, stdout, stderr])
@@ -157,7 +159,9 @@ def edit(
     meta: dict[str, Any] | None = None,
     forms: bool = False,
 ) -> Editor:
-    """Start the agent, initialize it, do what `act` does, and end it by closing its input."""
+    """Start the agent, initialize it, run `act`, and end it by closing its input; return the
+    editor.
+    """
 
     async def run() -> Editor:
         editor = Editor(choose)

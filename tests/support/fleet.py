@@ -1,5 +1,6 @@
-"""A fleet as a person runs it: small repositories, a manifest, the real command, and what the
-server, the logs and the ledger say of it afterwards."""
+"""A fleet as a user runs it: small repositories, a manifest, the real command, and checks of the
+server, the logs and the ledger.
+"""
 
 import json
 import os
@@ -24,7 +25,7 @@ from .server.loopback import Body, Say, Server
 
 BYPASS = ("--permission-mode", "bypass")
 IDENTITY = ("-c", "user.name=T", "-c", "user.email=t@example.com")
-CALLS = 2  # that an agent makes before it answers
+CALLS = 2  # calls that an agent makes before it answers
 PARSL_CONFIG = """\
 from parsl.config import Config
 from parsl.executors import HighThroughputExecutor
@@ -45,7 +46,7 @@ config = Config(
 
 
 def work(body: Body) -> Say:
-    """Two calls that change files, then the answer."""
+    """Reply with two calls that change files, then with an answer."""
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if replies < CALLS:
         return Say(f"Step {replies}.", tools=[("Bash", {"command": f"echo {replies} >> made.txt"})])
@@ -53,7 +54,7 @@ def work(body: Body) -> Say:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in a folder, and return what it prints."""
+    """Run git in a folder; return its output."""
     done = subprocess.run(
         ["git", *IDENTITY, *words], cwd=folder, check=True, capture_output=True, text=True
     )
@@ -61,7 +62,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def repository(folder: Path, *, text: str = "hello\n") -> str:
-    """Make a repository with one commit, and return the commit."""
+    """Create a repository with one commit; return the commit."""
     folder.mkdir(parents=True)
     (folder / "read.me").write_text(text)
     git(folder, "init", "-q", "-b", "main")
@@ -71,7 +72,7 @@ def repository(folder: Path, *, text: str = "hello\n") -> str:
 
 
 class Fleet:
-    """A manifest `tasks.jsonl` in the project of a place, with repositories beside it."""
+    """A manifest `tasks.jsonl` in the project of a place, next to repositories."""
 
     def __init__(self, root: Path, *, repositories: int = 1) -> None:
         self.place = Place(root)
@@ -86,7 +87,7 @@ class Fleet:
         (self.place.project / "tasks.jsonl").write_text(lines)
 
     def tasks(self, count: int, **more: Any) -> None:
-        """Write a manifest of so many tasks over all repositories."""
+        """Write a manifest of `count` tasks over all repositories."""
         self.write(
             [
                 {"id": f"t{n}", "prompt": f"Task {n}.", "dir": f"r{n % self.repositories}", **more}
@@ -108,12 +109,12 @@ class Fleet:
         )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """What `fleet status --json` says."""
+        """Return the output of `fleet status --json`."""
         found: dict[str, Any] = json.loads(self.call("status", "--json").stdout)
         return found
 
     def agents(self) -> list[int]:
-        """The processes of agents that run."""
+        """Return the process IDs of running agents."""
         found = []
         for lock in self.folder.path.glob("tasks/*/*/lock"):
             pid = lock.read_text().partition(" ")[0]
@@ -122,17 +123,17 @@ class Fleet:
         return found
 
     def logs(self) -> list[Path]:
-        """The logs of all sessions."""
+        """Return the logs of all sessions."""
         return sorted(self.folder.path.glob("**/sessions/*/log.jsonl"))
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill all running agents."""
         for pid in self.agents():
             os.killpg(pid, signal.SIGKILL)
 
 
 def logged_dollars(fleet: Fleet) -> float:
-    """The sum of all logs."""
+    """Return the dollars recorded in all logs."""
     totals = [Totals() for _ in fleet.logs()]
     for log, total in zip(fleet.logs(), totals, strict=True):
         for entry in Entries(log):
@@ -141,8 +142,10 @@ def logged_dollars(fleet: Fleet) -> float:
 
 
 def paid_twice(fleet: Fleet, server: Server) -> Iterator[str]:
-    """Tell of each turn that was begun twice, and of each request that was asked again although its
-    reply was recorded. A reply that was cut off is none, and may be asked for again."""
+    """Yield a message for each turn that began twice, and for each request that was repeated
+    although its reply was recorded. A reply that was cut off does not count and may be requested
+    again.
+    """
     newest = {digest: number for number, digest in enumerate(server.digests, 1)}
     for log in fleet.logs():
         entries = list(Entries(log))
@@ -159,13 +162,13 @@ def paid_twice(fleet: Fleet, server: Server) -> Iterator[str]:
 
 
 def tail(process: "subprocess.Popen[str]") -> str:
-    """What a process has said, when it has ended."""
+    """Wait for the end of a process; return its output."""
     out, err = process.communicate(timeout=PATIENCE)
     return out + err
 
 
 def parent_of(process: int) -> int | None:
-    """The process that has started another, such as the worker that has started an agent."""
+    """Return the parent of a process, such as the worker that started an agent."""
     try:
         return int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[1])
     except OSError:
@@ -180,9 +183,10 @@ def run_with_kills(
     env: Mapping[str, str],
     seed: int = 1,
 ) -> tuple[int, str]:
-    """Run a fleet to its end, and kill meanwhile what the aims say, each once the server has been
-    asked a little more: "fleet", which is started again, "agent", or the "worker" or the "block" of
-    Parsl that has started it. Return the exit code and what was said last."""
+    """Run a fleet to its end and kill each aim after some more requests: "fleet" (restarted),
+    "agent", or the Parsl "worker" or "block" that started an agent. Return the exit code and the
+    last output.
+    """
     chance = random.Random(seed)
     process = fleet.start(*words, env=env)
 

@@ -1,4 +1,4 @@
-"""Instruction files as a session in a folder reads them."""
+"""Read instruction files as a session in a folder reads them."""
 
 from pathlib import Path
 

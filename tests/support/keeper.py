@@ -1,4 +1,6 @@
-"""A model that works until it was summarised so often, for tests of what stands after summaries."""
+"""A model that works until it was summarized a number of times, for tests of the context after
+summaries.
+"""
 
 import os
 import signal
@@ -30,7 +32,7 @@ Phase: part {number}
 
 
 def texts(body: Body) -> list[str]:
-    """Return all texts of a request, with those in results."""
+    """Return all texts of a request, including those in results."""
     found = list[str]()
     for message in body["messages"]:
         for block in message["content"]:
@@ -45,8 +47,9 @@ def told(body: Body) -> str:
 
 
 class Keeper:
-    """Calls Bash again and again until it has been summarised so often and the newest summary
-    stands in the context, with bound thoughts."""
+    """Model with bound thinking that calls Bash until it was summarized `until` times and the
+    newest summary is in the context.
+    """
 
     def __init__(self) -> None:
         self.queue: list[Say] = []
@@ -60,7 +63,7 @@ class Keeper:
             return Say(SUMMARY.format(number=self.summaries))
         if self.queue:
             return self.queue.pop(0)
-        stands = f"part {self.summaries}" in told(body)  # one that is prepared may be given up
+        stands = f"part {self.summaries}" in told(body)  # a prepared summary may be dropped
         if not self.until or (self.summaries >= self.until and stands):
             return Say("All done.", thinking="Done.")
         self.calls += 1
@@ -77,7 +80,7 @@ def of_turns(requests: list[Body]) -> list[Body]:
 
 
 def kill_in_a_turn(place: Place, env: dict[str, str], keeper: Keeper) -> None:
-    """Kill a run that goes on with the session while it works, once it was summarised again."""
+    """Continue the session and kill the run during its work, after the next summary."""
     before, keeper.until = keeper.summaries, keeper.summaries + 5
     run = place.start(
         "-p", "go on", *LIMITS, "--continue", env=env,

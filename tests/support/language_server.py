@@ -1,13 +1,13 @@
 """A language server for tests: `python language_server.py MODE [FILE]` speaks the protocol on stdin
 and stdout. Each line of a file with "error: WORDS" or "warning: WORDS" is a problem. FILE gets a
-line for each message, so that a test sees what the server was told.
+line for each message, so that tests see what the server received.
 
-push, pull     say which problems a file has, unasked or asked
-late           like push, but waits for the file NAME.go before it says anything about NAME
-silent         says nothing about files
-hang           does not answer at all
-crash          ends at the first change of a file
-garbage        answers with data that is not a message
+    push, pull  report problems of a file unasked, or when asked
+    late        like push, but waits for the file NAME.go before it reports anything about NAME
+    silent      reports nothing about files
+    hang        never answers
+    crash       exits at the first change of a file
+    garbage     answers with invalid data
 """
 
 import json

@@ -1,5 +1,5 @@
-"""What happens at sizes that nobody plans for: each case runs real tools in a process of its own,
-forked from one that has everything imported, so that its memory is its own.
+"""Test extreme sizes: each case runs real tools in its own process, forked from a process that has
+everything imported, so that only its own memory is measured.
 
     measured(["output of lines=100"])  # of that many MB; a dict of figures by case
     python -m ctxagent.tests.support.limits "calls of a session=1000" ...
@@ -69,7 +69,7 @@ def case(name: str) -> Callable[[Case], Case]:
 
 
 def measured(wanted: Sequence[str]) -> dict[str, Figures]:
-    """Run cases, each given as `name=size`, one after the other."""
+    """Run cases, each given as `name=size`, one after the other; return their figures by case."""
     command = [sys.executable, "-m", "ctxagent.tests.support.limits", *wanted]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     rows = {}
@@ -90,14 +90,15 @@ def run_tool(tool: Tool[Any], folder: Path, **given: Any) -> Output:
 
 
 def answer(request: Request) -> str:
-    """What a model would say: a summary where one is asked for."""
+    """Return a summary if the request asks for one, else a short reply."""
     asked = request.messages[-1]["content"][-1].get("text", "")
     return RECORD if QUESTION_START in str(asked) else "Well."
 
 
 class Reader:
-    """A model that asks for Read `calls` times, one call a message, and keeps no request. Notes
-    its process's memory (MB) and the time at each tenth of the way."""
+    """Model that requests Read `calls` times, one call per message, and keeps no request. It
+    records the memory of its process (MB) and the time at each tenth of the calls.
+    """
 
     id = "scripted"
     abilities = abilities_of(id)
@@ -137,7 +138,7 @@ class Reader:
 
 @case("calls of a session")
 def session(folder: Path, size: int) -> Figures:
-    """`size` calls in one turn, through a window that is full every dozen calls."""
+    """Make `size` calls in one turn, with a window that fills up every dozen calls."""
     for n in range(50):
         (folder / f"f{n}.txt").write_text(f"{n}: the quick brown fox\n" * 400)
     model = Reader(size, 16_000)
@@ -163,7 +164,7 @@ def session(folder: Path, size: int) -> Figures:
 
 @case("calls in one message")
 def calls(folder: Path, size: int) -> Figures:
-    """`size` calls in one reply, all of tools that may run side by side."""
+    """Make `size` calls in one reply, all of tools that may run in parallel."""
     (folder / "a.txt").write_text("needle\n")
     kinds: list[tuple[str, dict[str, str]]] = [
         ("Grep", {"pattern": "needle"}),
@@ -195,7 +196,7 @@ def calls(folder: Path, size: int) -> Figures:
 
 @case("pins")
 def pins(folder: Path, size: int) -> Figures:
-    """`size` pins of a few words, which fill what pins may, and a compaction with them."""
+    """Add `size` short pins, more than the limit for pins, and compact."""
     talk = Conversation(folder, lambda request: Step(text=answer(request)))
     for n in range(4):
         talk.say(f"hello {n} " + "and more " * 9_000)
@@ -212,7 +213,7 @@ def pins(folder: Path, size: int) -> Figures:
 
 @case("MB of an argument")
 def argument(folder: Path, size: int) -> Figures:
-    """A call whose argument is one line of `size` MB, written to a file."""
+    """Write a file with a call whose argument is one line of `size` MB."""
     step = Step(tools=[("Write", {"path": "big.txt", "content": "x" * (size * MB)})])
 
     def steps(request: Request) -> Step:
@@ -240,7 +241,7 @@ def argument(folder: Path, size: int) -> Figures:
 
 @case("MB of a streamed line")
 def streamed(folder: Path, size: int) -> Figures:
-    """A reply in one line; painted as often as 200 pieces a second would make it."""
+    """Show a reply in one line, painted as often as at 200 pieces per second."""
     piece = "a few words and no end of line, " * 64
 
     def work() -> Figures:
@@ -260,7 +261,7 @@ def streamed(folder: Path, size: int) -> Figures:
 
 @case("MB pasted")
 def pasted(folder: Path, size: int) -> Figures:
-    """One line of `size` MB in the input, sent as it was."""
+    """Paste one line of `size` MB into the input and send it unchanged."""
     text = "pasted " * (size * MB // 7)
 
     def work() -> Figures:
@@ -274,7 +275,7 @@ def pasted(folder: Path, size: int) -> Figures:
 
 @case("words that wait")
 def waiting(folder: Path, size: int) -> Figures:
-    """What a person said while a turn was running, painted once for each."""
+    """Queue `size` user messages during a turn, with a paint after each."""
 
     async def run() -> Figures:
         queue, most = InputQueue(), 0
@@ -290,7 +291,7 @@ def waiting(folder: Path, size: int) -> Figures:
 
 
 def printed(events: Sequence[Event]) -> list[Any]:
-    """What the transcript prints of events."""
+    """Return what the transcript prints for events."""
     out: list[Any] = []
     transcript = Transcript(out.append)
     for event in events:
@@ -348,7 +349,7 @@ def escapes(folder: Path, size: int) -> Figures:
 
 
 def tree(folder: Path, size: int, wide: int) -> None:
-    """`size` files, `wide` in a folder."""
+    """Create `size` files, `wide` per folder."""
     for n in range(0, size, wide):
         inner = folder / f"d{n // wide // 50}" / f"e{n // wide}"
         inner.mkdir(parents=True)
@@ -390,7 +391,7 @@ def grep(folder: Path, size: int) -> Figures:
 
 @case("folders within folders")
 def deep(folder: Path, size: int) -> Figures:
-    """A chain of `size` folders, each with a link back up, and a file at its end."""
+    """Search a chain of `size` folders, each with a link to its parent, and a file at its end."""
     here = os.open(folder, os.O_RDONLY)
     for _ in range(size):
         os.mkdir("d", dir_fd=here)
@@ -450,7 +451,7 @@ def instructions(folder: Path, size: int) -> Figures:
 
 @case("MB of a log with a line torn in the middle")
 def repaired(folder: Path, size: int) -> Figures:
-    """Doctor looks at it, repairs it, and looks again."""
+    """Let Doctor check a damaged log, repair it, and check it again."""
     folder.chmod(0o700)
     log = Log(folder / "s" / "log.jsonl")
     log.append(ToolResult(tool_use_id="c", content="x"))
@@ -474,7 +475,7 @@ def repaired(folder: Path, size: int) -> Figures:
 
 
 def timed(work: Callable[[], Figures]) -> Figures:
-    """What work gives, with the seconds and the memory that it took; what came before is free."""
+    """Return the figures of `work` with its seconds and additional memory."""
     reset()
     before, started, busy = memory()["VmRSS"], time.perf_counter(), time.process_time()
     figures = work()
@@ -483,18 +484,18 @@ def timed(work: Callable[[], Figures]) -> Figures:
 
 
 def memory() -> dict[str, float]:
-    """This process's memory now and at most, in MB."""
+    """Return the current and the peak memory of this process, in MB."""
     rows = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {row[0][:-1]: int(row[1]) / 1024 for row in rows if row[0] in ("VmRSS:", "VmHWM:")}
 
 
 def reset() -> None:
-    """Begin anew to note the most memory."""
+    """Reset the peak memory of this process."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def main() -> None:
-    """Run each case in a fork of this process, so that each begins with the same memory."""
+    """Run each case in a fork of this process, so that all start with the same memory."""
     for wanted in sys.argv[1:]:
         name, _, size = wanted.rpartition("=")
         sys.stdout.flush()
@@ -506,7 +507,7 @@ def main() -> None:
 
 
 def run_case(name: str, size: int) -> int:
-    """Run one case in a folder of its own, print its figures; the exit code."""
+    """Run one case in a temporary folder and print its figures; return the exit code."""
     with tempfile.TemporaryDirectory() as root:
         project = Path(root, "project")
         project.mkdir()

@@ -1,8 +1,8 @@
-"""Run a command while processes that only compute share the processors with it.
+"""Run a command while compute-bound processes share the processors with it.
 
     python -m ctxagent.tests.support.load 16 make test
 
-Ends with the command's exit code. The processes end with this one, also when it is killed.
+Exits with the command's exit code. The processes end with this one, even if it is killed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Programs that others have written, from npm and PyPI, installed into the cache of pytest."""
+"""Third-party programs from npm and PyPI, installed into the cache of pytest."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ INSTALL_TIMEOUT_S = 180
 
 
 def installed(config: pytest.Config) -> Path:
-    """Return the folder with the programs; skips the test where they cannot be installed."""
+    """Return the folder with the programs; skip the test if they cannot be installed."""
     assert config.cache is not None
     folder = config.cache.mkdir("mcp_servers")
     with (folder / "lock").open("w") as lock:  # other workers install nothing meanwhile
@@ -31,7 +31,7 @@ def installed(config: pytest.Config) -> Path:
 
 
 def _install(folder: Path) -> None:
-    """Install what is missing; skips the test where that cannot be, which is tried once a run."""
+    """Install missing programs, once per test run; skip the test on failure."""
     refused = folder / f"refused-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
     if refused.exists():
         pytest.skip(refused.read_text())

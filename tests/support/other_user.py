@@ -1,9 +1,9 @@
-"""Work done as another user, which only the root can have done.
+"""Run functions as another user; this requires root.
 
-A fresh interpreter with one thread imports what the work needs, as another user may not be able to
-read the interpreter's own folders. It forks for each piece of work, and the child becomes that
-user. The tests' own processes have threads, so they must not fork: a child would wait for ever for
-a lock that another thread held.
+A new single-threaded interpreter imports what the functions need, because another user may be
+unable to read the interpreter's folders. It forks for each call, and the child changes to that
+user. The test processes themselves have threads and must not fork: a child could deadlock on a lock
+that another thread held.
 """
 
 import atexit
@@ -21,14 +21,13 @@ from typing import Any
 
 MODULE = "ctxagent.tests.support.other_user"
 PACKAGES = ("ctxagent.agent.permissions", "ctxagent.agent.security", "ctxagent.tools")
-LATE_IMPORTS = ("encodings.idna",)  # by the standard library, when they are needed
+LATE_IMPORTS = ("encodings.idna",)  # modules that the standard library imports on demand
 _LOCK = threading.Lock()  # held from a request to its answer
 
 
 def as_other_user(user: int, work: Callable[..., Any], *given: Any) -> Any:
-    """Return what a function of a module gives, called with `given` as the user of this number.
-
-    Raises AssertionError with the traceback if it raises.
+    """Return the result of a module's function called with `given` as the user with this ID. Raises
+    AssertionError with the traceback if it raises.
     """
     with _LOCK:
         _channel().send((user, dict(os.environ), work, given))
@@ -40,7 +39,7 @@ def as_other_user(user: int, work: Callable[..., Any], *given: Any) -> Any:
 
 @cache
 def _channel() -> "Connection[Any, Any]":
-    """Start the process that forks, once, and return the connection to it."""
+    """Start the forking process once; return the connection to it."""
     ours, theirs = Pipe()
     process = subprocess.Popen(
         [sys.executable, "-c", f"from {MODULE} import serve; serve({theirs.fileno()})"],
@@ -78,7 +77,9 @@ def serve(number: int) -> None:
 def _done_as(
     user: int, environ: dict[str, str], work: Callable[..., Any], given: tuple[Any, ...]
 ) -> tuple[bool, Any]:
-    """Become a user, for good, and return whether the work was done, and its result or error."""
+    """Change to a user permanently; return True and the result of the work, or False and the
+    traceback.
+    """
     try:
         os.environ.clear()
         os.environ.update(environ)
@@ -86,5 +87,5 @@ def _done_as(
         os.setgid(user)
         os.setuid(user)
         return True, work(*given)
-    except BaseException:  # all of it is for the parent to see
+    except BaseException:  # the parent reports every error
         return False, traceback.format_exc()

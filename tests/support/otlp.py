@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry on loopback: takes traces and metrics by OTLP over HTTP."""
+"""An OpenTelemetry collector on loopback: it accepts traces and metrics by OTLP over HTTP."""
 
 import gzip
 import threading
@@ -14,7 +14,7 @@ Attributes = dict[str, Any]
 
 
 class Span:
-    """A span as the collector got it."""
+    """A span as the collector received it."""
 
     def __init__(self, sent: Any) -> None:
         self.name, self.id, self.parent = sent.name, sent.span_id, sent.parent_span_id
@@ -25,7 +25,7 @@ class Span:
 
 
 class Collector:
-    """What was sent."""
+    """The received traces and metrics."""
 
     def __init__(self) -> None:
         self.bodies = list[bytes]()
@@ -52,7 +52,9 @@ class Collector:
         return [span for span in self.spans if span.name == name]
 
     def total(self, metric: str, **wanted: str) -> float:
-        """The sum of a metric over the points with these attributes; `_` stands for a dot."""
+        """Return the sum of a metric over the points with these attributes; `__` in a name means a
+        dot.
+        """
         given = {name.replace("__", "."): value for name, value in wanted.items()}
         return sum(
             value for found, value in self.metrics.get(metric, []) if given.items() <= found.items()
@@ -78,7 +80,7 @@ def _value(sent: Any) -> Any:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector for the time of the block."""
+    """Run a collector."""
     collector = Collector()
 
     class Receiver(BaseHTTPRequestHandler):

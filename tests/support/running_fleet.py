@@ -1,4 +1,4 @@
-"""A fleet that runs as far as its ledger and a log say."""
+"""A fleet that appears to be running according to its ledger and one log."""
 
 import json
 from dataclasses import replace

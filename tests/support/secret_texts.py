@@ -1,4 +1,4 @@
-"""Secrets as texts have them, and texts that only look like it."""
+"""Texts with secrets, and texts that only look like secrets."""
 
 import base64
 import random
@@ -10,7 +10,7 @@ ENVIRON = {"ANTHROPIC_API_KEY": KEY, "DEPLOY_TOKEN": OTHER}
 
 
 def lot(length: int, letters: str = string.ascii_letters + string.digits) -> str:
-    """The same random characters every time; a letter and a digit are among them."""
+    """Return reproducible random characters with at least one letter and one digit."""
     drawn = random.Random(length)
     return "".join(drawn.choice(letters) for _ in range(length - 2)) + "a7"
 
@@ -18,7 +18,7 @@ def lot(length: int, letters: str = string.ascii_letters + string.digits) -> str
 PEM = "\n".join(
     ["-----BEGIN OPENSSH PRIVATE KEY-----", *[lot(64)] * 9, "-----END OPENSSH PRIVATE KEY-----"]
 )
-SECRETS = {  # what is said, and the part of it that must go
+SECRETS = {  # text: the part that must be redacted, "" for all of it
     "AKIA" + lot(16, string.ascii_uppercase + "234567").upper(): "",
     f"ghp_{lot(36)}": "",
     f"github_pat_{lot(22)}_{lot(59)}": "",

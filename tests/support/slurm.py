@@ -1,5 +1,6 @@
-"""Slurm with one node, on this machine, for the time of a test. Its files are in a folder of its
-own, and so are those of munge, by which its parts know each other."""
+"""Slurm with one node on this machine, for the duration of a test. Its files and those of munge,
+which authenticates its daemons, are in a temporary folder.
+"""
 
 import os
 import secrets
@@ -52,7 +53,7 @@ PartitionName=test Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 @contextmanager
 def slurm() -> Iterator[dict[str, str]]:
-    """Slurm with one node; the variables that its commands need."""
+    """Run Slurm with one node; yield the variables that its commands need."""
     with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,13 +1,12 @@
-"""Quick starts of the command, which import nothing again.
+"""Fast starts of the command, without repeated imports.
 
-Each worker has one process that has imported the command's libraries and modules, of which none
-reads its environment while it is imported, and has made the schemas of the tools. To start the
-command that process forks. The child takes over the arguments, environment, folder and standard
-streams, and runs the program's `main`. It is a child of the worker, like any process that the
-worker starts.
+Each test worker has one process that has imported the command's libraries and modules, none of
+which reads its environment during import, and has built the tools' schemas. To start the command,
+this process forks. The child takes over the arguments, environment, folder and standard streams,
+and runs the program's `main`. It is a child of the worker, like any process that the worker starts.
 
-`can_start` says for which environments this is the same as a whole start. Tests that start
-`COMMAND` in tmux, in a shell or by `subprocess` have whole starts, which cost ten times as much.
+`can_start` decides for which environments this equals a full start. Tests that start `COMMAND` in
+tmux, in a shell or with `subprocess` make full starts, which take ten times as long.
 """
 
 import atexit
@@ -37,7 +36,7 @@ from ptyprocess import PtyProcess
 from ctxagent.agent.models.providers import variables
 
 PROGRAM = "ctxagent"
-MODULE = f"{PROGRAM}.tests.support.starter"  # this one, from wherever the tests are run
+MODULE = f"{PROGRAM}.tests.support.starter"  # this module, for any working directory
 LIBRARIES = (
     "anyio._backends._asyncio", "asyncio", "concurrent.futures", "difflib", "email", "git",
     "httpcore2", "httpx2", "importlib.readers", "logging", "markdown_it", "mcp.client.session",
@@ -46,8 +45,8 @@ LIBRARIES = (
     "rich.markdown", "sqlite3", "tiktoken", "tomlkit", "tree_sitter", "tree_sitter_bash",
     "truststore", "xml.etree", "zipfile",
 )  # fmt: skip
-BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read by the interpreter and at imports
-# What is read later than that, besides the program's own variables.
+BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read at start-up and during imports
+# Variables that are read only later, in addition to the program's own.
 LATER = {
     "HOME",
     "TMPDIR",
@@ -66,7 +65,7 @@ _LOCK = threading.Lock()  # held from a request to its answer
 
 
 def can_start(env: Mapping[str, str]) -> bool:
-    """Return whether nothing in this environment is read before the libraries are imported."""
+    """Return True if no variable of this environment is read before the libraries are imported."""
     early = {
         name: value for name, value in env.items()
         if name not in LATER and not name.startswith(f"{PROGRAM.upper()}_")
@@ -78,10 +77,10 @@ def start(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int], *,
     session: bool = False, terminal: bool = False, inside: int | None = None,
 ) -> int:  # fmt: skip
-    """Start the command with these descriptors as standard streams and return its process id.
+    """Start the command with these descriptors as standard streams; return its process ID.
 
-    With `session` it leads a session of its own. With `terminal` the streams are its terminal.
-    `inside` is the id of a process whose user and mount namespaces the command shares.
+    With `session`, it leads a new session. With `terminal`, the streams are its terminal. `inside`
+    is the ID of a process whose user and mount namespaces the command shares.
     """
     asked = {
         "command": list(command), "cwd": str(cwd), "env": dict(env),
@@ -94,7 +93,7 @@ def start(
 
 
 class Popen(subprocess.Popen[Any]):
-    """A `subprocess.Popen` of the command, with a quick start where `can_start` allows it."""
+    """A `subprocess.Popen` of the command, with a fast start if `can_start` allows it."""
 
     def __init__(self, *arguments: Any, inside: int | None = None, **options: Any) -> None:
         self._inside = inside  # as for `start`
@@ -120,7 +119,7 @@ class Popen(subprocess.Popen[Any]):
 def in_terminal(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], size: tuple[int, int]
 ) -> PtyProcess:
-    """Do what `PtyProcess.spawn` does, in a new terminal of `size` rows and columns."""
+    """Start the command in a new terminal of `size` rows and columns, like `PtyProcess.spawn`."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, size)
     pid = start(command, cwd, env, [theirs] * 3, terminal=True)
@@ -131,9 +130,9 @@ def in_terminal(
 def program_in_terminal(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], size: tuple[int, int]
 ) -> PtyProcess:
-    """Start any program in a new terminal, without a fork of this process, which has threads.
+    """Start any program in a new terminal, without forking this process, which has threads.
 
-    A session's first process gets the first terminal that it opens as its own.
+    The first terminal that a session leader opens becomes its controlling terminal.
     """
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, size)
@@ -155,7 +154,7 @@ def program_in_terminal(
 
 @cache
 def _channel() -> socket.socket:
-    """Start the process that forks, once, and return the socket to it."""
+    """Start the forking process once; return the socket to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
         [sys.executable, "-c", f"from {MODULE} import _serve; _serve({theirs.fileno()})"],
@@ -169,7 +168,7 @@ def _channel() -> socket.socket:
     owner = os.getpid()
 
     def end() -> None:
-        """End it without waiting; a forked child leaves its parent's alone."""
+        """Kill the process without waiting; a forked child must not kill its parent's."""
         if os.getpid() == owner:
             process.kill()
 
@@ -178,7 +177,7 @@ def _channel() -> socket.socket:
 
 
 def _serve(number: int) -> None:
-    """Fork for each request and answer with the child's process id; the child runs the command."""
+    """Fork for each request and answer with the child's process ID; the child runs the command."""
     _import_all()
     with socket.socket(fileno=number) as channel:
         while True:
@@ -202,17 +201,17 @@ def _serve(number: int) -> None:
 
 
 def _leave(end: SystemExit) -> None:
-    """End the child as an interpreter does that exits, but keep its memory as it is.
+    """End the child as an exiting interpreter does, but without freeing its memory.
 
-    To free all modules takes twenty times as long as the fork: it copies each page that the child
-    shares with its parent.
+    Freeing all modules takes twenty times as long as the fork, because it copies every page that
+    the child shares with its parent.
     """
     threading._shutdown()  # waits for threads
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # the interpreter says so and has a code for it
+        except (OSError, ValueError):  # let the interpreter report it with its exit code
             raise end from None
     if not isinstance(end.code, int | None):
         raise end  # the interpreter prints it
@@ -220,7 +219,7 @@ def _leave(end: SystemExit) -> None:
 
 
 def _enter(process: int) -> None:
-    """Share the user and mount namespaces of another process, without capabilities."""
+    """Join the user and mount namespaces of another process, without capabilities."""
     library = ctypes.CDLL(None, use_errno=True)
     header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
     namespaces = os.pidfd_open(process)
@@ -246,12 +245,14 @@ def _import_all() -> None:
 
     lazy_sdk.load()
     for tool in base_tools():
-        tool.schema()  # kept for all tools with these parameters
-    gc.freeze()  # what is shared by all children is not looked through in each
+        tool.schema()  # cached by parameter class
+    gc.freeze()  # keeps children from scanning shared objects
 
 
 def _fork_sibling() -> int:
-    """Fork a child of this process's parent, who can then wait for it; return 0 in the child."""
+    """Fork a child of this process's parent, so that the parent can wait for it; return 0 in the
+    child.
+    """
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
     flags = CLONE_PARENT | signal.SIGCHLD
@@ -264,7 +265,7 @@ def _fork_sibling() -> int:
 
 
 def _take_over(asked: dict, streams: Sequence[int]) -> None:
-    """Make this process what an interpreter is that has just begun."""
+    """Give this process the state of a newly started interpreter."""
     if asked["inside"] is not None:
         _enter(asked["inside"])
     if asked["session"] or asked["terminal"]:
@@ -277,7 +278,7 @@ def _take_over(asked: dict, streams: Sequence[int]) -> None:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
-    tempfile.tempdir = None  # the folder is looked for again
+    tempfile.tempdir = None  # determined again when needed
     sys.argv = asked["command"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -1,13 +1,13 @@
-"""The functions that a text passes in a session: found by a trace of all calls.
+"""Find the functions that pass on a text in a session, with a trace of all calls.
 
-with TextPath("a text") as path:
-    ...  # the session
-path.before("agent/context/view.py:View._append")  # the functions, each once
+    with TextPath("a text") as path:
+        ...  # the session
+    path.before("agent/context/view.py:View._append")  # the functions, each once
 
-A function passes a text on if the text is in its arguments or its result, and it reaches the last
-function by arguments and results, in the order of time. A function that only reads the text does
-not count. A nested function counts as the function around it. Texts in the state of the session
-(view, ledger, log) are not found: only values are searched.
+A function passes the text on if the text is in its arguments or its result and reaches the last
+function through arguments and results, in order of time. A function that only reads the text does
+not count. A nested function counts as its enclosing function. Texts in the session's state (view,
+ledger, log) are not found, because only values are searched.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ import ctxagent
 from ctxagent.agent.session.entries import Entry
 
 ROOT = f"{Path(ctxagent.__file__).parent}/"
-MAX_DEPTH = 9  # of a value that is searched
+MAX_DEPTH = 9  # maximum nesting of searched values
 
 
 def holds(value: Any, text: str, depth: int = MAX_DEPTH) -> bool:
-    """True if a text is in a value."""
+    """Return True if a value contains a text."""
     if isinstance(value, str):
         return text in value
     if isinstance(value, bytes):
@@ -49,14 +49,14 @@ def _is_frozen(value: Any) -> bool:
 
 
 def name_of(frame: FrameType) -> str:
-    """The file and the name of a function, without what is nested in it."""
+    """Return the file and the name of a function, without names nested in it."""
     code = frame.f_code
     return f"{code.co_filename.removeprefix(ROOT)}:{code.co_qualname.partition('.<locals>')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A text that one call hands to another."""
+    """A text that one call passes to another."""
 
     source: FrameType | None
     target: FrameType | None
@@ -64,7 +64,7 @@ class Step:
 
 
 class TextPath:
-    """A trace of a text through the functions of `agent/`. What runs in threads runs at once."""
+    """A trace of a text through functions of `agent/`. Functions for threads run synchronously."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -91,7 +91,7 @@ class TextPath:
         try:
             if event == "return":
                 if frame.f_code.co_flags & CO_ASYNC_GENERATOR and result is not None:
-                    result = (result, *gc.get_referents(result))  # what it yields is wrapped
+                    result = (result, *gc.get_referents(result))  # yielded values are wrapped
                 if holds(result, self.text):
                     self.steps.append(Step(frame, self._caller(frame, _is_ours), False))
             elif id(frame) not in self._seen:
@@ -112,8 +112,9 @@ class TextPath:
         return caller
 
     def before(self, last: str, start: int = 0) -> tuple[list[str], int]:
-        """Return the functions that the text passes until `last`, from a step on, and the step
-        after that."""
+        """Return the functions that the text passes from step `start` until `last`, and the next
+        step.
+        """
         found: dict[FrameType, None] = {}
         end = start
         for place in range(len(self.steps) - 1, start - 1, -1):

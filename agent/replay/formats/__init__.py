@@ -1,5 +1,5 @@
 """Readers of recorded sessions. The agent that wrote a file is recognized by the content, not by
-the name.
+the file name.
 """
 
 from collections.abc import Callable, Iterable
@@ -54,23 +54,24 @@ _READERS: dict[str, Any] = {
     "ctxagent": ctxagent,
 }
 FORMATS = tuple(_READERS)
-_MAX_LISTED = 8  # keys or kinds of a file that is none of these
-_MAX_LISTED_CHARS = 40  # of one of them
+_MAX_LISTED = 8  # keys or types listed for a file of unknown format
+_MAX_LISTED_CHARS = 40  # of one key or type
 
 
 def add_format(name: str, reader: Any) -> None:
-    """Add a format of an extension. `reader` has the functions `recognizes` and `read`, as `pi` in
-    this package."""
+    """Register a format from an extension. `reader` has the functions `recognizes` and `read`, like
+    `pi` in this package.
+    """
     _READERS.setdefault(name, ForeignFormat(name, reader))
 
 
 def load_recording(path: Path, rows: int | None = None) -> Recording:
-    """Read the session in a file, plain or gzip, of JSON lines or one JSON object, in a database or
-    in a folder. `FILE#ID` names one of several in a database; the newest is read without. With
-    `rows` only so many rows are read.
+    """Return the session in a file (plain or gzip, JSON lines or one JSON object), a database or a
+    folder.
 
-    A bad line or item is counted and skipped. Raises UsageError, which says what was found instead,
-    for a file that cannot be read or is none of FORMATS.
+    `FILE#ID` selects a session in a database; the default is the newest. `rows` limits the number
+    of rows read. Invalid lines or items are counted and skipped. Raises UsageError, with a
+    description of the content, if the file cannot be read or is in none of FORMATS.
     """
     file, session = stores.located(path)
     source = RecordingFile(file)
@@ -86,11 +87,11 @@ def load_recording(path: Path, rows: int | None = None) -> Recording:
     why = unknown.text() or source.found
     guess = guessed_format(path)
     raise UsageError(
-        f"{path} lies where {guess} keeps its sessions, but no reader knows it: {why}"
+        f"{path} is in the folder of {guess}'s sessions, but its format is unknown: {why}"
         if guess
-        else f"{path} is no recorded session that is known here: {why}",
-        hint=f"Give a file that one of these agents wrote itself, plain or gzip, and no export to "
-        f"Markdown or HTML: {', '.join(FORMATS)}.",
+        else f"{path} is not a recorded session in a known format: {why}",
+        hint="Give an original session file (plain or gzip) of one of these agents, not an export "
+        f"to Markdown or HTML: {', '.join(FORMATS)}.",
     )
 
 
@@ -104,13 +105,13 @@ def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject], name: 
         return replace(recording, bad_line=source.bad_line)
     bad = f"; line {source.bad_line} cannot be read" if source.bad_line else ""
     raise UsageError(
-        f"{source.path} is a session of {format} without a message in it{bad}",
-        hint="There is nothing to continue; name another file.",
+        f"{source.path} is a session of {format} without messages{bad}",
+        hint="Give another file.",
     )
 
 
 class _UnknownRows:
-    """The keys and kinds of rows that no reader recognizes."""
+    """The keys and types of rows that no reader recognizes."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, None] = {}

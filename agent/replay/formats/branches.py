@@ -1,12 +1,12 @@
-"""The rows of a file that form a tree by their parents."""
+"""Follow the branches of a file whose rows form a tree of parents and children."""
 
 from .fields import JsonObject
 
 
 def newest_branch(rows: list[JsonObject], id: str, parent: str) -> list[JsonObject]:
-    """Return the rows from the root to the last one; `id` and `parent` name the fields. A parent
-    stands before its children; the row before stands in for a parent that is not named or not in
-    the file."""
+    """Return the rows from the root to the last row; `id` and `parent` are names of fields. Parents
+    come before their children. If a parent is not named or missing, the previous row is used.
+    """
     place = {row[id]: at for at, row in enumerate(rows) if isinstance(row.get(id), str)}
     at, branch = len(rows) - 1, []
     while at >= 0:

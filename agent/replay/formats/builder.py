@@ -1,6 +1,5 @@
-"""The builder of a recording. A format's reader adds words, replies, compactions and results as it
-reads them; `build` then puts every result into its call, so that each call is answered inside its
-reply, wherever in the file the result stood.
+"""The builder of a recording. A format's reader adds messages, replies, compactions and results in
+file order; `build` then attaches every result to its call, wherever the file has the result.
 """
 
 from collections import Counter, deque
@@ -42,7 +41,7 @@ class _Call:
 
 @dataclass(slots=True)
 class RecordedReplyDraft:
-    """A reply to which more may be added."""
+    """A reply that can still grow."""
 
     at: float | None = None
     prompt: int = 0  # true tokens, 0 for unknown
@@ -57,14 +56,14 @@ class RecordedReplyDraft:
 
 @dataclass(slots=True)
 class TranscriptBuilder:
-    """The parts of a recorded session, as far as they were read."""
+    """The parts of a recorded session that were read so far."""
 
     steps: list[RecordedWords | RecordedReplyDraft | RecordedCompaction] = field(
         default_factory=list
     )
-    system: str = ""  # the first prompt that was recorded
-    cwd: str = ""  # the first that was recorded
-    skipped: int = 0  # items of the wrong shape
+    system: str = ""  # the first recorded system prompt
+    cwd: str = ""  # the first recorded working directory
+    skipped: int = 0  # items of the wrong type
     notes: list[str] = field(default_factory=list)
     _models: Counter[str] = field(default_factory=Counter)
     _open: dict[Hashable, RecordedReplyDraft] = field(default_factory=dict)
@@ -79,7 +78,7 @@ class TranscriptBuilder:
         by_client: bool = False,
         is_summary: bool = False,
     ) -> None:
-        """Add words to the model, unless they are blank."""
+        """Add a message to the model, unless it is blank."""
         if text.strip():
             self.steps.append(RecordedWords(text, at, mid_turn, by_client, is_summary))
 
@@ -99,14 +98,15 @@ class TranscriptBuilder:
         kept: int = 0,
         keeps_words: bool = False,
     ) -> None:
-        """Add a compaction, with what it left in the context as `RecordedCompaction` says; its
-        summary, where the file has it, is added as words."""
+        """Add a compaction and, if recorded, its summary as a message. `kept` and `keeps_words` are
+        as in `RecordedCompaction`.
+        """
         self.steps.append(RecordedCompaction(at, kept, keeps_words))
         self._open.clear()
         self.add_words(summary, at, is_summary=True)
 
     def objects(self, value: Any) -> list[JsonObject]:
-        """Return the objects of a list; count its other items as skipped."""
+        """Return the objects in a list; count its other items as skipped."""
         found = [item for item in as_list(value) if isinstance(item, dict)]
         self.skipped += len(as_list(value)) - len(found)
         return found
@@ -114,8 +114,9 @@ class TranscriptBuilder:
     def draft_reply(
         self, key: Hashable, at: float | None = None, model: Any = None
     ) -> RecordedReplyDraft:
-        """Return the draft of a key, a new one if there is none since the last compaction. `at` is
-        when its newest part came."""
+        """Return the draft with this key, or a new draft if there is none since the last
+        compaction. `at` is the time of the newest part.
+        """
         draft = self._open.get(key)
         if draft is None:
             draft = self._open[key] = RecordedReplyDraft()
@@ -133,8 +134,9 @@ class TranscriptBuilder:
         given: JsonObject,
         result: RecordedResult | None = None,
     ) -> None:
-        """Add a call to a reply, with its `result` where the file has both in one place; then the
-        call needs no id."""
+        """Add a call to a reply. `result` is given if the file has call and result in one place;
+        the call then needs no ID.
+        """
         own = id if isinstance(id, str) else ""
         if isinstance(name, str) and name and (own or result):
             draft.calls.append(_Call(own or "call", name, given, result))
@@ -142,28 +144,28 @@ class TranscriptBuilder:
             self.skipped += 1
 
     def add_block(self, draft: RecordedReplyDraft, block: JsonObject) -> None:
-        """Add a text or a call, as the Messages API has them."""
+        """Add a text or a call in the format of the Messages API."""
         if block.get("type") == "text":
             draft.add_text(as_text(block.get("text")))
         elif block.get("type") == "tool_use":
             self.add_call(draft, block.get("id"), block.get("name"), as_object(block.get("input")))
 
     def add_result(self, id: Any, result: RecordedResult) -> None:
-        """Add the result of a call, which may stand before or after it."""
+        """Add the result of a call; the call may be added before or after it."""
         if isinstance(id, str) and id:
             self._results.setdefault(id, deque()).append(result)
         else:
             self.skipped += 1
 
     def build(self, name: str, format: str, skipped: int) -> Recording:
-        """Return the recording; `skipped` counts what the file's reader skipped.
+        """Return the recording; `skipped` is the number of lines skipped by the file's reader.
 
-        Results go to the calls of their id in order, and a call whose id came before gets another
-        one. Replies with neither text nor call are left out, as they leave nothing in the context.
+        Results are matched to calls with the same ID in file order; repeated IDs are made unique.
+        Replies without text and calls are dropped, as they add nothing to the context.
         """
         taken: dict[str, int] = {}
         steps: list[RecordedStep] = []
-        sizes = [0]  # how many of `steps` come before each of our steps
+        sizes = [0]  # length of `steps` before each item of self.steps
         for step in self.steps:
             if isinstance(step, RecordedCompaction):
                 kept = len(steps) - sizes[max(0, len(sizes) - 1 - step.kept)]

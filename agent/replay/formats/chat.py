@@ -1,5 +1,6 @@
-"""Messages as OpenAI's chat API has them, with the blocks that some agents put in place of its
-fields: calls in the content of a reply, results in that of a message."""
+"""Messages in the format of OpenAI's chat API, including variants of some agents: calls as blocks
+in a reply's content, and results as blocks in a message's content.
+"""
 
 from typing import Any
 
@@ -11,7 +12,7 @@ _RESULTS = ("tool-result", "tool_result")
 
 
 def is_message(row: JsonObject) -> bool:
-    """Return True for a message that has nothing around it."""
+    """Return True if the row itself is a message, without an envelope."""
     return row.get("role") in ("system", "user", "assistant", "tool") and (
         "content" in row or "tool_calls" in row
     )

@@ -1,9 +1,10 @@
-"""The reader of Claude Code's transcripts: JSON lines, of which the types user and assistant count.
+"""The reader of Claude Code's transcripts: JSON lines, of which only the types user and assistant
+are used.
 
-A reply is spread over several lines of one message id. Lines are taken in the order of the file, as
-the chain of parents does not always give the order in which they were written. Side chains belong
-to subagents and are left out; a file that begins with one is that subagent's own. Words of the
-agent in the user's place (`isMeta`, summaries of compactions) did reach the model and are kept.
+A reply can span several lines with the same message ID. Lines are used in file order, because the
+chain of parents does not always match the order of writing. Sidechains belong to subagents and are
+skipped, unless the file begins with one and so is a subagent's own transcript. Messages that the
+agent wrote as the user (`isMeta`, compaction summaries) did reach the model and are kept.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from typing import Any
 from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
 from .fields import JsonObject, as_count, as_object, as_seconds, as_text, plain_text
 
-_SYNTHETIC = "<synthetic>"  # the model of replies that the agent wrote itself
+_SYNTHETIC = "<synthetic>"  # `model` of replies written by the agent itself
 _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -77,7 +78,7 @@ def _add_reply(transcript: TranscriptBuilder, row: JsonObject) -> None:
 
 
 def _count(draft: RecordedReplyDraft, message: JsonObject) -> None:
-    """Take the tokens from the newest line; the output is complete only in the last one."""
+    """Set the token counts from the newest line; only a reply's last line has the full output."""
     usage = as_object(message.get("usage"))
     draft.prompt = sum(as_count(usage.get(name)) for name in _PROMPT_COUNTS) or draft.prompt
     if message.get("stop_reason"):

@@ -1,7 +1,8 @@
-"""The reader of Codex's rollouts: JSON lines with a payload. Lines of the type response_item hold
-the messages, calls and results; event_msg repeats them for display, but has the true tokens.
+"""The reader of Codex's rollouts: JSON lines with a payload. Lines of type response_item contain
+the messages, calls and results; event_msg lines repeat them for display, but have the true token
+counts.
 
-A reply has no id here: a new one begins after a result, words of the user, a count of tokens or a
+Replies have no ID: a new reply begins after a result, a user message, a token count or a
 compaction.
 """
 
@@ -13,7 +14,7 @@ from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, a
 
 _KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
-_CLIENT_TEXTS = (  # begin messages that Codex writes in the user's place
+_CLIENT_TEXTS = (  # prefixes of messages that Codex writes as the user
     "# AGENTS.md instructions for ", "<user_instructions>", "<environment_context>",
     "<turn_aborted>",
 )  # fmt: skip
@@ -40,7 +41,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 class _Rollout:
     def __init__(self) -> None:
         self.transcript = TranscriptBuilder()
-        self._reply_number = 0  # of the reply that is being read
+        self._reply_number = 0  # number of the current reply
         self._last: RecordedReplyDraft | None = None
         self._model: Any = None
         self._last_count: JsonObject = {}
@@ -84,8 +85,9 @@ class _Rollout:
         return self._last
 
     def _count(self, info: JsonObject) -> None:
-        """Take the tokens of the newest reply. The same count comes again when a limit is looked
-        up, and a count of nothing after a compaction."""
+        """Set the token counts of the newest reply. Ignore repeated counts, which Codex writes when
+        it checks a limit, and empty counts, which it writes after a compaction.
+        """
         if info == self._last_count:
             return
         self._last_count = info

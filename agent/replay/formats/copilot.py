@@ -1,5 +1,5 @@
-"""The reader of Copilot CLI's events: JSON lines of a type and its data. Events of subagents carry
-the agent's id, or that of the call that started it, and are left out.
+"""The reader of Copilot CLI's events: JSON lines with a type and data. Subagent events have an
+agent ID or the ID of the call that started the subagent, and are skipped.
 """
 
 from collections.abc import Iterable

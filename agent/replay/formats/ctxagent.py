@@ -1,9 +1,8 @@
 """The reader of our own logs.
 
-A result is its whole text, even if that went to a file. Masks are left out, as a replay decides
-again what to mask. A summary is a compaction; the entries that were reinserted right after it are
-left out, as the view leaves them out when a summary is reverted: without the summary they repeat
-what stands in the context. A subagent's log is a file of its own.
+A result is read in full, even if its text went to a file. Masks are skipped, because a replay makes
+its own. A summary becomes a compaction. Entries reinserted right after a summary are skipped,
+because without the summary they only repeat the context. The log of a subagent is a separate file.
 """
 
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ def recognizes(row: JsonObject) -> bool:
 
 
 def read(rows: Iterable[JsonObject], folder: Path) -> TranscriptBuilder:
-    """Read a log; `folder` is the session's, with the files that the log names."""
+    """Read a log; `folder` is the session folder with the files that the log refers to."""
     reading = _LogReading(folder)
     for row in rows:
         try:
@@ -43,9 +42,11 @@ def read(rows: Iterable[JsonObject], folder: Path) -> TranscriptBuilder:
             reading.add(entry)
     if reading.gone:
         what = (
-            "result is in a file that is" if reading.gone == 1 else "results are in files that are"
+            "result was in a file that is"
+            if reading.gone == 1
+            else "results were in files that are"
         )
-        note = f"{reading.gone:,} {what} gone; previews stand for that"
+        note = f"{reading.gone:,} {what} missing; using previews"
         reading.transcript.notes.append(note)
     return reading.transcript
 
@@ -53,10 +54,10 @@ def read(rows: Iterable[JsonObject], folder: Path) -> TranscriptBuilder:
 class _LogReading:
     def __init__(self, folder: Path) -> None:
         self.transcript = TranscriptBuilder()
-        self.gone = 0  # files that the log names and that are missing
+        self.gone = 0  # missing files that the log refers to
         self._folder = folder
         self._reinserting = False
-        self._refs: dict[str, str] = {}  # of results, by the files that hold them
+        self._refs: dict[str, str] = {}  # refs of results by the file of their text
 
     def add(self, entry: Entry) -> None:
         at = as_seconds(entry.at)
@@ -81,7 +82,7 @@ class _LogReading:
 
     def _add_reply(self, entry: Assistant, at: float | None) -> None:
         if entry.stop_reason == REFUSAL:
-            return  # no later request has it
+            return  # later requests leave it out
         draft = self.transcript.draft_reply(entry.seq, at, entry.model)
         usage = Usage.from_json(entry.usage)
         draft.prompt, draft.output = usage.prompt, usage.output
@@ -89,8 +90,9 @@ class _LogReading:
             self.transcript.add_block(draft, block)
 
     def _recalled(self, entry: ToolResult) -> str:
-        """Return the ref of what a Recall by ref gave again, "" for any other result. What a query
-        lists counts for nothing: it is not known which of it was needed."""
+        """Return the ref of the result that a Recall by ref returned, "" for any other result.
+        Recalls by query are ignored, because it is unknown which of the listed results was needed.
+        """
         refs = entry.details.get("recalled")
         if "characters" not in entry.details or not isinstance(refs, list) or not refs:
             return ""
@@ -104,7 +106,7 @@ class _LogReading:
         return "\n".join(filter(None, parts))
 
     def _offloaded_text(self, entry: User | ToolResult) -> str | None:
-        """Return the text in an entry's file; None if it has no file or the file is missing."""
+        """Return the text in an entry's file, or None if it has no file or the file is missing."""
         if entry.offloaded is None:
             return None
         text: str | None = without_surrogates(read_kept_text(self._folder, entry.offloaded))

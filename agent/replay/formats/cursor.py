@@ -1,5 +1,6 @@
-"""The reader of Cursor's sessions: the messages of an agent's `store.db`, which `stores` takes out
-of it, and the JSON lines of a transcript."""
+"""The reader of Cursor's sessions: the messages in an agent's `store.db`, extracted by `stores`, or
+the JSON lines of a transcript.
+"""
 
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ from .builder import TranscriptBuilder
 from .chat import add_message, is_message
 from .fields import JsonObject, as_object
 
-HEADER = "cursor"  # the key of the row in front of the messages
+HEADER = "cursor"  # the key of the header row
 
 
 def recognizes(row: JsonObject) -> bool:

@@ -1,5 +1,6 @@
-"""The reader of Droid's sessions: JSON lines, a `session_start` and messages with the blocks of the
-Messages API."""
+"""The reader of Droid's sessions: JSON lines with a `session_start` and messages of Messages API
+blocks.
+"""
 
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ from .builder import TranscriptBuilder
 from .chat import add_message
 from .fields import JsonObject, as_object, as_seconds, as_text
 
-_REMINDER = "<system-reminder>"  # begins what Droid writes in the user's place
+_REMINDER = "<system-reminder>"  # prefix of text that Droid writes as the user
 
 
 def recognizes(row: JsonObject) -> bool:
@@ -16,7 +17,7 @@ def recognizes(row: JsonObject) -> bool:
 
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     transcript = TranscriptBuilder()
-    places = dict[str, int]()  # how many steps are up to each message
+    places = dict[str, int]()  # number of steps up to and including each message, by its ID
     for row in rows:
         at = as_seconds(row.get("timestamp"))
         if row.get("type") == "session_start":

@@ -1,5 +1,6 @@
-"""The fields of a row: texts, times, counts and arguments from values that another program wrote
-and that may be of any shape. A value of the wrong shape becomes an empty one or None."""
+"""Read texts, times, counts and arguments from JSON values of any shape, as other programs wrote
+them. A value of the wrong type becomes an empty value or None.
+"""
 
 import json
 import math
@@ -10,15 +11,16 @@ from ...context.request import MAX_JSON_DEPTH, is_too_deep, without_surrogates
 
 JsonObject = dict[str, Any]
 
-_MILLISECONDS = 1e11  # a larger number counts milliseconds: as seconds it is 3,000 years away
+_MILLISECONDS = 1e11  # larger numbers are milliseconds: as seconds, this is 3,000 years away
 _MAX_TIME_S = 4e9  # since 1970
-_MAX_NUMBER = 2**53  # larger ones are no counts or times
-_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and the like are no JSON
+_MAX_NUMBER = 2**53  # larger numbers are neither counts nor times
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity are not JSON
 
 
 def parse_json(text: str) -> Any:
-    """Return a JSON value without lone surrogates. Raises ValueError for a text that is no JSON, or
-    too deeply nested."""
+    """Return a JSON value without lone surrogates. Raises ValueError if the text is not JSON or is
+    nested too deeply.
+    """
     try:
         value = _DECODER.decode(text)
     except RecursionError as error:
@@ -41,8 +43,9 @@ def as_text(value: Any) -> str:
 
 
 def plain_text(content: Any) -> str:
-    """Return the text of a message or result, given as a text, a block or a list of blocks. An
-    image becomes `[image]`, a value without text its JSON."""
+    """Return the text of a message or result, given as a string, a block or a list of blocks. An
+    image becomes `[image]`; a value without text becomes its JSON.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
@@ -58,8 +61,9 @@ def plain_text(content: Any) -> str:
 
 
 def as_arguments(value: Any) -> JsonObject:
-    """Return the input of a call, given as an object or its JSON; anything else becomes its
-    `input`."""
+    """Return the input of a call, given as an object or as JSON; any other value becomes `{"input":
+    value}`.
+    """
     if isinstance(value, str):
         try:
             given = parse_json(value)
@@ -72,8 +76,9 @@ def as_arguments(value: Any) -> JsonObject:
 
 
 def as_seconds(value: Any) -> float | None:
-    """Return a time in seconds since 1970, from ISO 8601 (UTC unless it names a zone) or a number
-    of seconds or milliseconds; None for anything else."""
+    """Return a time in seconds since 1970, from ISO 8601 (UTC without a time zone) or a number of
+    seconds or milliseconds; None for other values.
+    """
     if isinstance(value, str):
         try:
             time = datetime.fromisoformat(value)
@@ -90,5 +95,5 @@ def as_seconds(value: Any) -> float | None:
 
 
 def as_count(value: Any) -> int:
-    """Return a number of tokens; 0 if the value is none."""
+    """Return a number of tokens, or 0 if the value is not a positive integer."""
     return value if type(value) is int and 0 < value < _MAX_NUMBER else 0

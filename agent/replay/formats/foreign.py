@@ -12,17 +12,17 @@ from .fields import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ForeignFormat:
-    """A recording format of an extension. Its methods raise UsageError when the reader fails."""
+    """A recording format from an extension. Its methods raise UsageError if the reader fails."""
 
     name: str
     reader: Any
 
     def recognizes(self, row: JsonObject) -> bool:
-        """Return True if the extension reads files with such a row."""
+        """Return True if the extension recognizes the row."""
         return bool(self._call(self.reader.recognizes, row))
 
     def read(self, rows: Iterable[JsonObject]) -> TranscriptBuilder:
-        """Return what the extension reads."""
+        """Return the transcript that the extension reads from the rows."""
         found = self._call(self.reader.read, rows)
         if isinstance(found, TranscriptBuilder):
             return found

@@ -1,6 +1,6 @@
-"""The reader of Gemini CLI's chats: one JSON object of messages, since version 0.40 JSON lines, of
-which a later one takes the place of an earlier one of its id. A reply holds its calls, and a call
-holds its result.
+"""The reader of Gemini CLI's chats: one JSON object with messages, or JSON lines since version
+0.40, in which a later message replaces an earlier message with the same ID. A reply contains its
+calls, and a call contains its result.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from .fields import (
     plain_text,
 )
 
-_CLIENT_TEXT = "<session_context>"  # begins the message that Gemini CLI writes itself
+_CLIENT_TEXT = "<session_context>"  # prefix of the message that Gemini CLI writes itself
 _KINDS = ("user", "gemini", "info", "error", "warning")
 
 
@@ -52,7 +52,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 
 
 def _before(messages: dict[Any, JsonObject], id: Any) -> dict[Any, JsonObject]:
-    """Return the messages before one, none where there is no such message."""
+    """Return the messages before the message with this ID; none if there is no such message."""
     place = list(messages).index(id) if isinstance(id, str) and id in messages else 0
     return dict(islice(messages.items(), place))
 
@@ -63,7 +63,7 @@ def _id(message: JsonObject) -> Any:
 
 def _add_user(transcript: TranscriptBuilder, message: JsonObject) -> None:
     content = message.get("content")
-    if isinstance(content, list):  # results stand with their calls, too
+    if isinstance(content, list):  # the calls contain their results too
         content = [part for part in content if "functionResponse" not in as_object(part)]
     text = plain_text(content)
     at, by_client = as_seconds(message.get("timestamp")), text.startswith(_CLIENT_TEXT)

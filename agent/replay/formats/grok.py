@@ -1,5 +1,6 @@
-"""The reader of Grok Build's sessions: `chat_history.jsonl`, whose rows say by their type what they
-are; older ones by their role. `summary.json` names the directory."""
+"""The reader of Grok Build's sessions: `chat_history.jsonl`, whose rows have a type, or a role in
+older versions. `summary.json` names the working directory.
+"""
 
 from collections.abc import Iterable
 

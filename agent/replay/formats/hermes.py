@@ -1,5 +1,6 @@
-"""The reader of Hermes's sessions: the messages of one in `state.db`, which `stores` takes out of
-it, and the JSON lines of older versions."""
+"""The reader of Hermes's sessions: messages of one session in `state.db`, extracted by `stores`, or
+the JSON lines of older versions.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress

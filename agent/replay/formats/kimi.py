@@ -1,5 +1,6 @@
-"""The reader of Kimi's sessions: `wire.jsonl`, which has all that happened, and `context.jsonl`,
-which has the messages since the newest compaction. Kimi Code writes another `wire.jsonl`."""
+"""The reader of Kimi's sessions: `wire.jsonl`, which has all events, and `context.jsonl`, which has
+the messages since the newest compaction. Kimi Code writes `wire.jsonl` in a different format.
+"""
 
 from collections.abc import Iterable
 
@@ -9,7 +10,7 @@ from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, a
 
 _CONTEXT_ROLES = ("_system_prompt", "_checkpoint", "_usage")
 _CODE_EVENTS = ("turn.prompt", "turn.steer", "context.append_loop_event", "config.update")
-_COMPACTED = "<system>Previous context has been compacted."  # begins the message with the summary
+_COMPACTED = "<system>Previous context has been compacted."  # prefix of the summary
 
 
 def recognizes(row: JsonObject) -> bool:
@@ -45,14 +46,14 @@ def _add_context(transcript: TranscriptBuilder, row: JsonObject) -> None:
 
 
 class _Wire:
-    """What happened, as far as it was read. Each step of a turn is a reply."""
+    """The events read so far. Each step of a turn is a reply."""
 
     def __init__(self) -> None:
         self.transcript = TranscriptBuilder()
         self._step = 0
 
     def add(self, kind: str, payload: JsonObject, at: float | None) -> None:
-        """Add an event of the older agent."""
+        """Add an event of the older agent, Kimi CLI."""
         if kind in ("TurnBegin", "SteerInput"):
             self.transcript.add_words(plain_text(payload.get("user_input")), at)
         elif kind == "StepBegin":

@@ -1,5 +1,5 @@
-"""The reader of OpenCode's exports: one JSON object of messages in parts. A call and its result are
-one part; each `step-start` part begins a new reply.
+"""The reader of OpenCode's exports: one JSON object with messages made of parts. A call and its
+result are one part; each `step-start` part begins a new reply.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,9 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 
 
 def _text(parts: list[JsonObject]) -> str:
-    """Return the texts and images among the parts; the text of other files stands next to them."""
+    """Return the texts and images in the parts. Other files are skipped, because a separate part
+    has their text.
+    """
     return "\n".join(
         plain_text(part)
         for part in parts
@@ -86,7 +88,9 @@ def _end(info: JsonObject) -> float | None:
 
 
 def _count(draft: RecordedReplyDraft, tokens: Any) -> None:
-    """Take the tokens of a reply; thinking is counted apart from the output, cache from input."""
+    """Set the token counts of a reply. OpenCode counts thinking apart from output, and cached
+    tokens apart from input.
+    """
     used, cache = as_object(tokens), as_object(as_object(tokens).get("cache"))
     parts = used.get("input"), cache.get("read"), cache.get("write")
     draft.prompt = sum(map(as_count, parts)) or draft.prompt

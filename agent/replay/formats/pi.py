@@ -1,5 +1,5 @@
-"""The reader of pi's sessions: JSON lines, which form a tree by their parents since its second
-version. The branch that ends with the last line is taken: it is what the model was shown last.
+"""The reader of pi's sessions: JSON lines, which form a tree since format version 2. The branch
+that ends with the last line is read, because the model saw it last.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from .branches import newest_branch
 from .builder import RecordedResult, TranscriptBuilder
 from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
-_EXTENSION_ROLES = ("custom", "hookMessage")  # words of extensions to the model
+_EXTENSION_ROLES = ("custom", "hookMessage")  # messages from extensions to the model
 _PROMPT_COUNTS = ("input", "cacheRead", "cacheWrite")
 
 
@@ -22,8 +22,8 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     known = [row for row in rows if isinstance(row.get("type"), str)]
     branch = newest_branch(known, "id", "parentId")
     if left := len(known) - len(branch):
-        transcript.notes.append(f"{left} entries on other branches of it are left out")
-    places = dict[str, int]()  # how many steps are before each row
+        transcript.notes.append(f"skipped {left} entries on other branches")
+    places = dict[str, int]()  # number of steps before each row, by its ID
     transcript.set_cwd(next((row["cwd"] for row in known if "cwd" in row), ""))
     for row in branch:
         at = as_seconds(row.get("timestamp"))

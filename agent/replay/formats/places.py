@@ -1,4 +1,4 @@
-"""Where the agents keep their sessions, and which of these belong to a project."""
+"""Find the folders where other agents store their sessions, and the sessions of a project."""
 
 import hashlib
 import json
@@ -12,8 +12,8 @@ from urllib.parse import quote
 from ...lazy import dataclass
 from . import stores
 
-# Below the home directory; {slug}, {md5} and {quoted} stand for the project's directory. A place
-# without them has the sessions of all projects.
+# Globs below the home directory. {slug}, {bare_slug}, {md5} and {quoted} encode the project's path;
+# globs without them match the sessions of all projects.
 _PLACES = (
     ("claude-code", ".claude/projects/{slug}/*.jsonl"),
     ("codex", ".codex/sessions/*/*/*/*.jsonl"),
@@ -33,28 +33,29 @@ _PLACES = (
     ("droid", ".factory/sessions/{slug}/*.jsonl"),
     ("copilot", ".copilot/session-state/*/events.jsonl"),
 )
-_MOVED_BY = {  # variables that name the place of a folder
+_MOVED_BY = {  # environment variables that replace a folder
     ".claude": "CLAUDE_CONFIG_DIR", ".codex": "CODEX_HOME", ".local/share": "XDG_DATA_HOME",
 }  # fmt: skip
 _PLACE_IN_PATH = {place.split("/")[0]: agent for agent, place in _PLACES if place[:2] != ".l"}
-_SUBAGENT = "agent-"  # begins the name of a file of Claude Code's subagents
-_HEAD_BYTES = 1 << 16  # of a file, in which its directory is looked for
-_BESIDE = ("meta.json", "workspace.yaml", "../.project_root")  # files that may name it, too
+_SUBAGENT = "agent-"  # prefix of the files of Claude Code's subagents
+_HEAD_BYTES = 1 << 16  # bytes of a file that are searched for the project's path
+# Metadata files that may contain the path.
+_BESIDE = ("meta.json", "workspace.yaml", "../.project_root")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecording:
-    """A session that another agent keeps on this machine."""
+    """A session that another agent stored on this machine."""
 
     agent: str
-    path: str  # as `load_recording` takes it
+    path: str  # path for `load_recording`, with `#ID` in a database
     changed: float  # in seconds since 1970
-    size: int = 0  # bytes, 0 for one of several in a database
-    title: str = ""  # that the agent gave it
+    size: int = 0  # bytes, 0 for a session in a database
+    title: str = ""  # title from the agent
 
 
 def guessed_format(path: Path) -> str:
-    """Return the agent in whose folder a file lies, "" for none."""
+    """Return the agent whose folder contains the file, "" for none."""
     names = ("opencode" if part == "opencode" else _PLACE_IN_PATH.get(part) for part in path.parts)
     return next(filter(None, names), "")
 
@@ -62,7 +63,7 @@ def guessed_format(path: Path) -> str:
 def find_recordings(
     home: Path, environ: Mapping[str, str], cwd: Path | None
 ) -> list[FoundRecording]:
-    """Return the sessions of a project, or of all where `cwd` is None, newest first."""
+    """Return the sessions of a project, or all sessions if `cwd` is None, newest first."""
     found = dict[str, FoundRecording]()
     for agent, pattern in _PLACES:
         for path in _matches(home, environ, pattern, cwd):
@@ -91,7 +92,7 @@ def _matches(
 
 
 def _sessions(agent: str, path: Path, cwd: Path | None) -> Iterator[FoundRecording]:
-    """Yield the sessions in a file, those of a directory where one is given."""
+    """Yield the sessions in a file; if `cwd` is given, only the sessions of that directory."""
     stat = path.stat()
     if path.suffix == ".db" and agent != "cursor":
         for id, where, title, changed in stores.sessions_in(path):
@@ -107,7 +108,9 @@ def _is_same(where: str, cwd: Path) -> bool:
 
 
 def _names(path: Path, cwd: Path) -> bool:
-    """Return True if a file, or a file next to it, names the directory near its beginning."""
+    """Return True if the file, or a metadata file next to it, contains the directory near its
+    beginning.
+    """
     real = os.path.realpath(cwd)
     told = {json.dumps(real).encode(), f": {real}\n".encode()}
     for file in (path, *(path.parent / name for name in _BESIDE)):

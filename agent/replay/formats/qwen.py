@@ -1,5 +1,6 @@
-"""The reader of Qwen Code's chats: JSON lines like Claude Code's, whose messages have the parts of
-Gemini's API."""
+"""The reader of Qwen Code's chats: JSON lines like Claude Code's, with messages made of Gemini API
+parts.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +33,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     known = [row for row in rows if isinstance(row.get("type"), str)]
     branch = newest_branch(known, "uuid", "parentUuid")
     if left := len(known) - len(branch):
-        transcript.notes.append(f"{left} entries on other branches of it are left out")
+        transcript.notes.append(f"skipped {left} entries on other branches")
     for row in branch:
         at = as_seconds(row.get("timestamp"))
         transcript.set_cwd(row.get("cwd"))
@@ -48,7 +49,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 
 
 def _add_compression(transcript: TranscriptBuilder, payload: JsonObject, at: float | None) -> None:
-    """Add a compaction. Its history is the summary, an answer to it, and what was kept."""
+    """Add a compaction. Its history is the summary, a reply to it, and the kept messages."""
     history = transcript.objects(payload.get("compressedHistory"))
     summary = "\n".join(as_text(part.get("text")) for part in _parts(history[:1]))
     kept = sum(

@@ -1,5 +1,5 @@
-"""The file of a recorded session, read as rows. Gzip is unpacked. JSON lines are read one by one,
-so that a file may be far larger than what is kept of it; a JSON object over many lines is one row.
+"""Read the file of a recorded session as rows. Gzip is unpacked. JSON lines are read one by one, so
+that a large file needs little memory; a JSON object that spans lines is one row.
 """
 
 import gzip
@@ -13,23 +13,24 @@ from ...errors import UsageError
 from .fields import JsonObject, parse_json
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-_NO_OBJECT = "its JSON is no object but a {}"
-_HEAD_BYTES = 8_192  # of a file, which show whether it is text
+_NO_OBJECT = "its JSON is of type {}, not an object"
+_HEAD_BYTES = 8_192  # bytes of a file that are checked for binary content
 
 
 class RecordingFile:
-    """An unpacked file. Its methods raise UsageError when it cannot be read."""
+    """An unpacked file. Its methods raise UsageError if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.skipped = 0  # lines that are no rows
-        self.bad_line = 0  # the number of the first of these, 0 for none
-        self.found = "it is empty"  # the reason why the file has no rows, if it has none
-        self._may_be_document: bool | None = None  # its first line begins a value that goes on
+        self.skipped = 0  # lines that are not rows
+        self.bad_line = 0  # number of the first skipped line, 0 for none
+        self.found = "it is empty"  # why the file has no rows, if it has none
+        self._may_be_document: bool | None = None  # the first line begins a multi-line JSON value
 
     def lines(self) -> Iterator[JsonObject]:
-        """Yield the rows of JSON lines. A last line without an end may be torn: it is not
-        counted as skipped."""
+        """Yield the rows of JSON lines. An invalid last line without a newline is not counted as
+        skipped, because it may have been cut off.
+        """
         with self._opened() as file:
             if b"\0" in file.peek(_HEAD_BYTES)[:_HEAD_BYTES]:
                 self.found = "it is not text"
@@ -42,7 +43,7 @@ class RecordingFile:
                 except ValueError as error:
                     if self._may_be_document is None:
                         self._may_be_document = text[0] in "{["
-                    why = getattr(error, "msg", error)  # without the place in the line
+                    why = getattr(error, "msg", error)  # without the column
                     self._skip(number, line, f"it is not JSON (line {number}: {why})")
                     continue
                 self._may_be_document = bool(self._may_be_document)
@@ -52,7 +53,7 @@ class RecordingFile:
                     self._skip(number, line, _NO_OBJECT.format(type(row).__name__))
 
     def document(self) -> Iterator[JsonObject]:
-        """Yield the one row of a JSON object, if `lines` found that the file may be one."""
+        """Yield the whole file as one JSON object, if `lines` found that it may be one."""
         if not self._may_be_document:
             return
         with self._opened() as file:
@@ -70,7 +71,7 @@ class RecordingFile:
 
     def _skip(self, number: int, line: bytes, why: str) -> None:
         self.found = why
-        if line.endswith(b"\n"):  # else it may be torn
+        if line.endswith(b"\n"):  # else it may be cut off
             self.skipped += 1
             self.bad_line = self.bad_line or number
 
@@ -78,7 +79,7 @@ class RecordingFile:
     def _opened(self) -> Iterator[BufferedReader | gzip.GzipFile]:
         try:
             if self.path.exists() and not self.path.is_file():
-                raise _unreadable(self.path, "it is a folder, or no file at all")
+                raise _unreadable(self.path, "it is a folder or a special file")
             with self.path.open("rb") as raw:
                 packed = raw.peek(2).startswith(_GZIP)
                 yield gzip.GzipFile(fileobj=raw) if packed else raw
@@ -89,7 +90,7 @@ class RecordingFile:
 def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(
         f"{path} cannot be read: {why}",
-        hint="Name the file of a session; of one that was cut off or damaged, a whole copy.",
+        hint="Give a session file; if it is cut off or damaged, give a complete copy.",
     )
 
 

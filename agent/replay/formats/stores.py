@@ -1,5 +1,6 @@
-"""Sessions that are more than one file: folders, and databases of SQLite. Each is read as rows that
-one of the readers recognizes."""
+"""Sessions that consist of several files (folders) or are in SQLite databases. Each is read as rows
+that one of the readers recognizes.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,24 +15,25 @@ from .fields import JsonObject, as_list, as_object, as_seconds, as_text, parse_j
 if TYPE_CHECKING:
     import sqlite3
 
-SESSION_MARK = "#"  # before the id of a session in a file with several
+SESSION_MARK = "#"  # separates the path of a database from a session ID
 _MAGIC = b"SQLite format 3\0"
-# Of the files in the folder of a session the first that is there is read.
+# Names of session files. In a session folder, the first existing file in this order is read.
 _FILES = (
     "CURRENT", "messages.jsonl", "chat_history.jsonl", "wire.jsonl", "context.jsonl",
     "events.jsonl", "log.jsonl", "store.db", "opencode.db", "state.db",
 )  # fmt: skip
-_BESIDE = {  # a file with more about the session beside another one
+_BESIDE = {  # metadata files next to a session file
     "messages.jsonl": (vibe.HEADER, "meta.json"),
     "chat_history.jsonl": (grok.HEADER, "summary.json"),
 }
-_ID_BYTES = 32  # of a message in Cursor's database
-_MESSAGES_FIELD = 1  # of its root, by which messages are listed
+_ID_BYTES = 32  # size of a message ID in Cursor's database
+_MESSAGES_FIELD = 1  # field number of the message IDs in Cursor's root blob
 
 
 def located(path: Path) -> tuple[Path, str]:
-    """Return the file to read for a path, and the id of the session in it that is meant ("": the
-    newest). The path may be a folder, or a file with `#ID` behind it."""
+    """Return the file to read for a path, and the ID of the session in it ("": the newest). The
+    path can be a folder, or `FILE#ID`.
+    """
     file, mark, session = str(path).rpartition(SESSION_MARK)
     if mark and not path.exists() and Path(file).exists():
         return located(Path(file))[0], session
@@ -40,13 +42,16 @@ def located(path: Path) -> tuple[Path, str]:
 
 
 def name_of(path: Path, session: str) -> str:
-    """Return the name of a recording: that of its folder where all have the same file name."""
+    """Return the name of a recording: the session ID, the folder name if the file name is the same
+    for all sessions, or the file name.
+    """
     return session or (path.absolute().parent.name if path.name in _FILES else path.name)
 
 
 def sessions_in(path: Path) -> list[tuple[str, str, str, float]]:
-    """Return id, directory, title and time of change of the sessions in a database, none of one
-    that cannot be read."""
+    """Return (ID, directory, title, time of change) for each session in a database; an empty list
+    if it cannot be read.
+    """
     import sqlite3
 
     with suppress(sqlite3.Error), closing(_opened(path)) as base:
@@ -64,8 +69,9 @@ def sessions_in(path: Path) -> list[tuple[str, str, str, float]]:
 
 
 def rows_of_store(path: Path, session: str) -> Iterator[JsonObject]:
-    """Yield the rows of a session that is more than a file of JSON, or what a file next to such a
-    file has about it. Raises UsageError for a database that cannot be read."""
+    """Yield the rows of a session in a folder or database, or a header row from the metadata file
+    next to a JSON lines file. Raises UsageError if a database cannot be read.
+    """
     if path.name in _BESIDE:
         header, name = _BESIDE[path.name]
         if beside := _json(path.with_name(name)):
@@ -79,14 +85,14 @@ def rows_of_store(path: Path, session: str) -> Iterator[JsonObject]:
 
 
 def _json(path: Path) -> Any:
-    """Return the value in a file, None if it cannot be read."""
+    """Return the JSON value in a file, or None if it cannot be read."""
     with suppress(OSError, ValueError):
         return parse_json(path.read_text("utf-8", "replace"))
     return None
 
 
 def _vibe(folder: Path) -> Iterator[JsonObject]:
-    """Yield the messages of the newest state that Vibe has saved."""
+    """Yield the messages of the newest state saved by Vibe."""
     yield {vibe.HEADER: as_object(_json(folder / "meta.json"))}
     generation = as_text(as_object(_json(folder / "CURRENT")).get("generation"))
     manifest = as_object(_json(folder / "generations" / generation / "manifest.json"))
@@ -98,7 +104,7 @@ def _vibe(folder: Path) -> Iterator[JsonObject]:
 
 
 def _opencode_files(path: Path) -> JsonObject:
-    """Return a session of OpenCode's storage of JSON files, as an export has it."""
+    """Return a session from OpenCode's JSON file storage, in the format of its exports."""
     storage, messages = path.parents[2], []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
         parts = sorted((storage / "part" / file.stem).glob("*.json"))
@@ -129,12 +135,12 @@ def _database(path: Path, session: str) -> Iterator[JsonObject]:
             elif {"meta", "blobs"} <= tables:
                 yield from _cursor(base)
     except sqlite3.Error as error:
-        hint = "End the agent that has it open, or name a copy of it."
+        hint = "Close the agent that has it open, or give a copy."
         raise UsageError(f"the database {path} cannot be read: {error}", hint=hint) from error
 
 
 def _opened(path: Path) -> "sqlite3.Connection":
-    """Open a database without changing it, also where no log of changes can be written."""
+    """Open a database read-only; as immutable if SQLite cannot write its journal files."""
     import sqlite3
 
     address = path.absolute().as_uri()
@@ -148,11 +154,15 @@ def _opened(path: Path) -> "sqlite3.Connection":
 
 
 def _chosen(base: "sqlite3.Connection", query: str, session: str) -> "sqlite3.Row | None":
-    """Return the row of a session: the one with this id, or the first of all."""
+    """Return the row of the session with this ID, or the first row if the ID is "". Raises
+    UsageError for an unknown ID.
+    """
     rows = base.execute(query)
     row: sqlite3.Row | None = next((r for r in rows if session in ("", r["id"])), None)
     if row is None and session:
-        raise UsageError(f"there is no session {session} in it", hint="Leave out the # and the id.")
+        raise UsageError(
+            f"the database has no session {session}", hint="Leave out the # and the ID."
+        )
     return row
 
 
@@ -189,7 +199,9 @@ def _hermes(base: "sqlite3.Connection", session: str) -> Iterator[JsonObject]:
 
 
 def _cursor(base: "sqlite3.Connection") -> Iterator[JsonObject]:
-    """Yield the messages that the root of the session lists. A message is JSON under its id."""
+    """Yield the messages that the session's root blob lists. Each message is a JSON blob with its
+    own ID.
+    """
     value = next((row["value"] for row in base.execute("SELECT value FROM meta")), "")
     text = value if isinstance(value, str) else bytes(value).decode()
     with suppress(ValueError):
@@ -206,14 +218,14 @@ def _cursor(base: "sqlite3.Connection") -> Iterator[JsonObject]:
 
 
 def _listed_ids(root: bytes) -> Iterator[str]:
-    """Yield the ids in a message of Protocol Buffers, as far as it can be read."""
+    """Yield the IDs in a Protocol Buffers message, up to the first field that cannot be read."""
     at = 0
     while at < len(root):
         key, at = _number(root, at)
         if key & 7 == 0:
             _, at = _number(root, at)
             continue
-        if key & 7 != 2:  # no root has other kinds of fields
+        if key & 7 != 2:  # a root has only varints and bytes
             return
         size, at = _number(root, at)
         if key >> 3 == _MESSAGES_FIELD and size == _ID_BYTES:
@@ -222,7 +234,7 @@ def _listed_ids(root: bytes) -> Iterator[str]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place, seven bits a byte, and the place behind it."""
+    """Return the varint (seven bits per byte) at an offset, and the offset after it."""
     value = shift = 0
     while at < len(data):
         value |= (data[at] & 0x7F) << shift

@@ -1,7 +1,7 @@
-"""The reader of SWE-agent's trajectories: one JSON object whose `history` is the conversation (its
-`trajectory` repeats the whole prompt at every step). A demonstration is part of the prompt and is
-added as words. An action without a tool call becomes a call of the shell, answered by the
-observation after it.
+"""The reader of SWE-agent's trajectories: one JSON object whose `history` is the conversation; its
+`trajectory` repeats the whole prompt at every step. Demonstrations are part of the prompt and are
+added as messages. An action without a tool call becomes a shell call with the next observation as
+its result.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 
 
 def _add_reply(transcript: TranscriptBuilder, message: JsonObject, id: str, model: str) -> str:
-    """Add a reply; return the id of its action, or "" if that is a tool call or there is none."""
+    """Add a reply; return the ID of its action, or "" if it has tool calls or no action."""
     draft = transcript.draft_reply(object(), None, model)
     calls = transcript.objects(message.get("tool_calls"))
     action = as_text(message.get("action")).strip()
@@ -57,7 +57,7 @@ def _add_reply(transcript: TranscriptBuilder, message: JsonObject, id: str, mode
 
 
 def _model(row: JsonObject) -> str:
-    """Return the model's name, which stands in the JSON of the configuration, if anywhere."""
+    """Return the model's name from the JSON configuration, "" if it is missing."""
     try:
         config = parse_json(as_text(row.get("replay_config")))
     except ValueError:

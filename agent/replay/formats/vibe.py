@@ -1,5 +1,6 @@
-"""The reader of Vibe's sessions: `messages.jsonl` and `meta.json` of older versions, and the folder
-of newer ones, whose messages `stores` collects."""
+"""The reader of Vibe's sessions: `messages.jsonl` and `meta.json` of older versions, or the folder
+of newer versions, whose messages `stores` collects.
+"""
 
 from collections.abc import Iterable
 from typing import Any

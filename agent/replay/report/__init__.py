@@ -1,1 +1,1 @@
-"""Reports of a comparison for terminals, programs and browsers, each a pure function of it."""
+"""Reports of a comparison for terminals, programs and browsers; each is a pure function."""

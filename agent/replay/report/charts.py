@@ -1,6 +1,6 @@
-"""The charts of one recording: its context and its cost over the calls, a line for each setting,
-and what fills the window, an area for each kind of content. Nothing is shown by colour alone: lines
-have dashes, acts have shapes, areas stand in the order of their legend.
+"""The charts of one recording: context and cost over the calls, with one line per setting, and the
+contents of the window, with one area per kind. Nothing depends on colour alone: lines are dashed
+differently, marks have shapes, areas are in the order of the legend.
 """
 
 import math
@@ -18,22 +18,22 @@ from ...session.layer_words import LAYER_NAMES
 from ..results import Fill, ReplayRun
 from .measures import format_dollars, format_tokens
 
-TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # of the plane, in pixels, and the room below it
+TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # pixels: edges of the plot area, height of the axis below
 _LANE_HEIGHT = 18  # pixels
-_GRID_LINES = 4  # across, about
-_LINE_COLOURS = 7  # the eighth setting looks like the first again
+_GRID_LINES = 4  # approximate number of horizontal lines
+_LINE_COLOURS = 7  # line styles; the eighth setting reuses the first
 _MAX_LINE_POINTS = 320
 _MAX_AREA_POINTS = 120
-_POINTS_PER_STRETCH = 4  # that are kept: first, smallest, largest, last
-_MARK_SLOTS = 160  # across a lane; marks of one kind in one slot become one
-_MIN_WINDOW_SHARE = 0.25  # contexts that stay below are drawn to a scale of their own
+_POINTS_PER_STRETCH = 4  # kept points: first, smallest, largest, last
+_MARK_SLOTS = 160  # slots in a lane; marks of one kind in one slot are merged
+_MIN_WINDOW_SHARE = 0.25  # below this share, the scale ends at the largest context
 _UNITS_PER_DOLLAR = 10_000
 
 MARK_NAMES = {
     **LAYER_NAMES,
     "need": "needed when gone",
 }
-CONTENT_GROUPS = {  # kinds of content that are shown as one, from the beginning of a prompt
+CONTENT_GROUPS = {  # kinds of content shown as one area, in the order of a prompt
     "system": ("system", "tools", "instructions", "skills", "plan", "environment"),
     "summary": ("summary", "preserved", "pinned"),
     "words": ("words", "commands", "notes", "notices"),
@@ -44,7 +44,7 @@ CONTENT_GROUPS = {  # kinds of content that are shown as one, from the beginning
 }
 _GROUP = {kind: group for group, kinds in CONTENT_GROUPS.items() for kind in kinds}
 
-CallValue = tuple[int, int]  # a call and the value there
+CallValue = tuple[int, int]  # number of a call, value at that call
 SettingPlaces = Mapping[str, int]  # the place of each setting, by its label
 
 
@@ -52,9 +52,9 @@ SettingPlaces = Mapping[str, int]  # the place of each setting, by its label
 class Frame:
     """The scales of a drawing."""
 
-    calls: int  # that the width stands for
-    top: int  # the value that the height stands for
-    write: Callable[[int], str]  # writes a value
+    calls: int  # number of calls across the width
+    top: int  # value at the top edge
+    write: Callable[[int], str]  # formats a value
 
     def x(self, call: float) -> str:
         return f"{100 * min(max(call - 0.5, 0), self.calls) / self.calls:.4g}%"
@@ -63,13 +63,15 @@ class Frame:
         return f"{TOP + (BOTTOM - TOP) * (1 - min(value, self.top) / self.top):.4g}"
 
     def grid(self) -> Sequence[int]:
-        """Return the values of the lines across."""
+        """Return the values of the horizontal grid lines."""
         step = round_up(self.top / _GRID_LINES)
         return range(0, self.top + 1, step)
 
 
 def thinned(values: Sequence[int], most: int) -> list[int]:
-    """Return about `most` places of values that keep the look of a line, every peak among them."""
+    """Return about `most` indexes of values that preserve the shape of the line, including every
+    peak.
+    """
     if len(values) <= most:
         return list(range(len(values)))
     size = math.ceil(len(values) * _POINTS_PER_STRETCH / most)
@@ -90,19 +92,19 @@ def line_path(points: Sequence[CallValue]) -> str:
 
 def area_path(points: Sequence[CallValue]) -> str:
     """Return the path data of the area below the points."""
-    if len(points) == 1:  # as wide as a call
+    if len(points) == 1:  # one call wide
         x, y = points[0]
         return f"M{x - 0.5} 0V{y}H{x + 0.5}V0Z"
     return f"M{points[0][0]} 0L{line_path(points)[1:]}V0Z"
 
 
 def line_class(place: int) -> str:
-    """Return the class that colours the line of a setting."""
+    """Return the CSS class for the line of a setting."""
     return f"s{place % _LINE_COLOURS}"
 
 
 def swatch(place: int) -> Markup:
-    """Return a sample of the line of a setting."""
+    """Return a short sample of a setting's line for the legend."""
     return Markup(
         '<svg class="swatch" width="26" height="12" aria-hidden="true">'
         f'<line class="line {line_class(place)}" x1="1" x2="25" y1="6" y2="6"/></svg>'
@@ -110,7 +112,7 @@ def swatch(place: int) -> Markup:
 
 
 def context_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
-    """Draw the context at each call, with the window, and below it what was done to reduce it."""
+    """Draw the context at each call and the window; below them, the compactions."""
     calls, window, peaks = _calls(runs), max(run.window for run in runs), _peaks(runs)
     top = max(peaks)
     if top >= _MIN_WINDOW_SHARE * window:
@@ -133,13 +135,13 @@ def context_values(runs: Sequence[ReplayRun]) -> list[str]:
 
 
 def mark_names(runs: Sequence[ReplayRun]) -> list[tuple[str, str]]:
-    """Return the kinds of marks that the context drawing has, each with its name."""
+    """Return (kind, name) for each kind of mark in the context drawing."""
     kinds = {act.layer for run in runs for act in run.acts} | {"need" for r in runs if r.needs}
     return [(kind, name) for kind, name in MARK_NAMES.items() if kind in kinds]
 
 
 def cost_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
-    """Draw what the session has cost up to each call."""
+    """Draw the cumulative cost at each call."""
     calls = _calls(runs)
     spent = [(places[run.label], _spent(run)) for run in runs]
     frame = Frame(calls, max(*(points[-1][1] for _, points in spent if points), 1), _write_money)
@@ -153,7 +155,7 @@ def cost_values(runs: Sequence[ReplayRun]) -> list[str]:
 
 
 def fill_drawings(runs: Sequence[ReplayRun]) -> list[Markup]:
-    """Draw what fills the window under each setting, all to the same scale."""
+    """Draw the contents of the window under each setting, all at the same scale."""
     frame = Frame(_calls(runs), max(1, *(max(_fill_sizes(run)) for run in runs)), short_tokens)
     return [
         draw(
@@ -170,15 +172,15 @@ def fill_peak(run: ReplayRun) -> str:
 
 
 def filled_groups(runs: Iterable[ReplayRun]) -> list[str]:
-    """Return the groups that the areas show, from the bottom up."""
+    """Return the content groups that the areas show, from the bottom up."""
     fills = [_grouped(fill) for run in runs for fill in run.fills]
     return [group for group in CONTENT_GROUPS if any(fill[group] for fill in fills)]
 
 
 def draw(frame: Frame, label: str, across: str = "calls of the model", **parts: Any) -> Markup:
-    """Render a drawing; `label` says in words what it shows, `across` what its width stands for.
-    The parts are `lines`, `areas`, the `window`, and `lanes` with the height that they take `below`
-    the axis."""
+    """Render a drawing. `label` describes it as text; `across` names the horizontal axis. The parts
+    are `lines`, `areas`, the `window`, and `lanes` with their height `below` the axis.
+    """
     return render(
         "replay/report/drawing.svg.j2",
         frame=frame,
@@ -195,7 +197,7 @@ def draw(frame: Frame, label: str, across: str = "calls of the model", **parts: 
 
 
 def drawn_lines(lines: Iterable[tuple[int, Sequence[CallValue]]]) -> list[dict[str, Any]]:
-    """Return the lines of a drawing, each of a setting at a place."""
+    """Return the lines of a drawing; each has the place of its setting."""
     return [
         {"place": place, "data": line_path([points[n] for n in shown])}
         for place, points in lines
@@ -204,7 +206,9 @@ def drawn_lines(lines: Iterable[tuple[int, Sequence[CallValue]]]) -> list[dict[s
 
 
 def _areas(run: ReplayRun) -> Iterator[dict[str, Any]]:
-    """Yield the area of each group, which reaches down to the ground, behind those before it."""
+    """Yield the area of each group. Areas reach down to the axis, so each must be drawn behind the
+    previous one.
+    """
     shown = [run.fills[place] for place in thinned(_fill_sizes(run), _MAX_AREA_POINTS)]
     levels = [list(accumulate(_grouped(fill).values())) for fill in shown]
     before = [0] * len(shown)
@@ -217,7 +221,7 @@ def _areas(run: ReplayRun) -> Iterator[dict[str, Any]]:
 
 
 def _lane(run: ReplayRun, number: int, frame: Frame, place: int) -> dict[str, Any]:
-    """Return the marks of what was done under one setting."""
+    """Return the lane with the marks of one setting."""
     happened = [
         (act.number, act.layer, f"{format_tokens(act.before)} to {format_tokens(act.after)}")
         for act in run.acts
@@ -229,8 +233,9 @@ def _lane(run: ReplayRun, number: int, frame: Frame, place: int) -> dict[str, An
 def drawn_lane(
     happened: Iterable[tuple[int, str, str]], number: int, frame: Frame, place: int
 ) -> dict[str, Any]:
-    """Return the lane of that number with a mark for each (call, kind, text); those too close to
-    tell are one."""
+    """Return lane `number` with a mark for each (call, kind, text). Marks of one kind that are too
+    close together are merged.
+    """
     slots: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for call, kind, text in sorted(happened, key=lambda each: (each[0], each[1])):
         slots.setdefault((call * _MARK_SLOTS // frame.calls, kind), []).append((call, text))
@@ -244,12 +249,12 @@ def drawn_lane(
 
 
 def lanes_height(lanes: int) -> int:
-    """Return the height of so many lanes, in pixels."""
+    """Return the height of the given number of lanes, in pixels."""
     return _LANE_HEIGHT * lanes + 4
 
 
 def _grouped(fill: Fill) -> dict[str, int]:
-    """Return the tokens of every group."""
+    """Return the tokens of each group."""
     sums = dict.fromkeys(CONTENT_GROUPS, 0)
     for kind, size in fill.parts:
         sums[_GROUP.get(kind, "other")] += size
@@ -273,8 +278,9 @@ def _prompts(run: ReplayRun) -> list[CallValue]:
 
 
 def _spent(run: ReplayRun) -> list[CallValue]:
-    """Return the dollars spent up to each call, in units; asking again for a result that was used
-    when gone is counted at the call that used it."""
+    """Return the cumulative cost at each call, in units of 1/10,000 dollar. A result used after it
+    had left the context adds the cost of getting it again to the call that used it.
+    """
     extra: dict[int, float] = {}
     for need in run.needs:
         if need.how == "used":
@@ -285,6 +291,6 @@ def _spent(run: ReplayRun) -> list[CallValue]:
 
 
 def _write_money(units: float) -> str:
-    """Write an amount for an axis, which has little room."""
+    """Format an amount compactly for an axis."""
     amount = units / _UNITS_PER_DOLLAR
     return f"${amount:,.0f}" if amount == round(amount) else f"${format_dollars(amount)}"

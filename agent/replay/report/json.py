@@ -5,18 +5,18 @@
      "recordings": [{"name", "format", "runs": [RUN, …]}, …]}
 
 SUMS: `label`; `calls`, `peak`, `mean`, `sent`, `read`, `written`, `plain`, `output` (tokens; `read`
-from the cache, `written` to it, `plain` neither); `cached` (0 to 1, null of nothing); `dollars`,
-and `ratio` to those of the first label (null where that costs nothing); `edits`, `stubs`,
-`summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `paths`, `errors`, `recovered`:
-[part, whole]; `thinking`: what edits drop where a model binds thinking to what stands before it
-(`told`, [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and `again_usd`, which
-are not among the dollars); `stopped`: the recordings that were not played to their end.
+from the cache, `written` to it, `plain` the rest); `cached` (0 to 1, null without tokens);
+`dollars`, and `ratio` to the dollars of the first label (null if those are 0); `edits`, `stubs`,
+`summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `lost_facts`; `paths`, `errors`,
+`recovered`: [part, whole]; `thinking`: the thinking that edits drop on models that bind it to the
+preceding context (`told`, [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and
+`again_usd`, which are not part of `dollars`); `stopped`: recordings not played to the end.
 
-RUN: `label`, `model`, `window`, `peak_then` (null where it was not recorded), `stopped` ("" when it
-was played to its end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of
-equal length: `calls` has the fields of `results.PricedCall` (`at` in seconds since 1970 or null);
-`fills` has `number` and one column for each kind of content. `acts` and `needs` are lists of
-objects, with the fields of `results.ReplayAct` and `results.Need`.
+RUN: `label`, `model`, `window`, `peak_then` (null if not recorded), `stopped` ("" if it was played
+to the end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of equal
+length: `calls` has the fields of `results.PricedCall` (`at` in seconds since 1970 or null); `fills`
+has `number` and one column for each kind of content. `acts`, `needs` and `lost_facts` are lists of
+objects, with the fields of `results.ReplayAct`, `results.Need` and `lost_facts.LostFact`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,9 @@ _Object = dict[str, Any]
 
 
 def document(comparison: Comparison) -> _Object:
-    """Return the document as values for `json.dumps`; file names may need its ASCII escapes."""
+    """Return the document as values for `json.dumps`. Keep its `ensure_ascii`, since file names can
+    contain lone surrogates.
+    """
     return {
         "v": VERSION,
         "headline": headline(comparison),
@@ -117,7 +119,7 @@ def _calls(priced: Sequence[PricedCall]) -> _Object:
 
 
 def _fills(fills: Sequence[Fill]) -> _Object:
-    """Return the fills as columns; a kind that is missing from a fill has no tokens there."""
+    """Return the fills as columns; a kind missing from a fill has 0 tokens."""
     kinds = dict.fromkeys(kind for fill in fills for kind, _ in fill.parts)
     parts = [dict(fill.parts) for fill in fills]
     columns = {kind: [part.get(kind, 0) for part in parts] for kind in kinds}

@@ -1,5 +1,5 @@
-"""The measures of a run or of several, and how each figure is written, in the terminal's table and
-on the page. Figures never look better than they are: a share is 100% only when nothing is missing.
+"""The measures of one run or several, and the format of each figure in the terminal table and on
+the page. Rounding never flatters: a share reads 100% only if nothing is missing.
 """
 
 import math
@@ -12,8 +12,9 @@ from ..results import Comparison, ReplayRun, Sums
 
 
 def anonymized(comparison: Comparison) -> Comparison:
-    """Return the comparison without what the sessions were about: recordings are numbered instead
-    of named, and results that were needed are named by their entry alone."""
+    """Return the comparison without content from the sessions: recordings are numbered, and missed
+    results are named by their entry only.
+    """
     rows = (
         tuple(_anonymized(run, f"session {number}") for run in row)
         for number, row in enumerate(comparison.runs, 1)
@@ -24,11 +25,11 @@ def anonymized(comparison: Comparison) -> Comparison:
 def _anonymized(run: ReplayRun, name: str) -> ReplayRun:
     needs = tuple(replace(need, what=f"result #{need.ref}") for need in run.needs)
     lost = tuple(replace(fact, text="") for fact in run.lost)
-    stopped = "it could not go on" if run.stopped else ""  # a reason may name files
+    stopped = "it could not continue" if run.stopped else ""  # the reason may name files
     return replace(run, name=name, needs=needs, lost=lost, stopped=stopped)
 
 
-NO_FIGURE = "-"  # where a figure has no meaning
+NO_FIGURE = "-"  # shown if a figure is undefined
 _FILE_EXTENSION = regex(r"(?<=.)(\.(jsonl?|traj))?(\.gz)?$")
 
 
@@ -40,7 +41,7 @@ class Figures:
     sums: Sums
     asked: int  # missed results that were asked for again
     used: int  # missed results whose text was used
-    ratio: float | None  # of its dollars to those of the first setting
+    ratio: float | None  # dollars relative to the first setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Measure:
 
 
 def figures_by_setting(labels: Sequence[str], runs: Sequence[ReplayRun]) -> list[Figures]:
-    """Return the figures of each setting that any of the runs is under, in the order of labels."""
+    """Return the figures of each setting that has runs, in the order of `labels`."""
     found = {label: [run for run in runs if run.label == label] for label in labels}
     sums = {label: sum((run.sums for run in under), Sums()) for label, under in found.items()}
     first = sums[labels[0]].dollars if labels else 0.0
@@ -76,7 +77,7 @@ def total_figures(comparison: Comparison) -> list[Figures]:
 
 
 def format_tokens(count: float) -> str:
-    """Write a number of tokens in at most five characters: 812, 9.8k, 71k, 14.9M."""
+    """Format a number of tokens in at most five characters: 812, 9.8k, 71k, 14.9M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= 0.9995 * size:
             value = count / size
@@ -89,7 +90,7 @@ def format_dollars(amount: float) -> str:
 
 
 def format_percent(value: float | None) -> str:
-    """Write a share rounded down, so that only a whole reads as 100%."""
+    """Format a share, rounded down, so that only 1 reads as 100%."""
     if value is None:
         return NO_FIGURE
     if 0 < value < 0.01:
@@ -104,7 +105,7 @@ def format_ratio(ratio: float | None) -> str:
 
 
 def without_extension(name: str) -> str:
-    """Return the name of a recording as a table shows it."""
+    """Return the name of a recording without the extensions of its format."""
     return _FILE_EXTENSION.sub("", name)
 
 
@@ -120,7 +121,7 @@ COST_MEASURES = (
     Measure("Read from the cache", "The share of the tokens sent that came from it.",
             lambda f: format_percent(f.sums.cached)),
     Measure("Cost in dollars",
-            "At the model's prices, cache included, with what was missed and had to be read again.",
+            "At the model's prices, with the prompt cache, and with reading missed results again.",
             lambda f: format_dollars(f.sums.dollars)),
     Measure("Relative cost", "Dollars relative to the first setting.",
             lambda f: format_ratio(f.ratio)),
@@ -131,7 +132,7 @@ KEPT_MEASURES = (
             lambda f: f"{f.sums.edits:,}"),
     Measure("Stubs", "Results that were cleared and inputs that were cut short.",
             lambda f: f"{f.sums.stubs:,}"),
-    Measure("Summaries", "Times that a summary took the place of what was before.",
+    Measure("Summaries", "Times that a summary replaced the earlier context.",
             lambda f: f"{f.sums.summaries:,}"),
     Measure("Asked for again",
             "Results that the session asked for again after they had left the context.",
@@ -139,7 +140,7 @@ KEPT_MEASURES = (
     Measure("Used when gone",
             "Results whose text the session used after it had left the context.",
             lambda f: f"{f.used:,}"),
-    Measure("Cost of those", "Dollars for asking again, included in the cost above.",
+    Measure("Cost of missed results", "Dollars for getting them again, included in the cost above.",
             lambda f: format_dollars(f.sums.missed_usd)),
     Measure("Facts written when gone",
             "Names, paths, places in files, values and words of errors that the session wrote "
@@ -157,23 +158,23 @@ KEPT_MEASURES = (
 )  # fmt: skip
 THINKING_MEASURES = (
     Measure("Thinking dropped",
-            "Tokens of thinking that edits drop, where a model binds it to what stands before it.",
+            "Thinking tokens that edits drop, if the model binds thinking to earlier context.",
             lambda f: format_tokens(f.sums.thinking.dropped)),
-    Measure("Saved by that", "Dollars for not sending it again; not among the cost.",
+    Measure("Saved by dropping it", "Dollars for not sending it again; not part of the cost.",
             lambda f: format_dollars(f.sums.thinking.saved_usd)),
-    Measure("To think it again",
-            "Dollars, if all of it had to be; whether it had is not known. Not among the cost.",
+    Measure("Cost of repeating it",
+            "Dollars if the model repeats all of it, which is unknown. Not part of the cost.",
             lambda f: format_dollars(f.sums.thinking.again_usd)),
 )  # fmt: skip
 
 
 def thinking_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
-    """Return the measures of dropped thinking, where a recording describes any."""
+    """Return the measures of dropped thinking if any recording has thinking."""
     return THINKING_MEASURES if any(each.sums.thinking.tokens for each in figures) else ()
 
 
 def headline(comparison: Comparison) -> str:
-    """Return the sentence that matters: what the cheapest setting costs, relative to the first."""
+    """Return the main result as a sentence: the cheapest setting's cost relative to the first."""
     sums = total_figures(comparison)
     if not sums:
         return "No recording was played."
@@ -186,12 +187,13 @@ def headline(comparison: Comparison) -> str:
         f"instead of ${format_dollars(first.sums.dollars)}."
     )
     stopped = first.sums.stopped or best.sums.stopped
-    return f"{sentence} This is not of the same work." if stopped else sentence
+    return f"{sentence} Not comparable: some sessions stopped early." if stopped else sentence
 
 
 def price_sentence(comparison: Comparison) -> str:
-    """Return what the cheapest setting gives up for its cost, and which sessions were not played to
-    the end; "" of nothing."""
+    """Return the drawbacks of the cheapest setting and the sessions not played to the end; ""
+    without recordings.
+    """
     sums = total_figures(comparison)
     if not sums:
         return ""
@@ -210,12 +212,12 @@ def price_sentence(comparison: Comparison) -> str:
 
 
 def model_sentence(comparison: Comparison) -> str:
-    """Return the model whose prices and window count; "" of nothing."""
+    """Return a sentence with the model and window of the replay; "" without recordings."""
     played = next((run for row in comparison.runs for run in row), None)
     return f"As {played.model}, with a window of {format_tokens(played.window)}." if played else ""
 
 
 def _cheapest(sums: Sequence[Figures]) -> Figures:
-    """Return the cheapest setting after the first; the first itself where there is no other."""
+    """Return the cheapest setting after the first, or the first if there is no other."""
     others = [each for each in sums[1:] if each.ratio is not None]
     return min(others, key=lambda each: each.sums.dollars, default=sums[0])

@@ -1,9 +1,9 @@
 (() => {
   const tools = document.querySelector(".tools");
   const sections = [...document.querySelectorAll("main > section")];
-  const hidden = new Set(); // settings, by their place
+  const hidden = new Set(); // places of hidden settings
 
-  // Settings and recordings that are not wanted leave the page.
+  // Hide deselected settings and recordings.
   const show = () => {
     for (const node of document.querySelectorAll("[data-label]")) {
       node.classList.toggle("away", hidden.has(node.dataset.label));
@@ -31,7 +31,7 @@
   };
   addEventListener("hashchange", arrive);
 
-  // A bar of several lines must not cover what is gone to; a table wider than its box says so.
+  // Keep the tool bar from covering link targets; show a hint next to tables wider than their box.
   const bar = () => document.documentElement.style.setProperty("--tools", `${tools.offsetHeight}px`);
   new ResizeObserver(bar).observe(tools);
   const widths = new ResizeObserver((changed) => {
@@ -42,7 +42,7 @@
   });
   for (const each of document.querySelectorAll(".scrolling, .scrolling > table")) widths.observe(each);
 
-  // The figures stand in the paths themselves: calls and values, point by point.
+  // The path data contains the figures: pairs of call and value.
   const tokens = (count) => {
     for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
       const value = count / size;
@@ -63,13 +63,13 @@
   const nearest = (path, call) => {
     let best = null;
     for (const [number, value] of points(path)) {
-      if (path.dataset.group && number === best?.[0]) continue; // where an area begins at the ground
+      if (path.dataset.group && number === best?.[0]) continue; // the start of an area on the axis
       if (!best || Math.abs(number - call) <= Math.abs(best[0] - call)) best = [number, value];
     }
     return best;
   };
 
-  // All charts of a recording tell of the same call.
+  // All charts of a recording show the same call.
   const together = new Map();
   const NS = "http://www.w3.org/2000/svg";
   const pointed = (figure) => {

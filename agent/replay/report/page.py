@@ -1,6 +1,7 @@
-"""The comparison as one page of HTML that needs no network: the sentence that matters and the sums,
-then each recording with its charts. Whatever stood in a session is text here. Everything can be
-read without scripts; with them recordings and settings can be chosen and values pointed at."""
+"""The comparison as a single HTML page that needs no network: headline and sums, then each
+recording with its charts. All session content is escaped. Everything is readable without scripts;
+scripts add selection of recordings and settings, and values on hover.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -13,12 +14,12 @@ from ..results import Comparison, Need, ReplayAct, ReplayRun
 from . import charts, measures
 from .measures import Figures, format_tokens
 
-_MAX_LISTED = 50  # acts of one run, and needs; the JSON document has all
-_MAX_WORDS_CHARS = 160  # of what a session says
+_MAX_LISTED = 50  # listed acts and needs per run; the JSON document has all
+_MAX_WORDS_CHARS = 160  # of a text from a session
 
 
 def page(comparison: Comparison) -> str:
-    """Return the whole document."""
+    """Return the whole HTML document."""
     totals = measures.total_figures(comparison)
     max_dollars = max((each.sums.dollars for each in totals), default=0.0) or 1.0
     html = render(
@@ -72,7 +73,7 @@ def _recordings(comparison: Comparison) -> Iterator[_Recording]:
 
 
 def _scope(comparison: Comparison) -> str:
-    """Return what was played, in one line."""
+    """Return one line with the number of recordings and settings, formats, models and windows."""
     runs = list(chain.from_iterable(comparison.runs))
     windows = sorted({run.window for run in runs})
     parts = [

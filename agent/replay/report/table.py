@@ -1,5 +1,6 @@
-"""The table of a comparison, for a terminal: a column for each setting, a row for each measure over
-all recordings, then one for the cost of each recording."""
+"""The comparison as a terminal table: one column per setting, one row per measure over all
+recordings, then one row with the cost of each recording.
+"""
 
 from collections.abc import Iterator
 
@@ -23,7 +24,7 @@ Row = tuple[str, ...]
 
 
 def comparison_table(comparison: Comparison) -> tuple[Row, list[Row]]:
-    """Return the head and the rows; no rows where nothing was played."""
+    """Return the header row and the body rows; both empty if nothing was played."""
     totals = total_figures(comparison)
     if not totals:
         return (), []
@@ -35,7 +36,7 @@ def comparison_table(comparison: Comparison) -> tuple[Row, list[Row]]:
 
 
 def long_labels(comparison: Comparison) -> list[str]:
-    """Return a line for each setting that has a number in the head of the table."""
+    """Return one line for each setting shown as a number in the header row."""
     pairs = zip(_heads(comparison), comparison.labels, strict=True)
     return [f"{head} {clean(label)}" for head, label in pairs if head != clean(label)]
 
@@ -58,7 +59,7 @@ def _costs(comparison: Comparison) -> Iterator[Row]:
 
 
 def stopped_notes(comparison: Comparison) -> list[str]:
-    """Return a line for each recording that was not played to its end."""
+    """Return one line for each recording that was not played to the end."""
     return [
         clean(f"! {run.name}, {run.label}: stopped after {len(run.priced):,} calls: {run.stopped}")
         for row in comparison.runs

@@ -1,5 +1,5 @@
-// An MCP server of the npm package @copilotkit/aimock, over HTTP. The argument is its folder.
-// Says its address, and ends when its standard input does.
+// An MCP server from the npm package @copilotkit/aimock, over HTTP. The argument is its folder.
+// Prints its address, and exits when its standard input is closed.
 const { MCPMock } = await import(`${process.argv[2]}/dist/index.js`);
 const mock = new MCPMock();
 mock.addTool({ name: "weigh", description: "Weighs an animal.", inputSchema: { type: "object" } });

@@ -1,7 +1,6 @@
-"""An MCP server over stdin and stdout that asks for more in the middle of a call, without the SDK.
+"""An MCP server over stdin and stdout that sends requests in the middle of a call, without the SDK.
 
-Answers of the client, and what becomes of tasks, are noted as lines of the file in the first
-argument.
+Answers of the client and changes of tasks are written as lines to the file in the first argument.
 """
 
 import json
@@ -35,7 +34,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "mode": "url", "message": "Pay.", "url": "file:///etc/passwd", "elicitationId": "e2",
     },
 }  # fmt: skip
-tasks: dict[str, int] = {}  # how often each was asked about
+tasks: dict[str, int] = {}  # number of polls by task
 
 
 def note(line: str) -> None:
@@ -49,7 +48,7 @@ def say(**message: object) -> None:
 
 
 def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask the client, and return its answer; what comes in between is not waited for."""
+    """Send a request to the client; return its answer, or {} if it cancels the call."""
     say(id=f"ask-{method}", method=method, params=params)
     for line in sys.stdin:
         message = json.loads(line)

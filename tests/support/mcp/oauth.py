@@ -1,7 +1,7 @@
 """An MCP server with its own authorization server: `python oauth.py PORT`, on 127.0.0.1.
 
-Whoever comes to the login is let in at once. Access tokens last as many seconds as the variable
-LIFETIME says; a refresh token is taken once.
+Every login succeeds immediately. The variable LIFETIME sets the seconds until access tokens expire;
+a refresh token is valid once.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""An MCP server over stdin and stdout that behaves as its first argument says, without the SDK.
+"""An MCP server over stdin and stdout without the SDK; its first argument selects the behaviour.
 
-Each `tools/call` that arrives is noted as a line of the file in the second argument, and the number
-of its process as a line that begins with `pid`.
+Each `tools/call` is written as a line to the file in the second argument, and the process ID as a
+line that begins with `pid`.
 """
 
 import json
@@ -32,7 +32,7 @@ def tool(name: str, description: str = "Says what it is told.") -> dict[str, obj
 
 
 def described(number: int) -> dict[str, object]:
-    """Return a tool with six parameters, each described."""
+    """Return a tool with six parameters, each with a description."""
     what = f"the record of kind {number}"
     about = f"Reads {what} from the service. Use it when the user asks for {what} by its name."
     properties = {

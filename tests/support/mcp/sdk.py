@@ -1,4 +1,4 @@
-"""An MCP server by the SDK: `python sdk.py stdio`, or `python sdk.py http PORT` on 127.0.0.1."""
+"""An MCP server based on the SDK: `python sdk.py stdio` or `python sdk.py http PORT`."""
 
 import sys
 from typing import Annotated

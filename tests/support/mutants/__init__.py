@@ -1,1 +1,1 @@
-"""Changes a copy of a room's code, and counts the changes that the room's tests notice."""
+"""Mutation testing: change a copy of a room's code and count the changes that its tests detect."""

@@ -17,7 +17,7 @@ QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 class Recorder:
-    """A pytest plugin that names the context of what coverage records: "" for imports."""
+    """Pytest plugin that sets the coverage context to the running test; it is "" for imports."""
 
     def __init__(self, measured: coverage.Coverage) -> None:
         self.seconds: dict[str, float] = {}

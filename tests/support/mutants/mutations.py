@@ -1,8 +1,8 @@
 """List the mutants of a module: small changes of meaning, by the operators of mutmut.
 
-Changes that no test should notice are left out: type annotations and aliases, docstrings,
-decorators, bases and options of a class, `TYPE_CHECKING` blocks, `__slots__`, `__all__`, `cast`
-and `TypeVar`, raised errors, `help=` and `description=`, and plain strings of three words or more.
+Excluded are changes that no test should detect: type annotations and aliases, docstrings,
+decorators, bases and options of a class, `TYPE_CHECKING` blocks, `__slots__`, `__all__`, `cast` and
+`TypeVar`, raised errors, `help=` and `description=`, and plain strings of three words or more.
 `len` and `isinstance` keep their arguments, because calls without them always fail.
 """
 
@@ -57,7 +57,7 @@ class Change:
 
 
 class Changes(cst.CSTVisitor):
-    """Collects the changes of a module."""
+    """Visitor that collects the possible changes of a module."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -119,7 +119,7 @@ class Changes(cst.CSTVisitor):
 
 
 def keeps(operator: object, node: cst.CSTNode) -> bool:
-    """Return whether an operator must not change this node."""
+    """Return True if an operator must not change this node."""
     if operator is operator_arg_removal:
         match node:
             case cst.Call(func=cst.Name(value=name)):
@@ -130,7 +130,7 @@ def keeps(operator: object, node: cst.CSTNode) -> bool:
 
 
 def changes_of(source: str) -> list[Change]:
-    """Return all changes of a module, line by line."""
+    """Return all changes of a module, sorted by line."""
     wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     visitor = Changes(wrapper.module)
     wrapper.visit(visitor)
@@ -138,14 +138,14 @@ def changes_of(source: str) -> list[Change]:
 
 
 def rank(*parts: object) -> str:
-    """Return a position in the random order, which depends on these parts alone."""
+    """Return a position in the random order, determined by `parts`."""
     return sha256(repr(parts).encode()).hexdigest()
 
 
 def sample(root: Path, paths: list[str], size: int, seed: int) -> list[Mutant]:
-    """Return mutants of random lines of modules, at most one for each line.
+    """Return mutants of random lines of modules, at most one per line.
 
-    A line keeps its position in the random order while other lines change.
+    A line keeps its position in the random order when other lines change.
     """
     lines = []
     sources = {path: (root / path).read_text() for path in paths}
@@ -165,9 +165,9 @@ def sample(root: Path, paths: list[str], size: int, seed: int) -> list[Mutant]:
 
 
 def mutant_of_line(path: str, source: str, changes: list[Change], key: str) -> Iterator[Mutant]:
-    """Yield a mutant of a line: an operator is chosen first, then one of its changes.
+    """Yield a mutant of a line: choose an operator, then one of its changes.
 
-    Yields nothing where all changes break the syntax.
+    Yields nothing if all changes break the syntax.
     """
     order = sorted(changes, key=lambda each: (rank(key, each.operator), rank(key, each.text)))
     for change in order:

@@ -1,6 +1,7 @@
-"""Count the changes of a room's code that the room's own tests notice.
+"""Count the changes of a room's code that the room's own tests detect.
 
 Usage: python -m ctxagent.tests.support.mutants.run ROOM [--sample N] [--seed N]
+
 Works on copies of the project in a temporary folder. Exits with 1 below 85 %.
 """
 
@@ -25,18 +26,18 @@ from .mutations import Mutant, sample
 ROOT = Path(__file__).parents[3]
 ENOUGH_KILLED = 0.85
 WORKERS = 2
-MIN_SECONDS = 20  # for the tests of a mutant, on a busy machine
+MIN_SECONDS = 20  # minimum timeout of a mutant's tests, for a busy machine
 SLOWDOWN = 5
-MAX_TESTS = 400  # of one mutant
-IMPORT = ""  # the context of lines that an import runs
+MAX_TESTS = 400  # tests per mutant
+IMPORT = ""  # coverage context of lines that run at import
 PROGRESS_STEP = 20
 PACKAGE = "ctxagent.tests.support.mutants"
-FIRST_TIME = 1_000_000_000  # each source of a copy gets a time of its own, for Python's cache
+FIRST_TIME = 1_000_000_000  # first modification time; each source of a copy gets a unique one
 
 
 @dataclass
 class Outcome:
-    """What the tests said of a mutant."""
+    """The outcome of the tests for a mutant."""
 
     mutant: Mutant
     verdict: str  # killed, survived or timeout
@@ -45,7 +46,7 @@ class Outcome:
 
 @dataclass
 class CoverageMap:
-    """Which tests run which lines."""
+    """The lines that each test runs."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, set[str]]]
@@ -54,8 +55,8 @@ class CoverageMap:
     def tests_of(self, mutant: Mutant) -> list[str]:
         """Return the tests that run the changed line, at most `MAX_TESTS`.
 
-        For a line that the import runs: the tests that run the module, then all others. The tests
-        of the module's own file come first, the quickest before the others.
+        For a line that runs at import: the tests that run the module, then all others. Tests in the
+        module's own test file come first, then the fastest.
         """
         lines = self.lines.get(mutant.path, {})
         found = set[str]().union(*(lines.get(at, set()) for at in mutant.statement))
@@ -72,7 +73,7 @@ class CoverageMap:
 
 
 def copy_project(target: Path) -> Path:
-    """Copy the files that git knows or would add; return the package's folder."""
+    """Copy all files that git does not ignore; return the package's folder."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     package = target / "ctxagent"
@@ -85,12 +86,12 @@ def copy_project(target: Path) -> Path:
 
 
 def environment(package: Path) -> dict[str, str]:
-    """Return an environment in which `ctxagent` is a copy."""
+    """Return an environment in which `ctxagent` is imported from a copy."""
     return {**os.environ, "PYTHONPATH": str(package.parent), "TMPDIR": str(package.parent)}
 
 
 def record_coverage(room: str, copies: list[Path]) -> CoverageMap:
-    """Run a room's tests under coverage, a share in each copy."""
+    """Run a room's tests under coverage, divided among the copies."""
     files = sorted(
         (str(path.relative_to(ROOT)) for path in (ROOT / "tests" / room).rglob("test_*.py")),
         key=lambda name: -(ROOT / name).stat().st_size,
@@ -156,13 +157,15 @@ def remaining(queue: SimpleQueue[Mutant]) -> Iterator[Mutant]:
 
 
 def write(path: Path, source: str, modified: int) -> None:
-    """Write a source with a time of its own: Python's cache compares times in seconds."""
+    """Write a source with a unique modification time, because Python's cache compares whole
+    seconds.
+    """
     path.write_text(source)
     os.utime(path, (modified, modified))
 
 
 def print_report(outcomes: list[Outcome]) -> float:
-    """Print the figures by module and the survivors; return the share that is killed."""
+    """Print the figures by module and the survivors; return the share of killed mutants."""
     modules: dict[str, Counter[str]] = {}
     for each in outcomes:
         modules.setdefault(each.mutant.path, Counter())[each.verdict] += 1

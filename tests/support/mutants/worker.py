@@ -1,8 +1,9 @@
-"""Run chosen tests, each time in a process of its own that has the libraries already.
+"""Run selected tests, each time in a new process that already has the libraries imported.
 
-Reads requests from stdin, one a line: the libraries first, then {"tests": […], "seconds": …} for
+Reads one request per line from stdin: first the libraries, then {"tests": […], "seconds": …} for
 each run. Answers each run with a line: "passed", "failed" or "timeout". This process has one thread
-and imports no module of the project, so that a child can be forked and imports the changed ones.
+and imports no module of the project, so that it can fork and each child imports the changed
+modules.
 """
 
 import importlib
@@ -22,12 +23,12 @@ import pytest
 
 from .coverage_map import QUIET, ROOT
 
-MAX_MEMORY_BYTES = 8 << 30  # of addresses: a mutant may collect for ever
+MAX_MEMORY_BYTES = 8 << 30  # address space limit, for mutants that allocate without end
 POLL_SECONDS = 0.01
 
 
 class Chosen:
-    """A pytest plugin that runs these tests alone, in this order."""
+    """Pytest plugin that runs only these tests, in this order."""
 
     def __init__(self, tests: list[str]) -> None:
         self._places = {test: at for at, test in enumerate(tests)}
@@ -39,7 +40,7 @@ class Chosen:
 
 
 def run_in_child(tests: list[str], folder: str) -> None:
-    """Run tests and end this process with pytest's exit code."""
+    """Run tests, then exit this process with pytest's exit code."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -53,7 +54,7 @@ def run_in_child(tests: list[str], folder: str) -> None:
 
 
 def wait(child: int, seconds: float) -> str:
-    """Wait for a child, end it when its time is up, and return how the tests ended."""
+    """Wait for a child, kill it on timeout, and return the outcome of its tests."""
     end = time.monotonic() + seconds
     found, status = os.waitpid(child, os.WNOHANG)
     while not found and time.monotonic() < end:

@@ -1,6 +1,7 @@
-"""Make Python take this machine for a Mac, as far as a program sees that: put on PYTHONPATH, it
-names the platform and takes away what Linux alone has. Processes are still looked at by psutil,
-whose own Linux part is loaded before."""
+"""Make Python programs believe that this machine is a Mac. On PYTHONPATH, this module changes the
+platform's name and removes functions that only Linux has. psutil still reads Linux processes,
+because its Linux part is imported first.
+"""
 
 import fcntl
 import os

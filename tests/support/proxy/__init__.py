@@ -1,1 +1,3 @@
-"""Doubles for the proxy: an upstream that records bytes, and clients that send whole histories."""
+"""Test doubles for the proxy: an upstream that records bytes, and clients that send whole
+histories.
+"""

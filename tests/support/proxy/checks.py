@@ -1,4 +1,4 @@
-"""What must hold of an edited request, held against the client's own."""
+"""Compare an edited request with the client's own request."""
 
 from typing import Any
 
@@ -14,15 +14,18 @@ def messages_of(body: Json) -> list[Json]:
 
 
 def prefix_of(earlier: Json, later: Json) -> bool:
-    """Tell whether a server that has read the earlier request finds all of it in the later one."""
+    """Return True if the later request begins with the whole earlier one, so that a cache serves
+    it.
+    """
     before, after = ([*map(plain, messages_of(body))] for body in (earlier, later))
     fixed = [unmarked([body.get("system"), body.get("tools")]) for body in (earlier, later)]
     return fixed[0] == fixed[1] and after[: len(before)] == before
 
 
 def count_edits(client: Json, sent: Json) -> int:
-    """Return how many blocks an edited request without a summary has in another form. Raises
-    AssertionError where anything else differs."""
+    """Return the number of blocks changed in an edited request without a summary. Raises
+    AssertionError if anything else differs.
+    """
     name = "input" if "input" in client else "messages"
     assert [*client] == [*sent]
     assert {**client, name: 0} == {**sent, name: 0}

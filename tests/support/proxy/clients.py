@@ -1,5 +1,6 @@
-"""Clients of the proxy that no program is needed for: a script of turns in the bodies of each
-protocol, in the shapes that real clients send, and the answers of a server to them."""
+"""Simulated clients of the proxy: scripts of turns as request bodies of each protocol, in the
+shapes that real clients send, and the server's answers to them.
+"""
 
 import json
 import random
@@ -36,7 +37,7 @@ class Called:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the user says, if anything, and what the model answers."""
+    """A user message, if any, and the model's answer."""
 
     words: tuple[str, ...] = ()
     image: bool = False
@@ -47,8 +48,9 @@ class Turn:
 
 @dataclass(frozen=True)
 class Client:
-    """A client of one protocol. With `odd` it sends what strict servers do not take: fields that
-    nobody knows, items of many types."""
+    """A client of one protocol. With `odd` it sends content that strict servers refuse: unknown
+    fields and unusual types of items.
+    """
 
     protocol: str
     turns: Sequence[Turn]
@@ -104,7 +106,7 @@ def _messages(client: Client, turns: Sequence[Turn]) -> Json:
 
 
 def _said(client: Client, turn: Turn, number: int) -> list[Json]:
-    """The content of a reply as it comes back."""
+    """Return the content of a reply, as the client sends it back."""
     content: list[Json] = []
     if turn.thinking:
         content.append({"type": "thinking", "thinking": turn.thinking, "signature": f"s{number}"})
@@ -186,7 +188,7 @@ def _responses(client: Client, turns: Sequence[Turn]) -> Json:
 
 
 def _output(client: Client, turn: Turn, number: int) -> list[Json]:
-    """The items of a response as they come back."""
+    """Return the items of a response, as the client sends them back."""
     items: list[Json] = []
     if turn.thinking and client.odd:
         items.append({"type": "reasoning", "id": f"rs_{number}", "encrypted_content": "gA==",
@@ -295,7 +297,7 @@ def _sse(events: Sequence[Json]) -> bytes:
 def session_of(
     protocol: str, calls: int, task: str = "Count the whales.", lines: int = 200
 ) -> Client:
-    """A client that works on a task with a large result for each call."""
+    """Return a client that works on a task, with a large result for each call."""
     turns = []
     for number in range(calls):
         text = "".join(f"{number}.{line}: a line of the output\n" for line in range(lines))
@@ -319,8 +321,9 @@ _TEXTS = (*_PLAIN_TEXTS, "\u2028\u0085", " ", "\ud800")
 
 
 def turns_by_chance(rng: random.Random, count: int, task: str, *, odd: bool = True) -> list[Turn]:
-    """A script of so many turns, of all shapes that clients have. Without `odd` strict servers take
-    it."""
+    """Return a random script of `count` turns with all shapes that clients send. Without `odd`,
+    strict servers accept it.
+    """
     turns: list[Turn] = []
     texts = _TEXTS if odd else _PLAIN_TEXTS
     for number in range(count):
@@ -355,7 +358,7 @@ def _calls(rng: random.Random, number: int, *, odd: bool) -> tuple[Called, ...]:
 
 
 def serialized(rng: random.Random, body: Json) -> bytes:
-    """A body as one of many encoders writes it."""
+    """Serialize a body in a randomly chosen JSON style."""
     if isinstance(body, dict) and rng.random() < 0.3:
         body = dict(sorted(body.items(), reverse=rng.random() < 0.5))
     is_ascii = rng.random() < 0.5 or "\\ud800" in json.dumps(body)

@@ -1,4 +1,4 @@
-"""The real command `ctxagent proxy`, which may be killed and started again on its port."""
+"""The real command `ctxagent proxy`, which can be killed and restarted on its port."""
 
 import re
 import signal
@@ -15,14 +15,16 @@ from ctxagent.tests.support.disk import Disk
 
 @dataclass
 class ProxyCommand:
-    """`arguments` stand before `proxy`; `errors` gets what is printed on stderr."""
+    """A proxy process. `arguments` are options before `proxy`; `errors` is the file with its
+    standard error.
+    """
 
     place: Place
     upstream: str
     arguments: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     port: int = 0
-    inside: Disk | None = None  # that the state is on
+    inside: Disk | None = None  # disk with the state folder
     process: "subprocess.Popen[Any] | None" = None
 
     @property
@@ -53,7 +55,7 @@ class ProxyCommand:
         self.port = int(found[1])
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End the process by a signal; return its exit code."""
+        """End the process with a signal; return its exit code."""
         assert self.process is not None
         self.process.send_signal(number)
         code: int = self.process.wait(60)

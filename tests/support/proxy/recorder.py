@@ -1,4 +1,4 @@
-"""An upstream that keeps the bytes of each request and answers with the bytes that it is given."""
+"""An upstream that records the bytes of each request and answers with given bytes."""
 
 import select
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; its body is sent in these pieces. `endless` sends the last one again and again."""
+    """An answer whose body is sent in these pieces. `endless` repeats the last piece forever."""
 
     pieces: Sequence[bytes] = (b"{}",)
     status: int = 200
@@ -39,7 +39,9 @@ class Answer:
 
 @dataclass
 class Recorder:
-    """`answer` gives the answer to each request. A client that hangs up sets `hung_up`."""
+    """Recording upstream. `answer` returns the answer to each request. A client that disconnects
+    sets `hung_up`.
+    """
 
     answer: Callable[[Received], Answer] = lambda received: Answer()
     requests: list[Received] = field(default_factory=list)
@@ -107,7 +109,7 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Do nothing: a client that goes away is part of the tests."""
+        """Do nothing: tests disconnect on purpose."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The proxy in a thread of this process, on a port of the loopback interface."""
+"""The proxy in a thread of this process, on a loopback port."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from ctxagent.agent.session.store import Project
 
 @dataclass(frozen=True)
 class Got:
-    """An answer as it came, before anything is decoded."""
+    """An answer as received, before decoding."""
 
     status: int
     headers: httpx2.Headers
@@ -27,7 +27,7 @@ class Got:
 
 @dataclass
 class RunningProxy:
-    """A proxy, a client of it, and what it has recorded and reported."""
+    """A proxy, a client of it, and its logs and reports."""
 
     url: str
     client: httpx2.Client
@@ -51,7 +51,7 @@ class RunningProxy:
         return self.project.logs()
 
     def entries(self) -> list[Entry]:
-        """The entries of the only session."""
+        """Return the entries of the only session."""
         (log,) = self.logs()
         return [*Entries(log)]
 
@@ -61,7 +61,7 @@ def running_proxy(
     folder: Path, upstream: str, policy: Policy = DEFAULT, window: int | None = None, *,
     summaries: bool = True,
 ) -> Iterator[RunningProxy]:  # fmt: skip
-    """Run a proxy for the project `folder` / project whose upstream has this base URL."""
+    """Run a proxy for the project `folder`/project; `upstream` is the base URL of its server."""
     project = Project(folder / "state", folder / "project")
     project.cwd.mkdir(parents=True, exist_ok=True)
     reports: list[str] = []

@@ -1,6 +1,6 @@
-// A server of all protocols, of the npm package @copilotkit/aimock. The arguments are its folder and
-// a JSON list of replies, given one after another. Says its address, and ends when its standard
-// input does.
+// A server of all protocols, from the npm package @copilotkit/aimock. The arguments are its folder and
+// a JSON list of replies, sent in order. Prints its address, and exits when its standard
+// input is closed.
 const { LLMock } = await import(`${process.argv[2]}/dist/index.js`);
 const replies = JSON.parse(process.argv[3]);
 const mock = new LLMock({ port: 0, host: "127.0.0.1" });

@@ -1,7 +1,7 @@
-"""A strict server of Chat Completions on the loopback interface, with the steps of `loopback`.
+"""A strict Chat Completions server on the loopback interface, with the steps of `loopback`.
 
-`requests` has what it was asked in the form of the Messages API, so that a script of steps runs
-over each protocol; `bodies` has it as it came. A `dialect` is what one kind of server does.
+`requests` has the requests converted to the Messages API, so that scripts work over each protocol;
+`bodies` has them as received. A `dialect` describes one kind of server.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ _REASONS = {"tool_use": "tool_calls", "max_tokens": "length", "refusal": "conten
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a server does that others do not."""
+    """Differences of a server from others."""
 
-    reasoning: str = "reasoning_content"  # the field with what it thinks
-    numbers_calls: bool = True  # by `index`; else each call comes whole, and `stop` ends the reply
+    reasoning: str = "reasoning_content"  # field with the thinking
+    numbers_calls: bool = True  # calls have an `index`; else they come whole, ended by `stop`
     streams: bool = True
-    wants_reasoning: bool = False  # back, with every call
-    takes_reasoning: bool = True  # back
-    id_length: int = 0  # of calls, with letters and digits only; 0 for any
-    takes_options: bool = True  # `stream_options`
-    length: str = "max_tokens"  # the parameter that bounds a reply
-    signs: bool = False  # the first call of a reply, and wants the signature back
+    wants_reasoning: bool = False  # requires the reasoning back with every call
+    takes_reasoning: bool = True  # accepts the reasoning back
+    id_length: int = 0  # length of call IDs, which are alphanumeric; 0 for any
+    takes_options: bool = True  # accepts `stream_options`
+    length: str = "max_tokens"  # parameter that limits a reply
+    signs: bool = False  # signs the first call of a reply, and requires the signature back
 
 
 DIALECTS = {
@@ -51,7 +51,7 @@ class ChatServer(Server):
         super().__init__(steps, **options)
         self.dialect = DIALECTS[dialect]
         self.bodies: list[Body] = []
-        self.refused: list[str] = []  # by the dialect
+        self.refused: list[str] = []  # refusals by the dialect
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> Fail | None:
         if path != "/v1/chat/completions":
@@ -72,7 +72,7 @@ class ChatServer(Server):
         return super().answer(in_blocks(body), headers, raw)
 
     def _refused(self, body: Body) -> str:
-        """What a server of this dialect says of a request that others take."""
+        """Return the error of this dialect for a request that other servers accept; "" for none."""
         takes = self.dialect
         if "stream_options" in body and not takes.takes_options:
             return "Unrecognized request argument supplied: stream_options"
@@ -95,7 +95,9 @@ class ChatServer(Server):
         return ""
 
     def _usage(self, body: Body) -> Body:
-        """A prefix is cached without marks, and to write it costs nothing more."""
+        """Return the usage: prefixes are cached without marks, and writing them costs nothing
+        extra.
+        """
         usage = super()._usage({**body, "metadata": "cache_control"})
         written = usage["cache_creation_input_tokens"]
         return {**usage, "input_tokens": written, "cache_creation_input_tokens": 0}
@@ -144,7 +146,7 @@ class ChatServer(Server):
         return "stop" if reason == "tool_calls" and not self.dialect.numbers_calls else reason
 
     def _delta(self, whole: Body, raws: list[Body | str] | None = None) -> Body:
-        """A message, with these arguments of its calls as they are."""
+        """Return a message, with the raw arguments of its calls if given."""
         out: Body = {"role": "assistant", "content": None}
         calls: list[Body] = []
         for block in whole["content"]:

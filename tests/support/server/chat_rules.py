@@ -1,8 +1,8 @@
-"""The rules of Chat Completions for the body of a request, the strictest that servers have.
+"""The rules of Chat Completions for the body of a request, as strict as any server.
 
-Source: the references of OpenAI, Mistral, Groq and DeepSeek, November 2026. Every field that this
-agent has no business sending is refused, every call has one result right behind its message, and
-roles alternate. `in_blocks` gives a body in the form of the Messages API.
+Source: the references of OpenAI, Mistral, Groq and DeepSeek, November 2026. Fields that this agent
+has no reason to send are refused, every call has one result right after its message, and roles
+alternate. `in_blocks` converts a body to the Messages API.
 """
 
 import base64
@@ -28,14 +28,14 @@ _TOP = {
     "stream_options": dict,
     "reasoning_effort": str,
 }
-# For each role: the fields that a message must have, and those it may have.
+# For each role: required and optional fields of a message.
 _FIELDS = {
     "system": ({"role", "content"}, set[str]()),
     "user": ({"role", "content"}, set[str]()),
     "assistant": ({"role", "content"}, {"tool_calls", "reasoning_content", "reasoning"}),
     "tool": ({"role", "content", "tool_call_id"}, set[str]()),
 }
-# What may come behind a message of each role; "" is the begin or the end.
+# Roles that may follow a message of each role; "" is the beginning or the end.
 _NEXT = {
     "": ("system", "user"),
     "system": ("user",),
@@ -47,7 +47,7 @@ _NEXT = {
 
 
 def check_chat(body: Body) -> None:
-    """Raises Invalid for a body that some server would refuse."""
+    """Raise Invalid for a body that some server would refuse."""
     for name, value in body.items():
         if name not in _TOP or type(value) is not _TOP[name]:
             raise Invalid(f"{name}: no field of a request, or of another type")
@@ -111,7 +111,7 @@ def _check_messages(messages: list[Body]) -> None:
 
 
 def _checked_call(call: Body, where: str) -> str:
-    """Return the ID of a call."""
+    """Check a call; return its ID."""
     if call.keys() - {"extra_content"} != {"id", "type", "function"} or call["type"] != "function":
         raise Invalid(f"{where}.tool_calls: {call}")
     function = call["function"]
@@ -159,7 +159,7 @@ def _check_part(part: Body, where: str) -> None:
 
 
 def in_blocks(body: Body) -> Body:
-    """A valid body in the form of the Messages API, without what only Chat Completions has."""
+    """Convert a valid body to the Messages API, without fields specific to Chat Completions."""
     out: Body = {"model": body["model"], "max_tokens": _length(body), "messages": []}
     for message in body["messages"]:
         blocks = [*_blocks(message)]

@@ -1,4 +1,4 @@
-"""Strict servers of the Messages API as the clouds have it, with the steps of `loopback`."""
+"""Strict servers of the Messages API on cloud platforms, with the steps of `loopback`."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ _SIGNED = re.compile(
 
 
 class BedrockServer(Server):
-    """Takes requests that are signed by the keys above, or have the key `bearer`."""
+    """Server that accepts requests signed with the keys above, or with the key `bearer`."""
 
     bearer = "bedrock-key"
 
@@ -37,7 +37,7 @@ class BedrockServer(Server):
 
 
 def signature(path: str, headers: Mapping[str, str], raw: bytes, scope: str, names: str) -> str:
-    """The signature of a request, as AWS describes version 4 of it."""
+    """Return the AWS Signature Version 4 of a request."""
     given = "".join(f"{name}:{headers[name].strip()}\n" for name in names.split(";"))
     canonical = f"POST\n{path}\n\n{given}\n{names}\n{hashlib.sha256(raw).hexdigest()}"
     digest = hashlib.sha256(canonical.encode()).hexdigest()
@@ -53,7 +53,7 @@ def _key_for(scope: str, words: str) -> bytes:
 
 
 class VertexServer(Server):
-    """Takes requests for models of one project with the token `token`."""
+    """Server that accepts requests for models of one project with the token `token`."""
 
     token = "token-of-test"
 

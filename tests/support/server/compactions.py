@@ -1,6 +1,6 @@
-"""What the Messages API does with `compaction`: it answers with one signed block, takes that block
-back first in the messages and only as it was, and has the thinking behind it stay bound to what the
-block stands for.
+"""The behaviour of the Messages API with `compaction`: it answers with one signed block, accepts
+that block only unchanged and at the start of the messages, and keeps later thinking bound to the
+messages that the block replaces.
 
 Source: platform.claude.com, "Compaction on demand" and "Compaction and preserved thinking", as of
 November 2026.
@@ -24,19 +24,19 @@ REFUSED_BLOCK = (
 
 
 class Compactions:
-    """The blocks that a server has given, and what each stands for."""
+    """The compaction blocks returned by a server, with the messages that each replaces."""
 
     def __init__(self) -> None:
-        self._given: dict[str, tuple[str, Parts]] = {}  # text and messages, by signature
+        self._given: dict[str, tuple[str, Parts]] = {}  # (text, messages) by signature
 
     def refusal(self, body: Body) -> str:
-        """Why a server refuses a request that does not summarise; "" where it takes it."""
+        """Return why a server without compaction refuses a request; "" if it accepts it."""
         if "compaction" in body:
             return REFUSED_PARAMETER
         return REFUSED_BLOCK if block_in(body) else ""
 
     def check(self, body: Body, headers: Mapping[str, str]) -> None:
-        """Raises Invalid for a request without the beta, and for a block that was altered."""
+        """Raise Invalid for a request without the beta header, or for an altered block."""
         block = block_in(body)
         if not block and "compaction" not in body:
             return
@@ -48,7 +48,7 @@ class Compactions:
                 raise Invalid("compaction_content_mismatch: send the block as it was returned")
 
     def told(self, parts: Parts) -> Parts:
-        """All that the model is told, with what a block stands for in its place."""
+        """Return the complete prompt, with a compaction block replaced by its original messages."""
         place = next((n for n, (_, b) in enumerate(parts) if b.get("type") == "compaction"), None)
         if place is None:
             return parts
@@ -56,15 +56,16 @@ class Compactions:
         return [*parts[:place], *before, *parts[place + 1 :]]
 
     def give(self, text: str, messages: Parts) -> Body:
-        """A block with this text, for messages in which earlier blocks have been replaced."""
+        """Return a block with this text for messages whose earlier blocks are already replaced."""
         told = json.dumps([text, messages], sort_keys=True)
         signature = "cmp" + hashlib.sha256(told.encode()).hexdigest()
         self._given[signature] = (text, messages)
         return {"type": "compaction", "content": text, "signature": signature}
 
     def answer(self, text: str, body: Body, told: Parts, whole: Body) -> Body:
-        """The answer to a request for a block, where `whole` is what the script says, `text` of it
-        the summary, and `told` all that the model was told: empty where there is no text."""
+        """Return the answer to a request for a block. `whole` is the script's reply, `text` its
+        summary, and `told` the complete prompt. Without a text, the answer is empty.
+        """
         fixed = len(body.get("system", [])) + len(body.get("tools", []))
         ended = whole["stop_reason"] == "end_turn" and text.strip()
         content = [self.give(text, told[fixed:])] if ended else []
@@ -75,6 +76,6 @@ class Compactions:
 
 
 def block_in(body: Body) -> Body | None:
-    """The block that a request begins with."""
+    """Return the compaction block at the start of a request, or None."""
     first = body["messages"][0]["content"][0]
     return first if isinstance(first, dict) and first["type"] == "compaction" else None

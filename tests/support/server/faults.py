@@ -1,22 +1,22 @@
-"""A fault plan: what a server, a proxy or the network gets wrong now and then.
+"""A fault plan: occasional faults of a server, a proxy or the network.
 
     plan = Faults(steps, rate=0.15, seed=1)
     with Server(plan) as server:
         run(server)
     assert plan.count["reset in the body"]
 
-`Faults` wraps a function that chooses a step and is one itself. Four families:
+`Faults` wraps a function that chooses a step and is such a function itself. Four families:
 
-- `PASSING`: the attempt fails and the same request is asked again. What is streamed before the
-  break is never the script's: it holds a call that makes the file `NEVER`, so that one that was
-  run although it was cut off leaves a trace.
-- `BAD`: a reply that is whole and useless (broken arguments, nothing at all). The conversation goes
-  on; calls among it would make `NEVER` too.
-- `ODD`: the script's own reply, told strangely. It must be taken as if nothing were wrong.
-- `REFUSED`: no retry helps. Most end the turn; the next words go on from there.
+- `PASSING`: the attempt fails and the same request is repeated. The content streamed before the
+  break is not from the script: it has a call that creates the file `NEVER`, so that an incomplete
+  call that was run leaves a trace.
+- `BAD`: a complete but useless reply (broken arguments, or empty). The conversation continues; its
+  calls would create `NEVER` too.
+- `ODD`: the script's own reply in an unusual form. It must be accepted as if nothing were wrong.
+- `REFUSED`: no retry helps. Most end the turn; the next message continues from there.
 
-A fault of any family but ODD uses up no step of the script. Every kind of a plan comes once before
-any comes again, in an order that the seed decides.
+Faults of all families except ODD use up no step of the script. Every kind of a plan occurs once
+before any occurs again, in an order determined by the seed.
 """
 
 import json
@@ -35,11 +35,13 @@ Kind = Callable[[random.Random, Body, Script], Step]
 Events = list[Body]
 
 _CALL = ("Bash", {"command": f"touch {NEVER}"})
-_EVENTS = 12  # of the half reply: over any protocol its content has more
+_EVENTS = 12  # maximum events before a break; in any protocol the content has more
 
 
 class Faults:
-    """`rate` is the share of requests that get a fault of one of `kinds`; `count` counts them."""
+    """Script with faults. `rate` is the share of requests with a fault of one of `kinds`; `count`
+    counts the faults by kind.
+    """
 
     def __init__(
         self,
@@ -75,14 +77,14 @@ def _busy(**headers: str) -> Kind:
 
 
 def _half(**options: Any) -> Kind:
-    """A reply that breaks off anywhere before it says why it stops."""
+    """Return a reply that breaks off at a random point before its stop reason."""
     return lambda chance, body, steps: Say(
         "Half of a thought", tools=[_CALL], deltas=6, after=chance.randrange(_EVENTS), **options
     )
 
 
 def _edited(edit: Callable[[Events], Sequence[Body | str]]) -> Kind:
-    """A reply that is none because of its events."""
+    """Return a reply with invalid events."""
     return lambda chance, body, steps: Say("Half of a thought", tools=[_CALL], edit=edit)
 
 
@@ -91,7 +93,7 @@ def _whole(**options: Any) -> Kind:
 
 
 def _told(change: Callable[[Body, Events], Sequence[Body | str]]) -> Kind:
-    """The script's own reply with its events changed; `change` sees the request too."""
+    """Return the script's own reply with its events changed; `change` also gets the request."""
 
     def step(chance: random.Random, body: Body, steps: Script) -> Step:
         chosen = steps(body)
@@ -103,7 +105,7 @@ def _told(change: Callable[[Body, Events], Sequence[Body | str]]) -> Kind:
 
 
 def _said(**options: Any) -> Kind:
-    """The script's own reply with other options."""
+    """Return the script's own reply with other options."""
 
     def step(chance: random.Random, body: Body, steps: Script) -> Step:
         chosen = steps(body)
@@ -112,11 +114,11 @@ def _said(**options: Any) -> Kind:
     return step
 
 
-# What the events of a reply become.
+# Changes of a reply's events.
 
 
 def _instead(data: str) -> Callable[[Events], Sequence[Body | str]]:
-    """Data that is no event, in the middle."""
+    """Insert data that is not an event in the middle."""
     return lambda listed: [*listed[:5], data, *listed[5:]]
 
 
@@ -125,7 +127,7 @@ def _inserted(*events: Body) -> Callable[[Events], Sequence[Body | str]]:
 
 
 def _ids(choose: Callable[[Body, int], Any]) -> Kind:
-    """Calls whose ids are chosen from the request and the place of the call."""
+    """Replace the IDs of calls; `choose` gets the request and the position of the call."""
 
     def change(body: Body, listed: Events) -> Events:
         place = 0
@@ -140,13 +142,13 @@ def _ids(choose: Callable[[Body, int], Any]) -> Kind:
 
 
 def _earlier(body: Body, place: int) -> str:
-    """The id of a call that was made long ago."""
+    """Return the ID of a much earlier call."""
     ids = [b["id"] for m in body["messages"] for b in m["content"] if b["type"] == "tool_use"]
     return ids[place] if place < len(ids) else f"toolu_first_{place}"
 
 
 def _usage(*values: Any) -> Kind:
-    """Counts of (input, cache read, cache written, output), each None for one that is missing."""
+    """Replace the usage by (input, cache read, cache written, output); None omits a value."""
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     pairs = zip((*names, "output_tokens"), values, strict=True)
     return _said(usage={name: value for name, value in pairs if value is not None})
@@ -174,7 +176,7 @@ def _without(kind: str) -> Kind:
 
 
 def _undivided(body: Body, listed: Events) -> Events:
-    """Calls that come whole, without deltas."""
+    """Send calls complete, without deltas."""
     calls: dict[int, Body] = {}
     raws: dict[int, str] = {}
     kept: Events = []
@@ -192,7 +194,7 @@ def _undivided(body: Body, listed: Events) -> Events:
 
 
 def _going_on(body: Body, listed: Events) -> Events:
-    """Another message after the end of the first, with a call."""
+    """Add a call after the end of the message."""
     block = {"type": "tool_use", "id": "late", "name": _CALL[0], "input": _CALL[1]}
     start = {"type": "content_block_start", "index": 70, "content_block": block}
     return [*listed, start, {"type": "content_block_stop", "index": 70}]
@@ -308,7 +310,7 @@ REFUSED: dict[str, Kind] = {
     "not a stream": _fails(200, body="{}"),
 }
 
-# Only with short limits on silence, and with a low cap on waits.
+# Use only with short timeouts and a low limit on waits.
 SLOW: dict[str, Kind] = {
     "no answer": _whole(fault="mute"),
     "silence": _half(fault="silence"),
@@ -319,7 +321,7 @@ SLOW: dict[str, Kind] = {
 
 SURVIVED = {**PASSING, **BAD, **ODD}
 
-# Those that do not change the events of one protocol.
+# Faults that are independent of the protocol's events.
 OVER_ANY_WIRE: dict[str, Kind] = {
     **{name: PASSING[name] for name in PASSING if name[:3].isdigit()},
     **{name: PASSING[name] for name in ("hang up", "reset in the body", "cut", "end", "garbage")},

@@ -6,11 +6,11 @@
     assert server.rejected == []
     assert len(server.requests) == 2
 
-Each request is held against `validator`; one that breaks a rule is answered 400 and kept in
-`rejected`. Steps are played in order, one a request, or chosen by a function of the request's
-body. A request beyond the last step counts as rejected. `Say` answers, well or with a fault in the
-stream; `Fail` answers with an error status. The first request sets `asked`, a client that hangs up
-in the middle sets `hung_up`; `said` is the text that was streamed, `halted_after` a text of choice.
+Each request is checked by `validator`; an invalid one is answered with 400 and kept in `rejected`.
+Steps are played in order, one per request, or chosen by a function of the request's body. A request
+after the last step counts as rejected. `Say` is a reply, complete or with a fault in the stream;
+`Fail` is an error status. The first request sets `asked`; a client that disconnects sets `hung_up`.
+`said` is the streamed text; `halted_after` pauses all streams after a given text.
 """
 
 import hashlib
@@ -67,9 +67,9 @@ NOISE: tuple[Body, ...] = (
 Fault = Literal[
     "mute",  # no answer at all
     "hang up",  # the connection is reset instead of an answer
-    "silence",  # the stream stands still
+    "silence",  # the stream stalls
     "cut",  # the connection breaks
-    "reset",  # the same, with a reset
+    "reset",  # the connection is reset
     "end",  # the stream ends properly, but too early
     "garbage",  # an event that is not JSON
 ]
@@ -78,14 +78,14 @@ Fault = Literal[
 @dataclass(frozen=True, slots=True)
 class Say:
     """A reply, as the API streams it. `tools` are (name, input); a str as input is sent as the raw
-    arguments, whole JSON or not. `blocks` come before all else, as they are. `usage` takes the
-    place of the computed one.
+    arguments, valid JSON or not. `blocks` come first, unchanged. `usage` replaces the computed
+    usage.
 
-    `fault` happens after `after` events (all up to the end of the content when None); `error` is
-    such a fault too: (type, message) of an `error` event. `pieces` is the size in bytes of what is
-    written at once, `noise` adds events and blocks of unknown kinds, comments and pings. A block
-    comes in `deltas` parts, `pace` seconds apart. `edit` changes the events before they are sent; a
-    str among them goes out as the data of an event. `headers` are added to the answer's own.
+    `fault` happens after `after` events (None: after the content); `error` is another fault: (type,
+    message) of an `error` event. `pieces` is the number of bytes per write; `noise` adds pings,
+    comments, and events and blocks of unknown types. A block comes in `deltas` parts, `pace`
+    seconds apart. `edit` changes the events before they are sent; a str among them is sent as the
+    data of an event. `headers` are added to the answer's own.
     """
 
     text: str = ""
@@ -107,7 +107,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error answer. `body` takes the place of the API's own form of error."""
+    """An error answer. `body` replaces the API's usual error body."""
 
     status: int
     message: str = "no"
@@ -120,13 +120,15 @@ Step = Say | Fail
 
 
 class Server:
-    """Another protocol overrides the methods from `refusal` on, and `answer`.
+    """Server of the Messages API; servers of other protocols override `answer` and the methods from
+    `refusal` on.
 
-    `bound` makes thinking bound to its model and all that stands before it, as newer ones have
-    it. `window` answers "prompt is too long" above that many tokens; with `strict` the room that is
-    asked for the reply counts too, and a request for more is `rejected`. `size_of` counts the
-    tokens of a block. `models` is what GET /v1/models knows: id to (window, output).
-    With `lenient` contents may be strings."""
+    `bound` binds thinking to its model and the preceding context, as newer models do. `window`
+    answers "prompt is too long" above that many tokens; with `strict`, the tokens reserved for the
+    reply count too, and a request that does not fit is `rejected`. `size_of` counts the tokens of a
+    block. `models` is the content of GET /v1/models: ID to (window, output). `lenient` allows
+    contents that are strings.
+    """
 
     protocol, model = "messages", "claude-sonnet-5-5"
     address_variable, address_end = "ANTHROPIC_BASE_URL", ""
@@ -145,19 +147,19 @@ class Server:
     ) -> None:
         self.lenient = lenient
         self.bound = bound
-        self.searches = True  # whether it takes the tool that searches the web
-        self.compacts = False  # whether it takes `compaction`, and the blocks that it gives for it
+        self.searches = True  # accepts the web search tool
+        self.compacts = False  # accepts `compaction` and its own compaction blocks
         self.compactions = Compactions()
-        self.takes_found = True  # whether it takes blocks of searches in the messages
-        self.given: dict[str, str] = {}  # the blocks of searches that it gave, by their ids
+        self.takes_found = True  # accepts search blocks in the messages
+        self.given: dict[str, str] = {}  # search blocks that it returned, by type and ID
         self.window = window
         self.strict = strict
         self.size_of = size_of
         self.models = models or {}
-        self.listed: list[Body] | None = None  # what GET /v1/models has, None for no such answer
+        self.listed: list[Body] | None = None  # answer of GET /v1/models; None if not supported
         self.requests: list[Body] = []
-        self.bodies = self.requests  # as they came
-        self.digests: list[str] = []  # of the bytes of each
+        self.bodies = self.requests  # unconverted
+        self.digests: list[str] = []  # digest of each request's bytes
         self.headers: list[dict[str, str]] = []
         self.rejected: list[tuple[str, Body]] = []
         self.paths: list[str] = []
@@ -165,12 +167,12 @@ class Server:
         self.asked = threading.Event()
         self.hung_up = threading.Event()
         self.stopping = threading.Event()
-        self._flow = threading.Lock()  # who has it halts all streams
-        self.said = ""  # the text that has been streamed so far
+        self._flow = threading.Lock()  # while held, all streams pause
+        self.said = ""  # text streamed so far
         self._steps = steps if callable(steps) else list(steps)
         self._lock = threading.Lock()
         self._paused = False
-        self._before: dict[str, list[str]] = {}  # what each model was told last
+        self._before: dict[str, list[str]] = {}  # previous prompt of each model
         self._sizes: dict[str, int] = {}
         self._http = _Http(("127.0.0.1", 0), _Exchange)
         self._http.owner = self
@@ -182,7 +184,7 @@ class Server:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables by which the command asks this server."""
+        """The environment variables that make the command use this server."""
         return {
             self.address_variable: self.url + self.address_end,
             self.key_variable: "test-key-1",
@@ -201,7 +203,7 @@ class Server:
 
     @contextmanager
     def halted_after(self, text: str) -> Iterator[None]:
-        """Halt all streams once this text has been streamed, and hardly more."""
+        """Pause all streams as soon as this text has been streamed."""
         while True:
             with self._flow:
                 if text in self.said:
@@ -210,7 +212,7 @@ class Server:
             time.sleep(0.001)
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
-        """What to answer: the step, its message id, and the usage of the prompt."""
+        """Return the step, its message ID, and the usage of the prompt."""
         with self._lock:
             self.requests.append(self._sharing(body))
             self.digests.append(hashlib.sha256(raw).hexdigest())
@@ -250,8 +252,9 @@ class Server:
             return step, f"msg_{number:04d}", usage
 
     def _sharing(self, body: Body) -> Body:
-        """A request that shares equal messages with the one before: many requests of a long session
-        are kept, and each repeats nearly all of the last."""
+        """Return a request that shares equal messages with the previous one, to save memory in long
+        sessions.
+        """
         before, after = (
             each.get("messages") if isinstance(each, dict) else None
             for each in (self.requests[-1] if self.requests else None, body)
@@ -262,7 +265,7 @@ class Server:
         return {**body, "messages": [*messages, *after[len(messages) :]]}
 
     def _refused_search(self, body: Body) -> str:
-        """Why a server that does not search refuses a request; "" where it does not."""
+        """Return why a server without web search refuses a request; "" if it accepts it."""
         place = next((n for n, t in enumerate(body.get("tools", [])) if "type" in t), None)
         if not self.searches and place is not None:
             return (
@@ -275,7 +278,7 @@ class Server:
         return ""
 
     def _check_searches(self, body: Body) -> None:
-        """What was found comes back as it was given, to the byte."""
+        """Raise Invalid unless search blocks come back unchanged, byte for byte."""
         for message in body["messages"]:
             for block in message["content"]:
                 if block["type"] in SEARCH_BLOCKS:
@@ -285,7 +288,7 @@ class Server:
                         raise Invalid(f"messages: a block of a search was altered: {named(plain)}")
 
     def message(self, step: "Say", body: Body, id: str, usage: Body) -> Body:
-        """The whole reply."""
+        """Return the whole reply."""
         if "compaction" not in body and not step.thinking:
             return message(step, body, id, usage, self.size_of)
         told = self.compactions.told([*flat(in_blocks(body) if self.lenient else body)])
@@ -295,13 +298,13 @@ class Server:
         return self.compactions.answer("" if step.tools else step.text, body, told, whole)
 
     def keep_searches(self, whole: Body) -> None:
-        """Remember the blocks of searches in a reply."""
+        """Remember the search blocks in a reply."""
         for block in whole["content"]:
             if block["type"] in SEARCH_BLOCKS:
                 self.given[named(block)] = json.dumps(block)
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> Fail | None:
-        """Why a request is refused before it is read."""
+        """Return the error for a request that is refused before its body is read, or None."""
         if path != "/v1/messages":
             return Fail(404, f"no such path: {path}")
         if not (headers.get("x-api-key") or headers.get("authorization")):
@@ -314,11 +317,11 @@ class Server:
         return bool(body.get("stream"))
 
     def whole(self, whole: Body) -> Body:
-        """A reply that is not streamed, as it is sent."""
+        """Return the body of a reply that is not streamed."""
         return whole
 
     def events(self, say: "Say", whole: Body) -> Iterator[Body]:
-        """The events that stream a reply, of which the last two come behind its content."""
+        """Yield the events that stream a reply; the last two follow its content."""
         yield from events(say, whole)
 
     def framed(self, event: Body | str) -> str:
@@ -326,7 +329,7 @@ class Server:
         return f"event: {kind}\ndata: {data_of(event)}\n\n"
 
     def text_of(self, event: Body) -> str | None:
-        """What an event adds to a block; None for one that is no part of a block."""
+        """Return the text that an event adds to a block; None if it adds nothing to a block."""
         if event.get("type") != "content_block_delta":
             return None
         return str(event["delta"].get("text", ""))
@@ -335,7 +338,7 @@ class Server:
         return {"type": "error", "error": {"type": kind, "message": words}}
 
     def last(self) -> str:
-        """What ends a stream."""
+        """Return the data that ends a stream."""
         return ""
 
     def _step(self, body: Body, number: int) -> Step:
@@ -346,8 +349,9 @@ class Server:
         return self._steps[number - 1]
 
     def _usage(self, body: Body) -> Body:
-        """The prompt's tokens, priced as the cache would: what equals the model's request before is
-        read, the rest is written when the request has breakpoints."""
+        """Return the prompt's tokens as the cache charges them: the prefix equal to the model's
+        previous request is read; the rest is written if the request has breakpoints.
+        """
         parts = list(flat(body))
         plain = [json.dumps(part, sort_keys=True) for part in parts]
         same, before = 0, self._before.get(body["model"], [])
@@ -356,7 +360,7 @@ class Server:
         caches = "cache_control" in json.dumps(body)
         self._before[body["model"]] = plain if caches else []
         for text, (_, block) in zip(plain, parts, strict=True):
-            if text not in self._sizes:  # counting is most of the work of a long session
+            if text not in self._sizes:  # counting dominates the time of a long session
                 self._sizes[text] = self.size_of(block)
         read = sum(self._sizes[text] for text in plain[:same])
         rest = sum(self._sizes[text] for text in plain[same:])
@@ -368,7 +372,7 @@ class Server:
 
 
 def in_blocks(body: Body) -> Body:
-    """A request with blocks in place of strings."""
+    """Return a request with strings converted to blocks."""
 
     def blocks(content: Any) -> Any:
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -378,7 +382,7 @@ def in_blocks(body: Body) -> Body:
 
 
 def named(block: Body) -> str:
-    """A block of a search by its kind and id."""
+    """Return the type and ID of a search block."""
     return f"{block['type']} {block.get('id') or block.get('tool_use_id')}"
 
 
@@ -390,8 +394,9 @@ def message(
     size_of: Callable[[Body], int] = tokens.estimate_block,
     told: Sequence[tuple[str, Body]] | None = None,
 ) -> Body:
-    """The whole reply, as the API answers without `stream`. A raw input that is no JSON is {}.
-    What it thinks is bound to all that the model was `told`: by default what stands in the body."""
+    """Return the whole reply, as the API answers without `stream`. A raw input that is not JSON
+    becomes {}. Thinking is bound to the complete prompt `told`, by default that of the body.
+    """
     content: list[Body] = [dict(block) for block in say.blocks]
     if say.thinking:
         before = [*(flat(body) if told is None else told)]
@@ -421,7 +426,7 @@ def message(
 
 
 def events(say: Say, whole: Body) -> Iterator[Body]:
-    """The events that stream this message."""
+    """Yield the events that stream a message."""
     usage = whole["usage"]
     empty = {"content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield {"type": "message_start", "message": {**whole, **empty}}
@@ -443,7 +448,7 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
 
 
 def data_of(event: Body | str) -> str:
-    """The data of an event, in UTF-8 where it can be."""
+    """Return the data of an event; unescaped, unless it cannot be encoded in UTF-8."""
     if isinstance(event, str):
         return event
     text = json.dumps(event, ensure_ascii=False)
@@ -455,7 +460,7 @@ def data_of(event: Body | str) -> str:
 
 
 def _pieces(block: Body, given: Body | str | None, count: int) -> tuple[Body, list[Body]]:
-    """How a block starts, and the deltas that fill it."""
+    """Return the start of a block, and the deltas that fill it."""
     if block["type"] == "text":
         cited = block.get("citations")
         start = {**block, "text": "", "citations": [] if cited else None}
@@ -485,7 +490,7 @@ def _parts(text: str, count: int) -> list[str]:
 
 
 def sign(before: Sequence[tuple[str, Body]], thinking: str, model: str) -> str:
-    """A model's signature over a thought and everything that stands before it."""
+    """Return a model's signature over its thinking and the preceding context."""
     told = hashlib.sha256()
     for part in before:
         _tell(told, part)
@@ -503,7 +508,7 @@ def _signature(told: "hashlib._Hash", thinking: str, model: str) -> str:
 
 
 def flat(body: Body) -> Iterator[tuple[str, Body]]:
-    """Everything the model is told, in order, without cache marks."""
+    """Yield all parts of the prompt in order, without cache marks."""
     parts = [("system", b) for b in body.get("system", [])]
     parts += [("tools", b) for b in body.get("tools", [])]
     parts += [(m["role"], b) for m in body["messages"] for b in m["content"]]
@@ -512,11 +517,12 @@ def flat(body: Body) -> Iterator[tuple[str, Body]]:
 
 
 def uneven(spread: float) -> Callable[[Body], int]:
-    """A tokenizer that is not ours: our estimate of a block times a factor that its content picks,
-    from 1 - `spread` / 2 to 1 + `spread`."""
+    """Return a tokenizer that differs from ours: our estimate of a block times a factor from 1 -
+    `spread` / 2 to 1 + `spread` that depends on its content.
+    """
 
     def size_of(block: Body) -> int:
-        named = ("id", "tool_use_id", "signature", "is_error")  # what no factor hangs on
+        named = ("id", "tool_use_id", "signature", "is_error")  # without effect on the factor
         told = json.dumps({k: v for k, v in block.items() if k not in named}, sort_keys=True)
         place = zlib.crc32(told.encode()) / 2**32
         return 4 + round(tokens.estimate_block(block) * (1 - spread / 2 + 1.5 * spread * place))
@@ -525,7 +531,7 @@ def uneven(spread: float) -> Callable[[Body], int]:
 
 
 def check_step(step: Step) -> None:
-    """Raises Invalid for a block of a script that cannot be streamed."""
+    """Raise Invalid for a block of a script that cannot be streamed."""
     for block in step.blocks if isinstance(step, Say) else ():
         kind = block.get("type")
         name = str(kind) if kind in ("text", "thinking") else "type"
@@ -534,7 +540,7 @@ def check_step(step: Step) -> None:
 
 
 def check_betas(headers: Mapping[str, str]) -> None:
-    """Raises Invalid unless a request that adds tools says that it does."""
+    """Raise Invalid if a request that adds tools lacks the beta headers for it."""
     asked = headers.get("anthropic-beta", "").split(",")
     for name in ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15"):
         if name not in asked:
@@ -542,8 +548,9 @@ def check_betas(headers: Mapping[str, str]) -> None:
 
 
 def check_bound(body: Body, told: Sequence[tuple[str, Body]] | None = None) -> None:
-    """Raises Invalid when a thought is another model's, or no longer stands where it was signed:
-    behind what the model was `told`, by default what stands in the body."""
+    """Raise Invalid if thinking is from another model, or the preceding context differs from the
+    signed one: `told`, by default the prompt of the body.
+    """
     before = hashlib.sha256()
     for part in flat(body) if told is None else told:
         _, block = part
@@ -699,7 +706,7 @@ class _Exchange(BaseHTTPRequestHandler):
         os.close(self.connection.detach())
 
     def _stand_still(self) -> None:
-        """Neither answer nor hang up, until the client does or the server stops."""
+        """Wait without answering until the client disconnects or the server stops."""
         self.close_connection = True
         while not self.server.owner.stopping.is_set():
             readable, _, _ = select.select([self.connection], [], [], 0.02)

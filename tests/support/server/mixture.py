@@ -1,5 +1,5 @@
-"""A model that works in all the ways that fill a context: large and small results, several at once,
-files written, thoughts and talk, in an order that a seed decides.
+"""A model that fills a context with varied content: large and small results, parallel calls,
+written files, thinking and text, in an order determined by a seed.
 
     player = Mixture(150, seed=1)
     with Server(player, bound=True, strict=True, window=24_000, size_of=uneven(0.4)) as server:
@@ -28,7 +28,7 @@ Phase: counting
 
 
 class Mixture:
-    """Makes `calls` replies with calls of tools, then says "All done."."""
+    """Model that makes `calls` replies with tool calls, then replies "All done."."""
 
     def __init__(self, calls: int, seed: int) -> None:
         self.calls, self.done, self.records = calls, 0, 0

@@ -1,5 +1,5 @@
-"""Every phase of a turn in which the agent would be busy for a minute and more, each brought about
-in the real command: what the server says, what the person does, and how one sees that it is there.
+"""Every phase of a turn in which the agent is busy for more than a minute, produced in the real
+command: the server's replies, the user's input, and how the phase is recognized.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from ..sessions.setup import long_text
 from ..terminal.screen import Terminal
 from .loopback import Fail, Say, Server, Step
 
-AGAIN = "are you there?"  # what is asked after an interrupt
-HERE = "I am here."  # and answered
+AGAIN = "are you there?"  # the question after an interrupt
+HERE = "I am here."  # the answer to AGAIN
 STUBBORN = "trap '' TERM INT HUP; echo $$ >> {pids}; echo at it; while :; do sleep 301; done"
 
 
@@ -23,16 +23,17 @@ def _asked(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Phase:
-    """`steps` are answered in order until `AGAIN` is asked, the last one for ever. `seen` is what
-    the screen shows once the phase is there; `ready` says whether it is."""
+    """A phase. `steps` are played in order until `AGAIN` is asked, the last one repeatedly. `seen`
+    is the text on the screen once the phase is reached.
+    """
 
     steps: tuple[Step, ...]
     seen: str
     words: tuple[str, ...] = ("go",)
     arguments: tuple[str, ...] = ("--permission-mode", "bypass")
     prepare: Callable[[Place], Mapping[str, str]] = lambda place: {}
-    processes: int = 0  # that it starts, with their numbers in the file `pids`
-    kept: str = ""  # a text of the model that must stand in the log afterwards
+    processes: int = 0  # number of processes it starts; their IDs are in the file `pids`
+    kept: str = ""  # text of the model that must be in the log afterwards
     said: str = "nterrupted"
 
 
@@ -46,14 +47,16 @@ def task(number: int) -> tuple[str, dict[str, Any]]:
 
 
 def hook(place: Place) -> Mapping[str, str]:
-    """A user's file of settings whose hook takes long."""
+    """Write a settings file for the user with a slow hook; return its variable."""
     path = place.root / "home" / "agentrc"
     path.write_text('[hooks]\nbefore_compact = ["echo $$ >> pids; sleep 301"]\n')
     return {"CTXAGENT_CONFIG": str(path)}
 
 
 def gate(place: Place) -> Mapping[str, str]:
-    """A module named like the SDK that waits for ever stands in for its slow import."""
+    """Replace the SDK with a module that blocks forever, to simulate its slow import; return the
+    variable.
+    """
     slow = place.root / "slow" / "anthropic"
     slow.mkdir(parents=True)
     fifo = place.root / "gate"
@@ -136,8 +139,8 @@ class Reached:
 
 
 def reach(phase: Phase, place: Place, server: Server) -> Reached:
-    """Bring the command into the phase."""
-    # In a sandbox a command does not know its number, and ends with it anyhow.
+    """Start the command and bring it into the phase."""
+    # In a sandbox, a command does not know its process ID; the sandbox would end it anyway.
     off = {"CTXAGENT_SANDBOX_MODE": "off"}
     env = {**place.server(server.url), **off, **phase.prepare(place)}
     command, *module = AS_MODULE if "PYTHONPATH" in env else (COMMAND,)

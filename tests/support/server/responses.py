@@ -4,11 +4,12 @@
         run(environ={"AZURE_OPENAI_ENDPOINT": server.url, "AZURE_OPENAI_API_KEY": "test"})
     assert server.rejected == []
 
-It is as strict as the documents and what the API was seen to refuse: unknown fields, calls without
-an output, reasoning that is not what the server made or lost the item that followed it, an item
-with an ID that lost its reasoning. Encrypted content has all that is checked, so that another
-server knows it again. A request that holds is read as one of the Messages API, by which it is
-checked further and answered; `requests` has it in that form, `bodies` as it came.
+It refuses what the documentation forbids and what the real API was observed to refuse: unknown
+fields, calls without an output, reasoning that is not from the server or has lost the item that
+followed it, an item with an ID that has lost its reasoning. The encrypted content contains all
+checked data, so that another server can verify it. A valid request is converted to the Messages
+API, then checked further and answered in that form; `requests` has that form, `bodies` the
+original.
 """
 
 import base64
@@ -53,16 +54,17 @@ _ID = re.compile(r"(?:msg|fc)_\w+?(?:_after_(rs_\w+))?")
 
 
 class ResponsesServer(Server):
-    """See the module. `can_stream` says whether it knows how to stream; `lacks` are parameters, or
-    fields of `reasoning`, that it refuses."""
+    """See the module. `can_stream` enables streaming; `lacks` are parameters, or fields of
+    `reasoning`, that it refuses.
+    """
 
     protocol, model = "responses", "azure/gpt-5.6"
-    path = "/openai/v1/responses"  # of Azure: OpenAI itself has no other address
+    path = "/openai/v1/responses"  # path of Azure, because OpenAI's address is fixed
     address_variable, key_variable = "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.bodies: list[Body] = []  # as they came
+        self.bodies: list[Body] = []  # unconverted
         self.lacks: tuple[str, ...] = ()
         self.can_stream = True
 
@@ -119,7 +121,7 @@ class ResponsesServer(Server):
 
 
 def response(say: Say, whole: Body) -> Body:
-    """A reply of the Messages API as a response."""
+    """Convert a reply of the Messages API to a response."""
     usage = whole["usage"]
     read, written = (
         usage.get("cache_read_input_tokens", 0),
@@ -150,7 +152,9 @@ def response(say: Say, whole: Body) -> Body:
 
 
 def items_of(say: Say, whole: Body) -> Iterator[Body]:
-    """The output of a response. Each reasoning item has its follower in its encrypted content."""
+    """Yield the output items of a response. The encrypted content of a reasoning item names the
+    item that follows it.
+    """
     content = whole["content"]
     kinds = [
         "rs" if b["type"] == "thinking" else "fc" if b["type"] == "tool_use" else "msg"
@@ -216,7 +220,7 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
 
 
 def _empty(item: Body) -> Body:
-    """An item as it is when it begins; its encrypted content is not whole yet."""
+    """Return an item as it is when it begins; its encrypted content is still incomplete."""
     started = {"message": {"content": []}, "function_call": {"arguments": ""},
                "reasoning": {"summary": [], "encrypted_content": "gA"}}  # fmt: skip
     return {**item, **started[item["type"]], "status": "in_progress"}
@@ -239,7 +243,7 @@ def _pieces(text: str, count: int) -> Iterator[str]:
 
 
 def read_body(body: Body) -> Body:
-    """The request as one of the Messages API. Raises Invalid unless the API must accept it."""
+    """Convert a request to the Messages API. Raises Invalid unless the API must accept it."""
     _check(isinstance(body, dict), "not an object")
     _check_fields(body, "body", {"model", "input", "store", "include", "max_output_tokens"}, _TOP)
     _check(body["store"] is False, "store: this organization keeps nothing")
@@ -270,7 +274,7 @@ def read_body(body: Body) -> Body:
     _check(options in ({"mode": "implicit"}, {"mode": "explicit"}), "prompt_cache_options: Invalid")
     messages = _messages(items, body["model"])
     last = messages[-1]["content"]
-    last[-1] = {**last[-1], "cache_control": {"type": "ephemeral"}}  # what is read is cached
+    last[-1] = {**last[-1], "cache_control": {"type": "ephemeral"}}  # the whole prompt is cached
     read = {"model": body["model"], "max_tokens": limit, "messages": messages}
     if system is not None:
         read["system"] = [{"type": "text", "text": system}]
@@ -314,7 +318,9 @@ def _messages(items: Any, model: str) -> list[Body]:
 
 
 def _check_neighbours(items: list[Body], place: int) -> None:
-    """Reasoning stands before the item that followed it, and that behind its reasoning."""
+    """Check that reasoning precedes the item that followed it, and that an item follows its
+    reasoning.
+    """
     item, id = items[place], items[place].get("id")
     if id is None:
         return

@@ -1,8 +1,8 @@
-"""The Messages API's rules for the body of a request, as strict as the documents state them.
+"""The Messages API's rules for the body of a request, as strict as documented.
 
 Source: the Messages API reference (Create a Message; tool use; extended thinking; prompt caching;
-vision), November 2026. It is stricter in two things: consecutive messages of one role, which the
-API merges, are refused, and so is any field or block this agent has no business sending.
+vision), November 2026. It is stricter than the API in two ways: it refuses consecutive messages of
+one role, which the API merges, and any field or block that this agent has no reason to send.
 """
 
 import base64
@@ -18,10 +18,10 @@ import PIL.Image
 LARGEST_BODY = 32 * 1024 * 1024
 LARGEST_IMAGE = 5 * 1024 * 1024
 MOST_IMAGES = 100
-MANY_IMAGES = 20  # with more, no side may be longer than
+MANY_IMAGES = 20  # above this number, LONGEST_SIDE_OF_MANY applies
 LONGEST_SIDE_OF_MANY = 2_000  # pixels
 MOST_BREAKPOINTS = 4
-LONGEST_INSTRUCTIONS = 16_384  # for a summary
+LONGEST_INSTRUCTIONS = 16_384  # characters of the instructions for a summary
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -46,7 +46,7 @@ _TOP = {
     "stop_sequences": list,
     "compaction": dict,
 }
-# For each role: kind of block -> (fields it must have, fields it may have).
+# For each role: block type -> (required fields, optional fields).
 _TEXT = ({"type", "text"}, {"cache_control"})
 _CITED_TEXT = ({"type", "text"}, {"citations", "cache_control"})
 _IMAGE = ({"type", "source"}, {"cache_control"})
@@ -89,12 +89,13 @@ class Invalid(Exception):
 
 
 def validate(request: dict[str, Any], *, allow_paused: bool = False) -> None:
-    """Raises Invalid unless the API must accept this body. `allow_paused` lets the last message be
-    the assistant's, as after a reply that stopped with `pause_turn`."""
+    """Raise Invalid unless the API must accept this body. `allow_paused` allows a last message from
+    the assistant, as after a reply that stopped with `pause_turn`.
+    """
     try:
         size = len(json.dumps(request, ensure_ascii=False).encode())
     except UnicodeEncodeError:
-        _check_text(request, "body")  # says where it is
+        _check_text(request, "body")  # raises Invalid with the position
         raise
     _check(isinstance(request, dict), "body: not an object")
     if size > LARGEST_BODY:
@@ -113,7 +114,7 @@ def _check(holds: bool, message: str) -> None:
 
 
 def _check_text(node: Any, where: str) -> None:
-    """No lone surrogate anywhere, keys included: such a body is not UTF-8."""
+    """Check that no text, including keys, has a lone surrogate, which UTF-8 cannot encode."""
     if isinstance(node, str):
         _check(not _SURROGATE.search(node), f"{where}: str is not valid UTF-8: lone surrogate")
     elif isinstance(node, dict):
@@ -195,7 +196,7 @@ def _check_tools(tools: list[Any]) -> None:
 def _check_messages(messages: list[Any], allow_paused: bool) -> None:
     _check(bool(messages), "messages: at least one message is required")
     ids: set[str] = set()
-    calls: list[str] = []  # of the message before
+    calls: list[str] = []  # calls of the previous message
     searches = Searches()
     expected = "user"
     for place, message in enumerate(messages):
@@ -207,7 +208,7 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
             _check(fits, f"{where}: a system message follows a user message")
             _check(bool(content), f"{where}: all messages must have non-empty content")
             _check_blocks(content, _BLOCKS[role], f"{where}.content")
-            expected = ""  # the reply, or more of the user's words
+            expected = ""  # a reply or another user message
             searches.bare = False
             continue
         if "compaction" in [b.get("type") for b in content if isinstance(b, dict)]:
@@ -248,14 +249,15 @@ def _check_messages(messages: list[Any], allow_paused: bool) -> None:
 
 
 class Searches:
-    """The searches of the web in the messages so far: each stands with its result, in the same
-    message or, behind bare results of the calls beside it, at the beginning of the next reply."""
+    """The web searches in the messages so far. The result of each search is in the same message or,
+    if only results of parallel calls come between, at the beginning of the next reply.
+    """
 
     def __init__(self) -> None:
-        self.waiting: dict[str, str] = {}  # where each stands that has no result yet
+        self.waiting: dict[str, str] = {}  # positions of searches without a result yet
         self.known: set[str] = set()
-        self.pages: set[str] = set()  # addresses that were found
-        self.bare = False  # whether the user message before has results of calls alone
+        self.pages: set[str] = set()  # addresses of results
+        self.bare = False  # the previous user message has only results of calls
 
     def check(self, role: str, content: list[dict[str, Any]], where: str) -> None:
         if role == "user":
@@ -323,7 +325,7 @@ def _check_citations(citations: Any, where: str) -> None:
 
 
 def _check_added_tools(request: dict[str, Any]) -> None:
-    """Tools that system messages add are whole, and none is added twice or in the list already."""
+    """Check that tools in system messages are complete, new, and added only once."""
     names = {tool["name"] for tool in request.get("tools", [])}
     for place, message in enumerate(request["messages"]):
         for block in message["content"]:
@@ -406,7 +408,9 @@ def _check_result(block: dict[str, Any], where: str) -> None:
 
 
 def _check_results(content: list[dict[str, Any]], calls: list[str], where: str) -> None:
-    """Every call of the message before is answered here, once, before anything else is said."""
+    """Check that every call of the previous message is answered here exactly once, before any other
+    content.
+    """
     results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
     for answered in results:
         _check(
@@ -469,7 +473,7 @@ def _check_breakpoints(request: dict[str, Any]) -> None:
 
 
 def _walk(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Every block, those inside results too."""
+    """Yield every block, including those in results."""
     for message in messages:
         for block in message["content"]:
             yield block

@@ -29,7 +29,7 @@ over_each_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 
 
 def model_of(server: Server, state: Path, retry: RetryPolicy = QUICK, **chosen: Any) -> ServerModel:
-    """A model of this process that asks the server, and hardly waits before it tries again."""
+    """Return a model in this process that uses the server, with very short retry waits."""
     settings = ModelSettings(id=server.model, **chosen)
     model = PROTOCOLS[server.protocol]().make(settings, server.variables, state)
     assert isinstance(model, ServerModel)

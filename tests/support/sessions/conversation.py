@@ -1,4 +1,4 @@
-"""An agent on a scripted model in a folder of its own, with every request checked.
+"""An agent on a scripted model in a separate folder, with every request validated.
 
 talk = Conversation(tmp_path, [Step(text="hello")])
 finished = talk.say("hi")
@@ -36,8 +36,9 @@ from .setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_t
 
 
 class Conversation:
-    """`cwd` holds the project, a folder beside it its sessions. `ask` answers permission prompts;
-    None stands for nobody being there."""
+    """A conversation. `cwd` is the project; its sessions are in a folder next to it. `ask` answers
+    permission prompts; None means that no user is present.
+    """
 
     def __init__(
         self,
@@ -104,11 +105,11 @@ class Conversation:
         self.agent.model.change(model)
 
     def say(self, words: str) -> TurnFinished:
-        """One turn, from start to end, in an event loop of its own."""
+        """Run one turn in a new event loop."""
         return asyncio.run(run_turn(self.agent, words))
 
     def interrupted_at(self, words: str, when: Callable[[Event], bool]) -> TurnFinished:
-        """One turn that is cancelled as soon as an event answers to `when`."""
+        """Run one turn and cancel it as soon as `when` returns True for an event."""
 
         async def run() -> TurnFinished:
             turn = asyncio.ensure_future(run_turn(self.agent, words))
@@ -137,7 +138,7 @@ class Conversation:
 
 
 def answering(*answers: Answer) -> tuple[Ask, list[Question]]:
-    """An `ask` that gives these answers in order, and the questions it was put."""
+    """Return an `ask` that gives these answers in order, and the list of questions it received."""
     questions: list[Question] = []
 
     async def ask(question: Question) -> Answer:

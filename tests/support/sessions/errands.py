@@ -1,9 +1,8 @@
-"""The model of the kills: it has things done whose doing can be counted afterwards.
+"""The model of the kill tests: its calls have effects that can be counted afterwards.
 
-Each call that changes something carries a mark of its own: `echo MARK >> done.txt` leaves a line
-for each time that it ran, and a file `made/MARK` that a ledger must know of. What happens (a
-request came, a command began or ended) is written to a pipe, one line each, so that a kill can be
-aimed at it.
+Each call with an effect has a unique mark: `echo MARK >> done.txt` adds a line each time it runs,
+and a file `made/MARK` must appear in a ledger. Events (a request arrived, a command began or ended)
+are written to a pipe, one line each, so that a kill can be timed by them.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import Any
 
 from ..server.loopback import Body, Say
 
-PIPE = "wire"  # in the project: a sandbox may hide what is outside
+PIPE = "wire"  # in the project, because a sandbox may hide other folders
 DONE = "done.txt"
 MADE = "made"
 RECORD = """## Session Intent
@@ -37,7 +36,7 @@ _LEFT = re.compile(r"^- (general-\w+) \(general\)", re.MULTILINE)
 
 
 def kind_of(body: Body) -> str:
-    """Whose request it is: of a summary, of a subagent or of a turn."""
+    """Return the kind of a request: "summary", "agent" (of a subagent) or "turn"."""
     if "about to be compressed" in str(body["messages"][-1]["content"][-1].get("text", "")):
         return "summary"
     if "You are a subagent" in json.dumps(body.get("system", "")):
@@ -46,13 +45,14 @@ def kind_of(body: Body) -> str:
 
 
 class Errands:
-    """Called with a request, gives the reply. `first` are the kinds of call that the next turn
-    begins with, `ending` says that there is nothing more to do."""
+    """Model that returns the reply to a request. `first` are the kinds of the first calls in the
+    next turn; `ending` means that nothing is left to do.
+    """
 
     def __init__(self, project: Path, seed: int) -> None:
         (project / MADE).mkdir()
         os.mkfifo(project / PIPE)
-        # Open for both, so that nobody who writes waits for a reader who was never there.
+        # Open for reading and writing, so that writers never block on a missing reader.
         self.pipe = os.open(project / PIPE, os.O_RDWR | os.O_NONBLOCK)
         self.first: list[str] = []
         self.ending = False
@@ -89,7 +89,7 @@ class Errands:
         return Say("Next.", thinking=thinking, tools=calls, deltas=4, pace=0.008)
 
     def _some(self) -> list[str]:
-        """One call, or several in one message."""
+        """Choose one kind of call, or several for one message."""
         count = self._random.choice((1, 1, 1, 2, 3))
         weights = (8, 4, 3, 2, 1, 1, 1, 1)
         return self._random.choices(list(self._calls), weights, k=count)
@@ -106,7 +106,7 @@ class Errands:
         return f"mark{self._seed}x{self._count:05d}"
 
     def _effect(self, body: Body) -> tuple[str, Body]:
-        """Something that must not happen twice; now and then it takes a while."""
+        """Return a call that must not run twice; some take longer."""
         mark = self._mark()
         lasting = self._random.choice(("", "", "sleep 0.1; "))
         command = (
@@ -151,7 +151,7 @@ class Errands:
 
 
 def _texts(body: Body) -> str:
-    """What a person or the program says in a request."""
+    """Return all text blocks of user messages in a request."""
     blocks: list[dict[str, Any]] = [
         block
         for message in body["messages"]

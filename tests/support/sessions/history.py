@@ -1,4 +1,4 @@
-"""A log under construction, for what looks at views: numbered entries, no model and no disk.
+"""A log under construction, for tests of views: numbered entries, without model and disk.
 
 history = History()
 history.say("go")
@@ -33,7 +33,7 @@ class History:
         self.add(Session, id="s", cwd="/", version="1", model=MODEL, system="Be good.")
 
     def add(self, kind: type[Entry], **fields: Any) -> int:
-        """Append an entry; its seq."""
+        """Append an entry; return its seq."""
         seq = len(self.entries) + 1
         self.entries.append(kind(seq=seq, **fields))
         return seq
@@ -50,7 +50,7 @@ class History:
         return self.add(ToolResult, tool_use_id=id, content=content, **fields)
 
     def call(self, name: str, given: dict[str, Any], content: Content, **fields: Any) -> int:
-        """A reply with one call, and its result, whose seq it gives."""
+        """Append a reply with one call, and its result; return the seq of the result."""
         use = called(f"c{len(self.entries)}", name, given)
         self.reply(use)
         return self.answer(use["id"], content, **fields)
@@ -64,7 +64,7 @@ class History:
         return fold(self.entries)
 
     def request(self) -> dict[str, Any]:
-        """The body of the next request, held against the API's rules."""
+        """Return the body of the next request, checked against the API's rules."""
         sent = body(build_request(self.view(), model=MODEL, max_tokens=1_000))
         validate(sent)
         return sent
@@ -75,5 +75,5 @@ def called(id: str, name: str, given: dict[str, Any]) -> Block:
 
 
 def words(count: int) -> str:
-    """A text of that many estimated tokens."""
+    """Return a text of `count` estimated tokens."""
     return "word " * count

@@ -1,5 +1,5 @@
-"""The inquest: what a kill may not have done. `Inquest` is held after each kill and at the end of a
-chain of them; what it finds goes into `Figures`.
+"""Find damage after kills. `Inquest` checks a session after each kill and at the end of a chain of
+kills; findings are counted in `Figures`.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from ..server.loopback import Body, Server
 from .errands import DONE, MADE, kind_of
 
 TEMPORARY = ("*.part", "*.new", "*.tmp", "worktree.index.*")
-# Parts of files whose names the next ones take over: there is never more than one of each.
+# Temporary files whose names are reused: there is never more than one of each.
 ONE_AT_MOST = re.compile(
     r"(summary\.md|resume\.(json|stat)|\d+\.json|\d{8}-\d{6}-[0-9a-f]{6})\.part"
 )
-LETS_GO = 60.0  # seconds in which what a kill has cut short lets go, however busy the machine is
-MUST_BE_0 = {  # what `Figures.wrong` counts, in words
+LETS_GO = 60.0  # seconds in which processes release locks after a kill, on a busy machine
+MUST_BE_0 = {  # descriptions of the counts in `Figures.wrong`
     "lost": "entries lost",
     "twice": "calls run twice",
     "untold": "outcomes untold",
@@ -44,7 +44,7 @@ MUST_BE_0 = {  # what `Figures.wrong` counts, in words
 
 @dataclass
 class Figures:
-    """What was done and what was found. `wrong` counts what must not be, `told` says what."""
+    """What was done and found. `wrong` counts the violations by kind, `told` describes them."""
 
     kills: Counter[str] = field(default_factory=Counter)  # by phase
     recorded: Counter[str] = field(default_factory=Counter)  # kinds of entry in the logs
@@ -65,14 +65,14 @@ class Figures:
 
 
 class Inquest:
-    """Of one session, at a place, which asks a server."""
+    """Checks of one session in a place that uses a server."""
 
     def __init__(self, place: Place, server: Server) -> None:
         self.place, self.server = place, server
         self.figures = Figures()
         self.patience = LETS_GO
-        self._kept: dict[Path, bytes] = {}  # of each log, its whole lines
-        self._silent: set[str] = set()  # calls without a result of which no request has told yet
+        self._kept: dict[Path, bytes] = {}  # complete lines by log
+        self._silent: set[str] = set()  # calls without a result that no request has mentioned yet
 
     def log(self) -> Path | None:
         logs = self.place.logs()
@@ -80,17 +80,17 @@ class Inquest:
         return logs[0] if logs else None
 
     def logs(self) -> list[Path]:
-        """That of the session, then those of its subagents."""
+        """Return the log of the session, then those of its subagents."""
         agents = self.place.state.glob("projects/*/sessions/*/agents/*/log.jsonl")
         return [*self.place.logs(), *agents]
 
     def size(self) -> int:
-        """The bytes of the session's log that were whole when it was last looked at."""
+        """Return the bytes of complete lines in the session's log at the last check."""
         log = self.log()
         return len(self._kept.get(log, b"")) if log else 0
 
     def lines(self, begin: int) -> int:
-        """The lines that the log has got from there on."""
+        """Return the number of lines in the log after offset `begin`."""
         log = self.log()
         if log is None:
             return 0
@@ -101,7 +101,7 @@ class Inquest:
     # After each kill
 
     def look(self, requests: Sequence[Body]) -> None:
-        """Hold what is on disk, and what was asked, against what must be."""
+        """Check the files on disk and the requests after a kill."""
         for reason, _ in self.server.rejected[self.figures.wrong["rejected"] :]:
             self.figures.fault("rejected", reason)
         for path in self.logs():
@@ -129,8 +129,9 @@ class Inquest:
         self._kept[path] = whole
 
     def _check_told(self, requests: Sequence[Body]) -> None:
-        """The first request of a turn says of every call without a result that its outcome is not
-        known, or that it was not run."""
+        """Check that the first request of a turn marks every call without a result as not run or
+        with an unknown outcome.
+        """
         asked = next((body for body in requests if kind_of(body) == "turn"), None)
         if asked is None:
             return
@@ -145,8 +146,9 @@ class Inquest:
                 self.figures.fault("untold", f"{id}: {answers.get(id, 'not there')[:200]}")
 
     def _check_lock(self, path: Path) -> None:
-        """What was being started at the moment of the kill has its copy of the lock for as long as
-        it takes to become another program."""
+        """Check that a lock becomes free. A process that was being started at the kill keeps a copy
+        of the lock until it executes its program.
+        """
         until = time.monotonic() + self.patience
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             while True:
@@ -165,7 +167,7 @@ class Inquest:
     # In the end
 
     def close(self, log: Path, requests: Sequence[Body]) -> None:
-        """What must hold after a last run that nobody killed, and that asked `requests`."""
+        """Check everything after a last run that was not killed and sent `requests`."""
         all_entries = {path: self._entries(path) for path in self.logs()}
         for path, entries in all_entries.items():
             self._check_entries(path, entries)
@@ -174,7 +176,7 @@ class Inquest:
         self._check_rest(log)
 
     def calls(self) -> int:
-        """The calls of the model that all the logs have."""
+        """Return the number of model calls in all logs."""
         entries = [
             try_parse_entry(line) for kept in self._kept.values() for line in kept.splitlines()
         ]
@@ -200,7 +202,7 @@ class Inquest:
                 self.figures.fault("broken", f"not offloaded: {entry.details['not_offloaded']}")
 
     def _check_request(self, entries: Sequence[Entry], requests: Sequence[Body]) -> None:
-        """What was sent is what the whole log says, however the session was opened."""
+        """Check that the last request matches the whole log, however the session was opened."""
         replies = [e.seq for e in entries if isinstance(e, Assistant) and e.purpose == "turn"]
         asked = [body for body in requests if kind_of(body) == "turn"]
         if not (asked and replies):
@@ -210,7 +212,7 @@ class Inquest:
             self.figures.fault("broken", "the last request is not what the log says")
 
     def check_files(self, entries: Sequence[Entry]) -> None:
-        """Every file that was made is known to the session."""
+        """Check that the ledger has every file that was made."""
         ledger = Ledger()
         for entry in entries:
             ledger.add(entry)
@@ -220,7 +222,9 @@ class Inquest:
                 self.figures.fault("unrecorded", f"{path.name} is in no ledger")
 
     def _check_rest(self, log: Path) -> None:
-        """Doctor and listing work, the index is whole, nothing is left over."""
+        """Check that doctor and the session list work, the index is complete, and no temporary
+        files are left.
+        """
         for words in (("doctor", log.parent.name), ("sessions", "list")):
             done = self.place.run(*words)
             if done.returncode or log.parent.name not in done.stdout:
@@ -240,7 +244,7 @@ class Inquest:
 
 
 def _bare(sent: list[Body]) -> list[Body]:
-    """Messages without cache marks."""
+    """Return messages without cache marks."""
     return [
         {
             **message,
@@ -254,7 +258,9 @@ def _bare(sent: list[Body]) -> list[Body]:
 
 
 def _unanswered(entries: Sequence[Entry]) -> set[str]:
-    """The calls of the newest reply that have no result; what was before it, that reply knew."""
+    """Return the calls of the newest reply that have no result. Earlier calls were known when it
+    was written.
+    """
     left: dict[str, None] = {}
     for entry in entries:
         if isinstance(entry, Assistant) and entry.purpose == "turn":

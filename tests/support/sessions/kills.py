@@ -1,4 +1,5 @@
-"""Kills: the real command at work, killed at a chosen or a random moment, and gone on with.
+"""Kill tests: the real command is killed during its work, at a chosen or a random moment, and
+resumed.
 
     with Chain(folder, seed=1) as chain:
         for aim in aims(chain.random, 10):
@@ -6,9 +7,9 @@
         chain.end()
     assert chain.figures.faults() == []
 
-Each run resumes the session that the one before was killed in, and is itself killed; so a start of
-the command serves two ends. After each kill everything that was on disk is compared with what was
-there before, and the next requests with what they must say; `Figures` counts what went wrong.
+Each run resumes the session in which the previous run was killed and is killed itself, so one start
+of the command tests both. After each kill, everything on disk is compared with its earlier state,
+and the next requests with their expected content; `Figures` counts the violations.
 """
 
 import contextlib
@@ -33,18 +34,19 @@ from ..terminal.screen import Terminal
 from .errands import Errands
 from .inquest import Inquest
 
-LONGEST = 200.0  # seconds that a run may take to come to where it is to be killed
+LONGEST = 200.0  # timeout in seconds until the moment of the kill
 WINDOW = 32_000
-STEP = 0.002  # seconds between two looks at what is waited for
-LONG = 1_200_000  # bytes of log, from which on a resume does not begin at its beginning
-TORN = 0.2  # of the kills after which a torn line is put at the end of the log
+STEP = 0.002  # seconds between polls
+LONG = 1_200_000  # bytes of log above which a resume does not read from the beginning
+TORN = 0.2  # probability of adding an incomplete line after a kill
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where a run is killed: `within` so many seconds after the happening `on`, which is "start",
-    "grown" (the log has one more line) or a line of the pipe; at one of the first `most` of them.
-    `first` are the calls that the model begins with, `options` those of the command."""
+    """The moment of a kill: at most `within` seconds after the event `on`, which is "start",
+    "grown" (the log has one more line) or a line of the pipe; one of the first `most` events is
+    chosen. `first` are the first calls of the model, `options` those of the command.
+    """
 
     phase: str
     on: str
@@ -84,7 +86,7 @@ AIMS = (
 
 
 def aims(chance: random.Random, count: int) -> Iterator[Aim]:
-    """So many, each kind as often as the others."""
+    """Yield `count` aims, with all kinds equally often."""
     for n in range(count):
         if n % len(AIMS) == 0:
             order = chance.sample(AIMS, len(AIMS))
@@ -92,8 +94,9 @@ def aims(chance: random.Random, count: int) -> Iterator[Aim]:
 
 
 class Victim:
-    """A run of the command, headless or in a terminal. `fds` have something to read when it has
-    something to show."""
+    """A run of the command, headless or in a terminal. `fds` become readable when it has output or
+    has ended.
+    """
 
     def __init__(
         self, place: Place, arguments: Sequence[str], env: dict[str, str], aim: Aim
@@ -105,7 +108,7 @@ class Victim:
             self.terminal.type("go on\r")
             self.pid = self.terminal.child.pid
         else:
-            whole = aim.on == "start"  # the imports too are what is killed
+            whole = aim.on == "start"  # kills during imports count too
             with (place.root / "stderr").open("ab") as errors:
                 self._process = (subprocess.Popen if whole else starter.Popen)(
                     [COMMAND, "-p", "go on", *arguments], cwd=place.project, env=env,
@@ -118,14 +121,14 @@ class Victim:
             self.fds.append(self.terminal.child.child_fd)
 
     def has_ended(self, ready: Sequence[int]) -> bool:
-        """Whether it is over; `ready` are those of its `fds` that can be read."""
+        """Return True if it has ended; `ready` are the readable descriptors of `fds`."""
         if self.terminal is not None and self.terminal.child.child_fd in ready:
-            with contextlib.suppress(AssertionError):  # its end is seen by the handle
+            with contextlib.suppress(AssertionError):  # the handle reports its end
                 self.terminal._read()
         return self._handle in ready
 
     def kill(self) -> int:
-        """SIGKILL, if it still runs; what it ended with."""
+        """Send SIGKILL if it still runs; return its exit status."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
@@ -137,7 +140,7 @@ class Victim:
 
 
 class Chain:
-    """One session, killed again and again. `disturbed` puts faults into the server's answers."""
+    """One session that is killed repeatedly. `disturbed` adds faults to the server's answers."""
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class Chain:
         return {**self.place.server(self.server.url), "TMPDIR": str(self.place.root / "tmp")}
 
     def kill(self, aim: Aim) -> None:
-        """One run, killed where the aim says, if it comes to that; and all that is checked."""
+        """Start one run, kill it at the aim unless it ends before, and check the session."""
         self.errands.first = list(aim.first)
         self._hear()
         asked, before = len(self.server.requests), self.inquest.log()
@@ -208,7 +211,7 @@ class Chain:
             self.inquest.look([])
 
     def _tear(self, path: Path) -> None:
-        """Now and then, leave what a kill in the middle of a write leaves."""
+        """With probability TORN, add an incomplete line as after a kill during a write."""
         whole = path.read_bytes()
         if whole.endswith(b"\n") and self.random.random() < TORN:
             last = whole[whole.rindex(b"\n", 0, -1) + 1 :]
@@ -220,7 +223,7 @@ class Chain:
         return path.read_text() if path.exists() else ""
 
     def _until(self, victim: Victim, aim: Aim) -> bool:
-        """Wait for what the aim is on; False when the run ended before."""
+        """Wait for the event of the aim; return False if the run ended before."""
         count = self.random.randint(1, aim.most)
         if aim.on == "start":
             return True
@@ -240,7 +243,7 @@ class Chain:
     def _wait(
         self, victim: Victim, until: float, happened: Callable[[], bool] | None = None
     ) -> bool:
-        """Wait for something to happen, or until a moment; False when the run ended before."""
+        """Wait for an event or until a time; return False if the run ended before."""
         watched = [*victim.fds, self.errands.pipe] if happened else victim.fds
         while (left := until - time.monotonic()) > 0:
             if happened and happened():
@@ -251,16 +254,16 @@ class Chain:
         return True
 
     def _hear(self) -> list[str]:
-        """What has happened since the last time."""
+        """Return the new lines of the pipe."""
         with contextlib.suppress(BlockingIOError):
             self._heard += os.read(self.errands.pipe, 65_536)
         *lines, self._heard = self._heard.split(b"\n")
         return [line.decode() for line in lines]
 
-    # What comes in the end
+    # The end of a chain
 
     def end(self) -> None:
-        """A last run that nobody kills, and what must hold after all."""
+        """Make a last run without a kill, and check everything."""
         self.errands.ending = True
         log, found = self.inquest.log(), self.figures
         assert log is not None
@@ -285,8 +288,9 @@ class Chain:
             found.fault("broken", f"{len(left)} processes are left running: {left}")
 
     def left_running(self) -> list[int]:
-        """The processes that descend from a run of ours: they have its state folder in their
-        environment."""
+        """Return the processes started by our runs, identified by the state folder in their
+        environment.
+        """
         mark = f"CTXAGENT_STATE_DIR={self.place.state}\0".encode()
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):

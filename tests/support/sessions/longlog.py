@@ -1,7 +1,7 @@
-"""A long log: a real history written over and over, each time as if it had gone on.
+"""A long log: a real history repeated, each time as if the session had continued.
 
-base = history(folder)              # entries of a session with masks and summaries, in about 3 s
-lengthen(base, log, 50 << 20)       # 50 MB of them
+base = history(folder)         # entries of a session with masks and summaries, in about 3 s
+lengthen(base, log, 50 << 20)  # 50 MB of them
 """
 
 import os
@@ -29,14 +29,17 @@ from .recording import made, play
 
 
 def history(folder: Path, window: int = 32_000) -> list[Entry]:
-    """A session of 120 calls that was summarised twice at least, as its log has it: every result
-    stands in the log, none in a file of its folder."""
+    """Return the log entries of a session of 120 calls with at least two summaries. No result is in
+    a separate file.
+    """
     policy = replace(DEFAULT, demote_above=None)
     return [*Entries(play(made(), folder, window=window, policy=policy, summary_every=40).log)]
 
 
 def lengthen(base: Sequence[Entry], log: Path, size: int) -> int:
-    """Write a log of that many bytes at least, whole rounds of `base`; how many entries it has."""
+    """Write a log of at least `size` bytes, in whole rounds of `base`; return the number of
+    entries.
+    """
     make_private_folder(log.parent)
     written = count = 0
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -50,7 +53,7 @@ def lengthen(base: Sequence[Entry], log: Path, size: int) -> int:
 
 
 def again(base: Sequence[Entry], after: int) -> Iterator[Entry]:
-    """The same entries as they would stand after so many others: numbers and ids are later ones."""
+    """Yield the entries with numbers and IDs as if `after` other entries came before."""
     most = max((e.number for e in base if isinstance(e, Checkpoint)), default=0)
     turns = after // len(base) * most
     for entry in base:

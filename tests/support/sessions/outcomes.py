@@ -1,10 +1,10 @@
-"""Comparisons made by rule, for what shows them: sessions of any length under settings that keep
-the context small in different ways. The same arguments give the same values; nothing is random.
+"""Synthetic comparisons, for tests of reports: sessions of any length under settings that keep the
+context small in different ways. They are deterministic.
 
     comparison(sessions=15, calls=500, labels=LABELS)
 
-Recordings of `HOSTILE` names come first: texts that would act if somebody took them for markup, for
-paths, or for commands of a terminal.
+Recordings named as in `HOSTILE` come first: texts that cause harm if they are treated as markup,
+paths or terminal commands.
 """
 
 import math
@@ -59,8 +59,9 @@ def comparison(
 def run(
     name: str, label: str, n: int = 0, calls: int = 40, window: int = 200_000, hostile: bool = False
 ) -> ReplayRun:
-    """One session: a context that grows in steps, is cleared now and then, and summed up near the
-    end of the window."""
+    """Return one session: its context grows in steps, is cleared sometimes, and is summarized near
+    the end of the window.
+    """
     every, bound = _CLEARED.get(label, 5), _SUMMED.get(label, 0.9) * window
     size, cached, priced, acts, fills = 12_000, 0, [], [], []
     for number in range(1, calls + 1):

@@ -1,4 +1,4 @@
-"""Logs of the proxy's sessions, as it writes them, with times of a test's choice.
+"""Logs of proxy sessions, in their real format, with times chosen by the test.
 
 made = Proxied("20260101-080000-00000a")
 made.words("Fix it").reply(written=9_000).later(10).reply(read=9_000, written=500)
@@ -41,7 +41,7 @@ class Proxied:
     now: datetime = datetime(2026, 1, 1, 8, tzinfo=UTC)
 
     def __post_init__(self) -> None:
-        if self.entries:  # those of another session, which this is a fork of
+        if self.entries:  # a fork of the session with these entries
             return
         self.add(
             Session(
@@ -70,8 +70,9 @@ class Proxied:
         self, *, read: int = 0, written: int = 0, plain: int = 0, output: int = 100,
         saved: int | None = 0, purpose: str = "turn",
     ) -> Self:  # fmt: skip
-        """A reply of the server ten seconds later; without `saved` to a request of the proxy's
-        own."""
+        """Add a reply of the server ten seconds later. `saved=None` means a reply to a request from
+        the proxy itself.
+        """
         usage = Usage(plain, read, written, output)
         self.later(10)
         return self.add(
@@ -88,7 +89,7 @@ class Proxied:
         )
 
     def result(self, text: str = "ok", saved: int = 0) -> Self:
-        """A result; `saved` are the tokens that a file has in place of the context."""
+        """Add a result; `saved` are the context tokens saved by its file."""
         details = {"tokens_saved": saved} if saved else {}
         return self.add(
             ToolResult(tool_use_id="t", content=text, details=details, offloaded="offloaded/r.md")

@@ -1,7 +1,7 @@
 """One small session as each agent would have recorded it, as bytes.
 
 pi()         # the bytes of the file; `stories` has those of all agents by format
-steps("pi")  # what a reader of it must give
+steps("pi")  # the expected result of its reader
 """
 
 import json
@@ -54,7 +54,7 @@ _WHOLE: tuple[RecordedStep, ...] = (
     ),
     RecordedReply("Done.", (), BEGAN + 7, prompt=950, output=5),
 )
-_LACKS = {  # what a format has no place for, and what it does of its own
+_LACKS = {  # parts that a format cannot represent, and its peculiarities
     "codex": {"errors", "keeps words"},
     "gemini-cli": {"compaction", "summary"},
     "copilot": {"prompt"},
@@ -74,7 +74,7 @@ NO_MODELS = ("kimi", "droid")  # formats that do not name the model
 
 
 def steps(format: str) -> tuple[RecordedStep, ...]:
-    """The story, as far as a format can tell it."""
+    """Return the steps of the session, as far as a format can represent them."""
     lacks = _LACKS.get(format, set()) | ({"refs"} if format != "ctxagent" else set())
     told = [_lacking(step, lacks) for step in _WHOLE]
     return tuple(
@@ -103,7 +103,7 @@ def _lacking(step: RecordedStep, lacks: set[str]) -> RecordedStep:
 
 
 def iso(after: float) -> str:
-    """A time after the beginning, as most write it."""
+    """Return the time `after` seconds from the beginning, in the most common format."""
     told = datetime.fromtimestamp(BEGAN + after, UTC).isoformat(timespec="milliseconds")
     return told.replace("+00:00", "Z")
 
@@ -117,7 +117,7 @@ def lines(rows: list[Json]) -> bytes:
 
 
 def claude_line(kind: str, after: float, content: Any, **fields: Any) -> Json:
-    """A line of Claude Code's; `id`, `usage` and `stop_reason` are those of its message."""
+    """Return a line of Claude Code; `id`, `usage` and `stop_reason` belong to its message."""
     message = {"role": kind, "content": content}
     if kind == "assistant":
         message["model"] = MODEL
@@ -428,7 +428,7 @@ def sweagent() -> bytes:
 
 
 def log(*entries: Entry) -> bytes:
-    """Entries as a log of ours; their times are seconds after the beginning."""
+    """Return entries as one of our logs; their times are seconds after the beginning."""
     numbered = (
         replace(entry, seq=seq, at=iso(float(entry.at or 0)))
         for seq, entry in enumerate(entries, 1)

@@ -1,8 +1,8 @@
-"""A recording of our own making, and the playing of one through a window too small for it, with a
-model that writes whatever summaries a test likes. Every request is held against the API's rules.
+"""A synthetic recording, and its replay in a window that is too small for it, with a model that
+writes summaries chosen by the test. Every request is checked against the API's rules.
 
-played = play(made(), folder, window=20_000, record=USELESS)
-played.summaries, played.context, played.run.recovered
+    played = play(made(), folder, window=20_000, record=USELESS)
+    played.summaries, played.context, played.run.recovered
 """
 
 import asyncio
@@ -40,7 +40,9 @@ None.
 
 @dataclass
 class Strict(Player):
-    """Refuses what the API would, and summarises before every so many replies, if that is said."""
+    """Player that refuses requests that the API would refuse, and that can summarize every
+    `summary_every` replies.
+    """
 
     summary_every: int = 0
     _replies: int = 0
@@ -60,7 +62,7 @@ class Strict(Player):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it: the run, its log, all text of the last context, and its view."""
+    """The result of a replay: the run, its log, all text of the last context, and its view."""
 
     run: ReplayRun
     log: Path
@@ -81,8 +83,7 @@ def play(
     policy: Policy = DEFAULT,
     summary_every: int = 0,
 ) -> Played:
-    """Play a recording in a folder of its own, where every summary is `record`, or what that says
-    of the session."""
+    """Play a recording in a folder. Every summary is `record`, or its result for the host."""
 
     def answer(request: Request) -> Step:
         return Step(text=record if isinstance(record, str) else record(player.host))
@@ -95,8 +96,9 @@ def play(
 
 
 def made(calls: int = 120) -> Recording:
-    """A recording of our own making: an agent that reads, edits, runs and fails, told now and then
-    what it must not do. Every result is different, and every fifth is large."""
+    """Return a synthetic recording: an agent reads, edits, runs commands and fails, and the user
+    sometimes forbids something. Every result is different, and every fifth is large.
+    """
     asked = [
         "Bring `src/billing` over to decimal amounts. Never touch migrations/0007_freeze.sql.",
         "Use the ROUND_HALF_EVEN of the decimal module, not round(). The ticket is PAY-4711.",

@@ -1,5 +1,6 @@
-"""Writes the sessions that docs/internals/seeds.md plays: a folder for each preset, with a project
-and the script of a model that works in it. `python -m ctxagent.tests.support.sessions.seeds`."""
+"""Write the sessions for docs/internals/seeds.md: a folder for each preset, with a project and the
+script of a model that works in it. `python -m ctxagent.tests.support.sessions.seeds`.
+"""
 
 import json
 from pathlib import Path
@@ -46,12 +47,12 @@ def bash(command: str) -> dict[str, Any]:
 
 
 def numbers(lines: int, start: int) -> Call:
-    """A call with a result of about three tokens a line."""
+    """Return a call with a result of about three tokens per line."""
     return "Bash", {"command": f"seq {start} {start + lines - 1}"}
 
 
 def small(count: int, start: int) -> list[Call]:
-    """Calls with results of less than 1,000 tokens, which no layer clears."""
+    """Return calls with results of less than 1,000 tokens, which no layer clears."""
     return [numbers(310, start + 1_000 * n) for n in range(count)]
 
 
@@ -70,7 +71,7 @@ def step(*calls: Call, text: str = "", thinking: str = "") -> dict[str, Any]:
 
 
 def task(*steps: dict[str, Any]) -> list[dict[str, Any]]:
-    """A subagent, and the steps that it takes."""
+    """Return the steps that start a subagent, and the subagent's steps."""
     given = {"description": "Count the lists", "prompt": "Count the lists.", "type": "general"}
     return [step(("Task", given)), *steps]
 

@@ -1,4 +1,4 @@
-"""Features whose behaviour a test sets, and the parts of a conversation around them."""
+"""Features with behaviour set by a test, and the parts of a conversation that use them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,12 +43,12 @@ from ctxagent.tools.task import TaskTool
 
 
 def long_text(count: int) -> str:
-    """A text of so many words, a token or so each, that repeats nothing."""
+    """Return a text of `count` words, about one token each, without repetition."""
     return "".join(f"word {n} " for n in range(count // 2))
 
 
 def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
-    """All tools of a session without skills, servers and searches."""
+    """Return all tools of a session without skills, MCP servers and web search."""
     found = [*base_tools(), AskUserTool(), PlanTool()]
     return [*found, *([TaskTool(names_and_descriptions(types))] if types else [])]
 
@@ -83,7 +83,7 @@ class FixedEnvironment(Feature):
 
 @dataclass
 class FixedHooks:
-    """A stand-in for the hooks: keeps what it was told, and vetoes when a test says so."""
+    """A stand-in for the hooks: records events, and vetoes calls if a test sets `veto`."""
 
     has_tool_hooks: bool = False
     veto: str | None = None
@@ -91,7 +91,7 @@ class FixedHooks:
 
 
 class FixedHooksFeature(Feature):
-    """Tells `FixedHooks`."""
+    """Feature that forwards events to `FixedHooks`."""
 
     def __init__(self, handle: SessionHandle, hooks: FixedHooks) -> None:
         super().__init__(handle)
@@ -130,7 +130,7 @@ def put_together(
     tools: Sequence[Tool[Any]],
     planted: PlantedWatch | None = None,
 ) -> AgentState:
-    """An agent with the features that need no files and no settings."""
+    """Return an agent with the features that need no files and no settings."""
     features = Features(lambda event: handle.emit(event))
     runner = ToolRunner(handle, features, None, planted)
     features.add(
@@ -161,7 +161,7 @@ def session_handle(
     policy: Policy = DEFAULT,
     context: Context | None = None,
 ) -> SessionHandle:
-    """The handle of a new session, with a scripted model that has nothing to say."""
+    """Return the handle of a new session, with a scripted model that has no replies."""
     opened = create_session(log)
     state = opened.state
     record = SessionRecord(

@@ -1,4 +1,4 @@
-"""The session of `recorded` as further agents would have recorded it, and all of them by format.
+"""The session of `recorded` as other agents would have recorded it, and all versions by format.
 
 STORY["pi"]()  # the bytes of the file
 """
@@ -122,7 +122,9 @@ def kimi() -> bytes:
 
 
 def chat_rows(**fields: Any) -> list[Json]:
-    """The messages of the story as OpenAI's chat API has them, each with these fields."""
+    """Return the messages of the session in the format of OpenAI's chat API, each with these
+    fields.
+    """
     rows: list[Json] = [
         {"role": "user", "content": TASK},
         {"role": "assistant", "content": "I look.", "tool_calls": [READ, RUN]},
@@ -164,7 +166,7 @@ def grok() -> bytes:
 
 
 def cursor_rows() -> list[Json]:
-    """The messages in a `store.db` of Cursor's."""
+    """Return the messages in Cursor's `store.db`."""
 
     def call(id: str, name: str, given: Json) -> Json:
         return {"type": "tool-call", "toolCallId": id, "toolName": name, "args": given}

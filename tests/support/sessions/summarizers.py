@@ -1,7 +1,7 @@
-"""Models that write bad summaries: nothing at all, the previous one again, one that is half wrong.
+"""Models that write bad summaries: empty, a copy of the previous one, or half wrong.
 
-`SUMMARIZERS[name](host)` is the text of the next summary. The host is that of a replay, so that
-what is not negated of a summary is as true as records make it.
+`SUMMARIZERS[name](host)` returns the text of the next summary. The host is that of a replay, so the
+parts that are not negated are as correct as the records.
 """
 
 import re
@@ -14,7 +14,7 @@ from ctxagent.agent.compaction.summary.shorten import shortened_to
 from ctxagent.agent.compaction.summary.writer import document_of
 from ctxagent.agent.replay.host import ReplayHost
 
-_OPPOSITES = (  # the first that a line has is turned around
+_OPPOSITES = (  # the first match in a line is replaced
     (r"\bnever\b", "always"), (r"\balways\b", "never"), (r"\b(?:do not|don['’]t)\b", "do"),
     (r"\bmust not\b", "may"), (r"\bmust\b", "need not"), (r"\bfailed\b", "passed"),
     (r"\bcreated\b", "deleted"), (r"\bmodified\b", "deleted"), (r"\bis\b", "is not"),
@@ -28,14 +28,13 @@ def nothing(host: ReplayHost) -> str:
 
 
 def again(host: ReplayHost) -> str:
-    """The document of the summary that stands; of the first, one from records."""
+    """Return the document of the current summary; for the first summary, one from records."""
     document = document_of(host.view.summary)
     return render(document) if document else _from_records(host)
 
 
 def negated(host: ReplayHost) -> str:
-    """Every second line of a summary from records, and of what the one before it says, says the
-    contrary."""
+    """Return a summary from records in which every second line is negated."""
     lines, found = [], 0
     for line in _from_records(host).split("\n"):
         told = bool(line.strip()) and not line.startswith(("#", "| File", "| ---"))

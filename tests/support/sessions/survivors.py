@@ -1,4 +1,4 @@
-"""What the context of a played recording must still have, whatever its summaries said.
+"""Check what the context of a played recording must still contain, whatever its summaries say.
 
 survivors(played)  # {"paths": Share(12, 12), "rules": …, "errors": …}
 """
@@ -14,9 +14,9 @@ from ctxagent.agent.session.store import content_text
 
 from .recording import Played
 
-MAX_WORDS_CHARS = 1_500  # of a person's message; longer ones are pasted
+MAX_WORDS_CHARS = 1_500  # of a user message; longer messages are assumed to be pasted
 MAX_RULE_CHARS = 200
-BEGINNING_CHARS = 50  # of a person's words, that a summary quotes
+BEGINNING_CHARS = 50  # beginning of a user message that a summary quotes
 
 _SENTENCE = re.compile(r"(?<=[.!])\s+|\n+")
 _RULE = re.compile(r"(?:please )?(?:never|do not|don['’]t|under no circumstances)\b", re.I)
@@ -25,7 +25,7 @@ _LIST_MARK = re.compile(r"(?:[-*•]|\d+[.)])\s+")
 
 
 def survivors(played: Played) -> dict[str, Share]:
-    """Return how much of each kind stands in the last context, of all that there is."""
+    """Return the share of each kind of fact that the last context contains."""
     entries, ledger = read_log(played.log).entries, Ledger()
     for entry in entries:
         ledger.add(entry)
@@ -49,7 +49,7 @@ def survivors(played: Played) -> dict[str, Share]:
 
 
 def lost(played: Played) -> list[str]:
-    """Return the rules that are not there, for whoever looks for the reason."""
+    """Return the missing rules, for diagnosis."""
     said = _rules(read_log(played.log).entries)
     return [text for text in said if not _has(played, text)]
 
@@ -59,7 +59,7 @@ def _has(played: Played, text: str) -> bool:
 
 
 def _refers(played: Played, ref: int) -> bool:
-    """Return whether an entry is in the context, or named there by its ref."""
+    """Return True if an entry is in the context, or its ref is."""
     named = re.search(rf"#{ref}\b", played.context)
     return played.view.position(ref) is not None or named is not None
 
@@ -69,7 +69,7 @@ def _beginning(text: str) -> str:
 
 
 def _rules(entries: list[Entry]) -> list[str]:
-    """Return what the person forbids in short messages, as a plain imperative."""
+    """Return what the user forbids in short messages, as plain imperatives."""
     found: dict[str, None] = {}
     for entry in entries:
         text = content_text(entry.content) if isinstance(entry, User) else ""
@@ -83,5 +83,5 @@ def _rules(entries: list[Entry]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text for comparison: without emphasis, with single blanks."""
+    """Return a text normalized for comparison: without emphasis, with single blanks."""
     return " ".join(re.sub(r"[*`]", "", text).replace("\\|", "|").split()).casefold()

@@ -1,10 +1,10 @@
-"""What must hold of a session whatever was done to it, held against its log alone.
+"""Invariants of a session, checked against its log alone, whatever happened to it.
 
-The words, replies, outputs and errors of a walk carry marks (`word12`, `error7`), so that one look
-at the log says what the context must have and what it must not. The messages of the user need no
-mark: each must be there whole, or with its ref where all of them are too long for the budget.
+Messages, replies, outputs and errors of a test have marks (`word12`, `error7`), so that the log
+alone shows what the context must and must not contain. User messages need no mark: each must be
+present in full, or by its ref if all together exceed the budget.
 
-for fault in Truths(entries, folder).faults(view): ...
+    for fault in Truths(entries, folder).faults(view): ...
 """
 
 import json
@@ -37,8 +37,8 @@ from ctxagent.agent.session.entries import (
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.store import content_text
 
-FRAME_TOKENS = 25  # of a message in a summary, at the most
-KINDS = {  # of faults, in words
+FRAME_TOKENS = 25  # maximum overhead of a message in a summary
+KINDS = {  # kinds of faults with their descriptions
     "views": "the live view is not the one that the log folds to",
     "rejected": "a request was refused by the validator",
     "crash": "a fault of the program's own",
@@ -74,17 +74,17 @@ class Fault:
 
 @dataclass(slots=True)
 class Facts:
-    """What the log says up to some point of it."""
+    """The facts in the log up to some entry."""
 
     open_errors: dict[str, tuple[str, int]] = field(default_factory=dict)  # by command
     resolved: set[str] = field(default_factory=set)
-    finished: set[str] = field(default_factory=set)  # of the todo list
+    finished: set[str] = field(default_factory=set)  # finished items of the todo list
     _started: dict[str, int] = field(default_factory=dict)  # jobs of this process
-    _ended: set[str] = field(default_factory=set)  # those of them whose end was told
+    _ended: set[str] = field(default_factory=set)  # jobs whose end was reported
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Session):
-            self._started, self._ended = {}, set()  # they ended with the process before
+            self._started, self._ended = {}, set()  # jobs ended with the previous process
         elif isinstance(entry, ToolResult):
             self._add_outcome(entry)
             if isinstance(todos := entry.details.get("todos"), list):
@@ -92,15 +92,16 @@ class Facts:
                 self.finished = {mark for text in done for mark in _TODO.findall(text)}
 
     def resolve(self, mark: str) -> None:
-        """Take a model's word for it that an error is resolved."""
+        """Record that a model claims an error to be resolved."""
         for command, (known, _) in list(self.open_errors.items()):
             if known == mark:
                 del self.open_errors[command]
         self.resolved.add(mark)
 
     def _add_outcome(self, entry: ToolResult) -> None:
-        """Add how a command ended. One in the background ends when Job says so, for the first time;
-        what has failed since its start is not mended by it."""
+        """Add the outcome of a command. A background command ends when Job first reports its end;
+        its success does not resolve failures since its start.
+        """
         details, since = entry.details, entry.seq
         command, code, job = (details.get(name) for name in ("command", "exit_code", "job"))
         if not isinstance(command, str) or details.get("interrupted") or job in self._ended:
@@ -123,13 +124,13 @@ class Facts:
 
 
 class Truths:
-    """Of one session: its log so far, and the folder that it lies in."""
+    """The invariants of one session: its log so far, and its folder."""
 
     def __init__(self, entries: Sequence[Entry], folder: Path) -> None:
         self.entries, self.folder = entries, folder
 
     def faults(self, view: View) -> Iterator[Fault]:
-        """Yield what is wrong with the context, the newest summary and the files beside the log."""
+        """Yield the faults of the context, the newest summary and the files next to the log."""
         context = _context_text(view)
         standing = [item for item in view.items if item.source == SUMMARY_SOURCE]
         if len({item.seq for item in standing}) > 1:
@@ -144,7 +145,7 @@ class Truths:
         yield from self._conversation_faults()
 
     def _word_faults(self, view: View, context: str) -> Iterator[Fault]:
-        """Yield the messages of the user that the context does not have as it must."""
+        """Yield the user messages that are missing from the context or incomplete there."""
         staying = {item.seq for item in view.items}
         said = [
             (entry.seq, content_text(entry.content))
@@ -160,7 +161,7 @@ class Truths:
                     yield Fault("ref", f"#{seq}: {text[:80]}")
 
     def _rule_faults(self) -> Iterator[Fault]:
-        """Yield the rules of a summary that the next one lacks and does not say to be lifted."""
+        """Yield the rules of a summary that the next one neither contains nor lifts."""
         standing: list[Summary] = []
         later = [
             (entry.seq, content_text(entry.content))
@@ -185,8 +186,9 @@ class Truths:
             standing.append(entry)
 
     def _facts(self, before: float = float("inf")) -> Facts:
-        """Return what the log says before an entry, the claims of the summaries included that stand
-        and that were made of a model's answer."""
+        """Return the facts in the log before an entry, including the claims of valid summaries made
+        from a model's answer.
+        """
         facts, reverted = Facts(), reverted_seqs(self.entries)
         claims = dict(self._claims(reverted))
         for entry in self.entries:
@@ -198,8 +200,9 @@ class Truths:
         return facts
 
     def _claims(self, reverted: set[int]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the answers that summaries which stand were made of, with the errors that they say
-        are resolved."""
+        """Yield the seq of each answer from which a valid summary was made, with the errors that it
+        calls resolved.
+        """
         answers: list[Assistant] = []
         for entry in self.entries:
             if isinstance(entry, Assistant) and entry.purpose == "summary":
@@ -255,7 +258,7 @@ class Truths:
             yield Fault("tag", written[found.start() : found.start() + 60])
 
     def _answers(self, summary: Summary) -> Iterator[Assistant]:
-        """Yield the answers that a summary can have been made of."""
+        """Yield the answers from which a summary may have been made."""
         earlier = (e.seq for e in self.entries if isinstance(e, Summary) and e.seq < summary.seq)
         start = max(earlier, default=0)
         for entry in self.entries:
@@ -282,12 +285,12 @@ def _in_range(seq: int, context: str) -> bool:
 
 
 def messages_digest(view: View) -> str:
-    """Return a digest of the messages that a view makes."""
+    """Return a digest of the messages built from a view."""
     return sha256(json.dumps(build_messages(view.items)).encode()).hexdigest()
 
 
 def digest_of_fresh_process(log: Path) -> str:
-    """Return the `messages_digest` of a log as a process says that reads nothing but the log."""
+    """Return the `messages_digest` of a log from a new process that reads only the log."""
     code = (
         "import sys; from pathlib import Path; from ctxagent.agent.context.view import fold; "
         "from ctxagent.agent.session.log import read_log; "
@@ -299,7 +302,7 @@ def digest_of_fresh_process(log: Path) -> str:
 
 
 def _said(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield what was said to the model and by it, in order."""
+    """Yield the texts that the model received and wrote, in order."""
     for entry in entries:
         if isinstance(entry, Assistant) and entry.purpose == "turn":
             yield content_text([b for b in entry.content if b.get("type") == "text"])

@@ -1,7 +1,7 @@
-"""A long session of our own making, for pictures: a person has an agent work on an invented shop
-for some hours, and comes back to it after breaks in which a prompt cache ends. It reads, searches,
-edits, writes, runs tests that fail at first, now and then prints a whole log, and looks again at
-what it has seen. Nothing in it is from anybody's session, and it is the same each time.
+"""A long synthetic session for pictures: a user lets an agent work on an invented shop for some
+hours, with breaks in which the prompt cache expires. The agent reads, searches, edits, writes, runs
+tests that fail at first, sometimes prints a whole log, and reads files again. It contains no real
+session and is deterministic.
 """
 
 from collections.abc import Iterator
@@ -25,19 +25,19 @@ ASKED = (
     "The reports count refunds twice. Find out where, and mend it.",
 )
 BEGIN = 1_790_000_000.0  # seconds since 1970
-BREAK = 900.0  # seconds until the person goes on: the cache has ended by then
-EACH = 20.0  # seconds that a call takes
+BREAK = 900.0  # seconds until the user continues; the cache expires in this time
+EACH = 20.0  # seconds per call
 _WORDS = ("amount", "line", "total", "share", "price", "count", "date", "state", "owner", "rate",
           "place", "order", "limit", "note")  # fmt: skip
 
 
 def workday(parts: int = len(PARTS)) -> Recording:
-    """About thirteen calls of the model for each part."""
+    """Return a recording with about thirteen model calls for each part."""
     return Recording("a day of work", "none", tuple(_timed(_steps(parts))))
 
 
 def _timed(steps: Iterator[RecordedStep]) -> Iterator[RecordedStep]:
-    """The steps with their times."""
+    """Yield the steps with times."""
     at = BEGIN
     for number, step in enumerate(steps):
         if isinstance(step, RecordedWords):
@@ -65,7 +65,7 @@ def _steps(parts: int) -> Iterator[RecordedStep]:
 
 
 def _work(number: int, part: str) -> Iterator[tuple[str, str, dict[str, Any], str, bool]]:
-    """What is done for one part: words, tool, input, output, and whether that failed."""
+    """Yield the work on one part: text, tool, input, output, and whether it failed."""
     here, tests = f"shop/{part}/{part}.py", f"tests/test_{part}.py"
     model, new = f"shop/{part}/model.py", f"shop/{part}/amounts.py"
     run = {"command": f"pytest -q {tests}"}

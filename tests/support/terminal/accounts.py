@@ -1,6 +1,5 @@
-"""The accounts by which the engine decides, as they stood before each call of a replay.
-
-They are those of the real planners: what is noted is what these were asked, and what they answered.
+"""The cost accounts behind the engine's decisions, before each call of a replay. They are recorded
+from the real planners: their inputs and their answers.
 """
 
 import asyncio
@@ -29,7 +28,9 @@ from ctxagent.agent.replay.results import ReplayRun
 
 @dataclass(frozen=True, slots=True)
 class EditAccount:
-    """An edit before a call: what reading that which it clears has cost so far, and its price."""
+    """The account of an edit before a call: the reading cost so far of the texts to clear, and the
+    price of the edit.
+    """
 
     number: int  # of the call
     reading: float
@@ -39,7 +40,7 @@ class EditAccount:
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """The account of a summary before a call: what reading has cost, and the price of one."""
+    """The account of a summary before a call: reading cost so far, and price of a summary."""
 
     number: int  # of the call
     reading: float
@@ -48,7 +49,7 @@ class SummaryState:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that could go: what reading it has cost, and what the price of an edit is made of."""
+    """A text that could be cleared: its reading cost, and the parts of the price of an edit."""
 
     reading: float
     miss: float
@@ -58,7 +59,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What the planner saw and chose before a call."""
+    """The planner's input and choice before a call."""
 
     texts: Mapping[str, _Text]
     rewrite_price: float
@@ -67,12 +68,12 @@ class _Choice:
 
 @dataclass
 class NotingPlayer(Player):
-    """Plays a recording, and notes the accounts before each call."""
+    """Player that records the accounts before each call."""
 
     choices: dict[int, _Choice] = field(default_factory=dict)
     summaries: list[SummaryState] = field(default_factory=list)
 
-    # What the planners said since the last request.
+    # Answers of the planners since the last request.
     _choice: _Choice | None = None
     _summary: tuple[float, float] | None = None
 
@@ -117,7 +118,7 @@ def _text(account: BreakEven, due: DueMask, view: View, prices: PromptPrices) ->
 
 
 def noted(recording: Recording, terms: Terms) -> tuple[NotingPlayer, ReplayRun]:
-    """The recording, played under the terms."""
+    """Play a recording under the terms; return the player and the run."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         player = NotingPlayer(recording, terms, Path("replay"))
         with player.noting():
@@ -125,8 +126,9 @@ def noted(recording: Recording, terms: Terms) -> tuple[NotingPlayer, ReplayRun]:
 
 
 def first_that_pays(player: NotingPlayer) -> tuple[HistoryEdit, list[EditAccount]]:
-    """The first edit that was made because it pays, and its account at each call up to then: of
-    those of its texts that could go by that call."""
+    """Return the first edit made because it pays, and its account at each call until then, limited
+    to its texts that could be cleared at that call.
+    """
     number, edit = next(
         (number, choice.edit)
         for number, choice in player.choices.items()

@@ -1,14 +1,14 @@
-"""A real browser without a window, for pages that this program writes: headless Chromium, spoken to
-through a pipe. It knows no hosts but the loopback address, and tells of every request that a page
-would make.
+"""A real browser without a window, for pages that this program writes: headless Chromium,
+controlled through a pipe. It resolves only the loopback address and records every request of a
+page.
 
-with Browser(folder) as browser:
-    view = browser.open(path, width=360, height=800, dark=True)
-    view.evaluate("document.title")
-    view.troubles, view.requests
-    pixels(view.shoot(0.25))
+    with Browser(folder) as browser:
+        view = browser.open(path, width=360, height=800, dark=True)
+        view.evaluate("document.title")
+        view.troubles, view.requests
+        pixels(view.shoot(0.25))
 
-One page is open at a time. `folder` holds all that it writes, and is new.
+One page is open at a time. `folder` must be new; the browser writes all its files there.
 """
 
 import base64
@@ -28,14 +28,14 @@ import pytest
 
 PROGRAM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
-PATIENCE = 120  # seconds until a browser that says nothing is taken for broken
+PATIENCE = 120  # timeout in seconds for a silent browser
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 )  # fmt: skip
-# Its ends of the pipes must be these two, whatever numbers they have here.
+# Chromium requires descriptors 3 and 4 for its ends of the pipes.
 _ONTO = (
     "import fcntl, os, sys\n"
     "ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD_CLOEXEC, 10) for end in sys.argv[1:3]]\n"
@@ -93,8 +93,9 @@ class Browser:
             shutil.rmtree(self._sockets, ignore_errors=True)
 
     def open(self, page: Path | str, *, width: int, height: int, dark: bool = False) -> "View":
-        """A page, by its path or address, loaded, in a new tab; the one that was open is closed:
-        what lies behind another may never be drawn."""
+        """Open a page by path or address in a new tab and wait until it is loaded. The previous tab
+        is closed, because background tabs may not be painted.
+        """
         last, target = self._tab, self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._tab = target
         if last:
@@ -114,7 +115,7 @@ class Browser:
         return view
 
     def ask(self, method: str, session: str = "", **params: Any) -> Message:
-        """A command and its answer."""
+        """Send a command; return its result."""
         self._number += 1
         number = self._number
         message = {"id": number, "method": method, "params": params}
@@ -127,7 +128,7 @@ class Browser:
         return result
 
     def until(self, wanted: Callable[[Message], bool]) -> Message:
-        """The first message from now on that is wanted; all others are kept in `heard`."""
+        """Return the next message that `wanted` accepts; all messages are kept in `heard`."""
         while True:
             said = self._next()
             self.heard.append(said)
@@ -146,7 +147,7 @@ class Browser:
 
 
 class View:
-    """A page that is open."""
+    """An open page."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
@@ -155,14 +156,14 @@ class View:
         return self._browser.ask(method, self._session, **params)
 
     def wait(self, method: str) -> None:
-        """Until it has happened; also when it has already."""
+        """Wait for an event; return immediately if it has already occurred."""
         if not self._of(method):
             self._browser.until(
                 lambda said: said.get("method") == method and said["sessionId"] == self._session
             )
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a piece of script in the page, as JSON has it; a promise is waited for."""
+        """Return the value of a script expression in the page as JSON; promises are awaited."""
         answer = self.ask(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -170,8 +171,9 @@ class View:
         return answer["result"].get("value")
 
     def shoot(self, scale: float = 1, *, of: str = "") -> bytes:
-        """What is seen, as PNG; or one element, by its selector,
-        scrolled to."""
+        """Return a PNG of the visible page, or of one element, selected by `of` and scrolled into
+        view.
+        """
         size = self.evaluate(_BOX % json.dumps(of) if of else _SEEN)
         clip = dict(zip(("x", "y", "width", "height"), size, strict=True), scale=scale)
         return base64.b64decode(self.ask("Page.captureScreenshot", clip=clip)["data"])
@@ -185,13 +187,13 @@ class View:
 
     @property
     def troubles(self) -> list[Message]:
-        """Errors, warnings and refusals that the page has caused."""
+        """Errors, warnings and blocked requests of the page."""
         methods = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         return [params for method in methods for params in self._of(method)]
 
     @property
     def requests(self) -> list[str]:
-        """The addresses that were asked for, that of the page itself first."""
+        """The requested addresses; that of the page itself is first."""
         return [params["request"]["url"] for params in self._of("Network.requestWillBeSent")]
 
     def _of(self, method: str) -> list[Message]:
@@ -203,7 +205,7 @@ class View:
 
 
 def pixels(png: bytes) -> list[tuple[int, ...]]:
-    """The colours of a PNG of 8 bits a channel, row by row."""
+    """Return the colours of a PNG with 8 bits per channel, row by row."""
     data, at, packed = png[8:], 0, b""
     width = height = channels = 0
     while at < len(data):
@@ -225,7 +227,7 @@ def pixels(png: bytes) -> list[tuple[int, ...]]:
 
 
 def _unfiltered(kind: int, line: bytes, above: bytearray, step: int) -> bytearray:
-    """A row as it was before PNG wrote it as differences from its neighbours."""
+    """Undo the PNG filter of a row."""
     row = bytearray(line)
     for x in range(len(row)):
         left = row[x - step] if x >= step else 0

@@ -1,4 +1,4 @@
-"""The real context of slash commands over a screen that answers as a test says."""
+"""The real context of slash commands, with a screen that gives scripted answers."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from ..sessions.conversation import Conversation as ScriptedConversation
 
 
 class ScriptedScreen:
-    """Keeps what is printed, and answers questions from `answers`."""
+    """Screen that keeps what is printed, and answers questions from `answers`."""
 
     echoes = True
     paints = True
@@ -38,12 +38,12 @@ class ScriptedScreen:
         self.printed = ""
         self.asked: list[str] = []
         self.answers: list[str] = []
-        self.picked = ""  # the key of what is chosen from menus
-        self.edited = ""  # what the editor makes of any text
-        self.given_back = ""  # words that were given back to the person
+        self.picked = ""  # key of the option to choose from menus
+        self.edited = ""  # result of the editor for any text
+        self.given_back = ""  # message restored to the input
         self.left = False
-        self.window = ""  # the title of the terminal's window
-        self.copied = ""  # what is in the clipboard
+        self.window = ""  # title of the terminal's window
+        self.copied = ""  # content of the clipboard
 
     def greet(self, line: str) -> None:
         self.printed += f"{line}\n"
@@ -106,7 +106,7 @@ class ScriptedScreen:
 
 
 class _Transcript(Transcript):
-    """A transcript that remembers what was waited for."""
+    """Transcript that records the texts of waits."""
 
     def __init__(self, screen: ScriptedScreen) -> None:
         super().__init__(screen.put)
@@ -118,7 +118,7 @@ class _Transcript(Transcript):
 
 
 class CommandLine:
-    """Runs commands in a real context."""
+    """Runner of slash commands in a real context."""
 
     def __init__(
         self, services: ConversationServices, *, emit: Emit = lambda event: None, width: int = 100
@@ -126,7 +126,7 @@ class CommandLine:
         self.screen = ScriptedScreen(width)
         transcript = _Transcript(self.screen)
         self.waited = transcript.waited
-        self.sent: list[str] = []  # words that commands sent as the person's
+        self.sent: list[str] = []  # messages that commands sent as the user
         self.context = CommandContext(
             services,
             Conversation(services, emit, _refuse),
@@ -145,17 +145,17 @@ class CommandLine:
         )
 
     async def run(self, words: str) -> str:
-        """Run a command, and return what it prints."""
+        """Run a command; return its output."""
         found = parse(words)
         assert found is not None
-        self.context.put()  # the blank line before its output is not its own
+        self.context.put()  # prints the pending blank line, which is not part of the output
         self.screen.printed = ""
         await found[0].run(self.context, found[1])
         return self.screen.printed
 
 
 def settings_in(cwd: Path, *flags: str) -> UserSettings:
-    """The settings of a user whose home is the folder of a project."""
+    """Return the settings of a user whose home is the project's folder."""
     environ = {"HOME": str(cwd)}
 
     def load() -> LoadedSettings:
@@ -165,7 +165,7 @@ def settings_in(cwd: Path, *flags: str) -> UserSettings:
 
 
 class CommandDesk:
-    """A person who gives commands in the session of a conversation."""
+    """A user who runs slash commands in the session of a conversation."""
 
     def __init__(self, talk: ScriptedConversation) -> None:
         self.agent: AgentState = talk.agent
@@ -204,7 +204,7 @@ class CommandDesk:
         return self.line.context.session
 
     def run(self, words: str) -> str:
-        """What a command prints."""
+        """Run a command; return its output."""
         return asyncio.run(self.line.run(words))
 
 

@@ -1,5 +1,6 @@
-"""The screens of a newcomer, for `docs/guide/first-steps.md`: from a first start without a key to a
-commit, on a usual terminal and on a small one."""
+"""The screens for `docs/guide/first-steps.md`: from a first start without a key to a commit, on a
+standard terminal and on a small one.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
 
 @contextmanager
 def _first_start(it: "Stage", steps: list[Say], columns: int, rows: int) -> "Iterator[Filmed]":
-    """The command at its first start without a key, where the default provider is a server here."""
+    """Start the command for the first time, without a key, with a local default provider."""
     from .scenes import NO_SANDBOX, Filmed
 
     folder = it.place.root / "home" / ".config" / "ctxagent"
@@ -73,7 +74,7 @@ def _first_start(it: "Stage", steps: list[Say], columns: int, rows: int) -> "Ite
         )
         more: dict[str, Any] = {"columns": columns, "rows": rows}
         env = it.place.environ({"TIKTOKEN_CACHE_DIR": ""})
-        del env["CTXAGENT_STATE_DIR"]  # the screen says where the key is
+        del env["CTXAGENT_STATE_DIR"]  # the screen shows the path of the key file
         theme = ("-c", "ui.theme=dark")
         terminal = Filmed(*theme, *NO_SANDBOX, cwd=it.cwd, env=env, **more)
         try:

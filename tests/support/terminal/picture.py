@@ -1,10 +1,11 @@
-"""A camera for a terminal: what a pyte screen shows, as plain text or as a self-contained SVG.
+"""A camera for a terminal: the content of a pyte screen, as plain text or as a self-contained SVG.
 
     frame = shoot(terminal.screen).cropped()
     frame.text()
     frame.svg(LIGHT, title="A terminal")
 
-A `Frame` is a value: equal frames give the same bytes. `Screen` is pyte's, and knows dim text too.
+A `Frame` is a value: equal frames give the same bytes. `Screen` is pyte's, with support for dim
+text.
 """
 
 import re
@@ -19,7 +20,7 @@ from wcwidth import wcwidth
 
 WIDTH, HEIGHT, SIZE, BASE = 9, 18, 15, 14  # pixels: a cell, the font, the base line in a cell
 EDGE = 12  # pixels around the cells
-DIMMED = 0.62  # what of its contrast dim text keeps
+DIMMED = 0.62  # share of contrast that dim text keeps
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")  # as pyte has them
 
@@ -27,7 +28,7 @@ Place = tuple[int, int]  # column, row
 
 
 class Ink(NamedTuple):
-    """A cell: pyte's `Char`, and whether it is dim."""
+    """A cell: pyte's `Char`, plus `dim`."""
 
     data: str = " "
     fg: str = "default"
@@ -42,7 +43,7 @@ class Ink(NamedTuple):
 
 
 class Screen(pyte.HistoryScreen):
-    """The screen of pyte, whose cells are `Ink`."""
+    """A pyte screen with cells of type `Ink`."""
 
     @property
     def default_char(self) -> Ink:
@@ -53,7 +54,7 @@ class Screen(pyte.HistoryScreen):
         self.cursor.attrs = self.default_char
 
     def select_graphic_rendition(self, *attrs: int, **private: bool) -> None:
-        if private:  # a question about the keyboard or the like, not about looks
+        if private:  # a keyboard query or similar, not a style
             return
         super().select_graphic_rendition(*attrs)
         dim = self.cursor.attrs.dim
@@ -77,7 +78,7 @@ class Palette:
     bright: tuple[str, ...]
 
     def color(self, name: str, *, otherwise: str) -> str:
-        """The colour that pyte calls `name`."""
+        """Return the colour that pyte calls `name`."""
         if name == "default":
             return otherwise
         if re.fullmatch(r"[0-9a-f]{6}", name):
@@ -102,8 +103,9 @@ LIGHT = Palette(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a terminal shows at a moment: rows of cells, all `columns` long, and where the cursor
-    stands (None: it is hidden). A wide character's second cell has no data."""
+    """The content of a terminal at one moment: rows of `columns` cells each, and the position of
+    the cursor (None if hidden). The second cell of a wide character has no data.
+    """
 
     columns: int
     rows: tuple[tuple[Ink, ...], ...]
@@ -113,7 +115,7 @@ class Frame:
         return "".join(f"{line(row).rstrip()}\n" for row in self.rows)
 
     def cropped(self) -> "Frame":
-        """Without the blank rows at the end, but with the cursor's."""
+        """Return the frame without blank rows at the end; the row of the cursor is kept."""
         last = self.cursor[1] + 1 if self.cursor else 1
         for number, row in enumerate(self.rows, 1):
             if any(cell != Ink() for cell in row):
@@ -121,8 +123,9 @@ class Frame:
         return replace(self, rows=self.rows[:last])
 
     def replaced(self, changes: Sequence[tuple[str, str]]) -> "Frame":
-        """With each (pattern, text) applied to each row. New text looks as the old began; what
-        stands after it moves, and the row is cut or filled at its end."""
+        """Apply each (pattern, text) to each row. New text gets the look of the first replaced
+        cell; the rest of the row moves, and the row is cut or filled at its end.
+        """
         rows, cursor = list(self.rows), self.cursor
         for number, row in enumerate(rows):
             for pattern, text in changes:
@@ -154,7 +157,7 @@ class Frame:
 
 
 def shoot(screen: Screen) -> Frame:
-    """The screen as it is."""
+    """Return the current frame of a screen."""
     shown = (screen.buffer[y] for y in range(screen.lines))
     rows = tuple(tuple(row[x] for x in range(screen.columns)) for row in shown)
     cursor = None if screen.cursor.hidden else (screen.cursor.x, screen.cursor.y)
@@ -166,7 +169,7 @@ def line(row: Sequence[Ink]) -> str:
 
 
 def _cell(row: Sequence[Ink], character: int) -> int:
-    """The cell in which the character of that number of the row's text begins."""
+    """Return the index of the cell in which the given character of the row's text begins."""
     for place, cell in enumerate(row):
         if character <= 0 and cell.data:
             return place
@@ -188,9 +191,9 @@ def _with_cursor(row: tuple[Ink, ...], column: int) -> tuple[Ink, ...]:
 
 
 def _drawn(row: Sequence[Ink], number: int, palette: Palette) -> Iterator[str]:
-    """Yield the elements of a row: the grounds of its cells first, then their text.
+    """Yield the SVG elements of a row: first the backgrounds of its cells, then their text.
 
-    No element has two blanks in a row: a browser makes one of them, and stretches the letters.
+    No element has two consecutive blanks, because browsers collapse them and stretch the letters.
     """
     top = number * HEIGHT
     colored = [(cell, *_colors(cell, palette)) for cell in row]
@@ -211,8 +214,9 @@ def _drawn(row: Sequence[Ink], number: int, palette: Palette) -> Iterator[str]:
 
 
 def _runs(cells: Sequence[tuple[Ink, str]]) -> Iterator[tuple[int, str, str]]:
-    """Pieces of text that look alike: their column, look and characters. A character for which a
-    font may have a width of its own stands alone, so that it cannot push the next ones."""
+    """Yield (column, look, text) for pieces of text with the same look. A character whose width can
+    differ between fonts is a separate piece, so that it cannot shift the next ones.
+    """
     x, look, text = 0, "", ""
     for place, (cell, color) in enumerate(cells):
         blank = cell.data.isspace() and not (cell.underscore or cell.strikethrough)
@@ -228,7 +232,7 @@ def _runs(cells: Sequence[tuple[Ink, str]]) -> Iterator[tuple[int, str, str]]:
 
 
 def _even(text: str) -> bool:
-    """Whether monospace fonts agree on the width: ASCII, lines, blocks."""
+    """Return True if monospace fonts agree on the width: ASCII, lines, blocks."""
     return all(c.isascii() or c == "\xa0" or "─" <= c <= "▟" for c in text)
 
 

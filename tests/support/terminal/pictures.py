@@ -1,10 +1,10 @@
-"""The pictures in docs/pictures: charts of the replay, of sessions of our own alone. One is the
-demo, really played and recorded; the other, `workday`, is made here. Two show the accounts by which
-the engine decided (`accounts.py`), and one the chances of need that it goes by. `make pictures`
-writes them, `test_pictures.py` looks whether they still hold.
+"""The pictures in docs/pictures: charts of replays of our own sessions. One session is the demo,
+actually played and recorded; the other, `workday`, is synthetic. Two pictures show the cost
+accounts behind the engine's decisions (`accounts.py`), one shows the need chances it uses. `make
+pictures` writes them; `test_pictures.py` checks that they are up to date.
 
-What differs from run to run, or from one machine to the next, is replaced in the recording before
-it is replayed; a replay works below a folder of always the same name.
+Parts that differ between runs or machines are replaced in the recording before its replay; a replay
+always uses a folder of the same name.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ ROW = 24
 ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
 SUMMARIES, OURS = "summaries only", "ctxagent"
 AGES = range(1, 101)  # replies
-LEAST_CHANCE = 0.0005  # where the picture of the chances begins
+LEAST_CHANCE = 0.0005  # lowest value in the picture of the chances
 KINDS: dict[NeedClass, str] = {
     "read": "a file that was read",
     "changed once": "one that was changed since",
@@ -59,8 +59,8 @@ KINDS: dict[NeedClass, str] = {
 SAME = (
     (r"Platform: .*", "Platform: Linux, shell bash"),
     (r"Date: .*", "Date: 2026-11-20"),
-    (r"(?<=in )\d+\.\d+s", "0.001s"),  # of the tests
-    (r"\n[ ~^]*\^[ ~^]*(?=\n)", ""),  # where Python points at in a line
+    (r"(?<=in )\d+\.\d+s", "0.001s"),  # duration of tests
+    (r"\n[ ~^]*\^[ ~^]*(?=\n)", ""),  # position marks in Python tracebacks
     (r"offloaded/\w+", "offloaded/20261120_120000_Bash_27"),
 )
 DEMO = """
@@ -68,7 +68,7 @@ import sys, pathlib
 from ctxagent.agent.cli.demo import play
 sys.exit(play(pathlib.Path(sys.argv[1]), fast=True))
 """
-# A viewer may have none but its own: what a system calls its fonts, then what most systems have.
+# Viewers may lack web fonts: generic system names first, then widespread fonts.
 FONTS = (
     'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", '
     '"Liberation Sans", "DejaVu Sans", Arial, sans-serif'
@@ -93,7 +93,7 @@ Points = Sequence[charts.CallValue]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A line of a legend: a swatch, what it stands for, and a value."""
+    """A line of a legend: a swatch, its meaning, and a value."""
 
     swatch: Markup
     said: str
@@ -101,7 +101,7 @@ class Key:
 
 
 class ChanceFrame(charts.Frame):
-    """Scales of which that of the values is logarithmic: equal ways up are equal factors."""
+    """Frame with a logarithmic vertical scale."""
 
     def grid(self) -> Sequence[int]:
         return [_chance_height(share) for share in (0.001, 0.01, 0.1)]
@@ -116,7 +116,7 @@ def _write_chance(height: float) -> str:
 
 
 def recorded(folder: Path) -> Recording:
-    """The demo, played in a folder of its own, as its log has it."""
+    """Play the demo in a folder; return the recording of its log."""
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     demo = [sys.executable, "-c", DEMO, str(folder)]
     subprocess.run(demo, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -127,7 +127,7 @@ def recorded(folder: Path) -> Recording:
 
 
 def _same(step: RecordedStep, folder: str) -> RecordedStep:
-    """A step as it would be on any machine, at no time."""
+    """Return a step without its time and machine-specific parts."""
     if isinstance(step, RecordedWords):
         return RecordedWords(_always(step.text, folder))
     if isinstance(step, RecordedReply):
@@ -146,7 +146,7 @@ def _always(text: str, folder: str) -> str:
 def played(
     recording: Recording, policies: dict[str, Policy], window: int, *, fills: int = 0
 ) -> list[ReplayRun]:
-    """The recording under each policy."""
+    """Play the recording under each policy; return the runs."""
     runs = []
     for label, policy in policies.items():
         terms = _terms(label, policy, window, fills)
@@ -161,7 +161,7 @@ def _terms(label: str, policy: Policy, window: int, fills: int = 0) -> Terms:
 
 
 def context(title: str, runs: Sequence[ReplayRun], values: Iterable[str] = ()) -> str:
-    """The context over the calls, with what was done."""
+    """Draw the context over the calls, with the compactions."""
     told = list(values) or [f"{measures.format_tokens(run.sums.peak)} at most" for run in runs]
     drawing = charts.context_drawing(runs, _places(runs))
     shapes = [Key(_mark(kind), said) for kind, said in charts.mark_names(runs)]
@@ -174,7 +174,7 @@ def cost(title: str, runs: Sequence[ReplayRun]) -> str:
 
 
 def filling(title: str, runs: Sequence[ReplayRun], which: int) -> str:
-    """What fills the window under one of the policies, to the scale of all."""
+    """Draw the contents of the window under one policy, at the scale of all."""
     drawing = charts.fill_drawings(runs)[which]
     boxes = [Key(_box(group), group) for group in charts.filled_groups([runs[which]])]
     return picture(title, drawing, [], boxes)
@@ -183,8 +183,9 @@ def filling(title: str, runs: Sequence[ReplayRun], which: int) -> str:
 def picture(
     title: str, drawing: Markup, lines: Sequence[Key], shapes: Sequence[Key] = (), across: int = 3
 ) -> str:
-    """A drawing with its title and legend as an SVG that stands alone. The lines have a row each,
-    the shapes share theirs."""
+    """Return a drawing with its title and legend as a self-contained SVG. Lines have one legend row
+    each; shapes share rows.
+    """
     high = _height(drawing)
     top = 3 * EDGE
     below = top + high + ROW // 2
@@ -256,8 +257,9 @@ def _box(group: str) -> Markup:
 
 
 def _style() -> str:
-    """The look of the report's own charts, with colours that change with the reader's theme in any
-    viewer."""
+    """Return the style of the report's charts, with colours that follow the reader's theme in any
+    viewer.
+    """
     base = resources.files("ctxagent.agent.export").joinpath("base.css").read_text()
     own = resources.files("ctxagent.agent.replay.report").joinpath("charts.css").read_text()
     frame = "\n".join(line for line in base.splitlines() if line.startswith(".chart "))
@@ -286,7 +288,7 @@ def of_a_day() -> Iterator[tuple[str, str]]:
 
 
 def of_each_layer() -> Iterator[tuple[str, str]]:
-    """Each layer by itself, over a morning of that day in a smaller window."""
+    """Draw each layer alone, over a morning of the workday in a smaller window."""
     nothing = replace(ALONE, mode="off")
     layers = {
         "demote": replace(nothing, demote_above=DEFAULT.demote_above),
@@ -327,7 +329,7 @@ def of_the_chances() -> Iterator[tuple[str, str]]:
 
 
 def of_an_edit() -> Iterator[tuple[str, str]]:
-    """The account of the first edit that pays in the day of work."""
+    """Draw the account of the first edit that pays in the workday."""
     player, run = noted(workday(), _terms("default", DEFAULT, 200_000))
     edit, accounts = first_that_pays(player)
     last = accounts[-1]
@@ -346,7 +348,7 @@ def of_an_edit() -> Iterator[tuple[str, str]]:
 
 
 def of_a_summary() -> Iterator[tuple[str, str]]:
-    """The account of the first summary of that day, where nothing is cleared."""
+    """Draw the account of the first summary of the workday, without clearing."""
     player, run = noted(workday(), _terms("append", PRESETS["append"], 200_000))
     act = next(act for act in run.acts if act.layer == "summary")
     states = [each for each in player.summaries if each.number <= act.number]
@@ -367,8 +369,9 @@ def account(
     rows: Sequence[Key],
     areas: Mapping[str, Points] = MappingProxyType({}),
 ) -> str:
-    """What was paid and what an act would cost, over the calls up to it: lines, by their place, and
-    areas, from the hindmost on."""
+    """Draw the costs so far and the price of an act, over the calls up to it: lines by their place,
+    and areas from back to front.
+    """
     top = max(value for points in (*areas.values(), *lines.values()) for _, value in points)
     mark = {"kind": act.layer, "number": act.number, "title": f"call {act.number}: {act.trigger}"}
     lane = {"place": 1, "y": charts.BOTTOM + charts.AXIS_HEIGHT + ROW // 2, "marks": [mark]}
@@ -385,7 +388,7 @@ def account(
 
 
 def of_a_recording(path: Path) -> tuple[str, str]:
-    """The context over the calls of a session that somebody's agent recorded, and what it costs."""
+    """Draw the context over the calls of a session recorded by another agent, with its cost."""
     recording = load_recording(path)
     runs = played(recording, {SUMMARIES: ALONE, OURS: DEFAULT}, 200_000)
     told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
@@ -394,7 +397,7 @@ def of_a_recording(path: Path) -> tuple[str, str]:
 
 
 def draw(folder: Path) -> None:
-    """Write all pictures into a folder."""
+    """Write all pictures to a folder."""
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         demo = recorded(Path(place).resolve())

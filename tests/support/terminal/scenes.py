@@ -1,10 +1,11 @@
-"""Draw the screens that `docs/guide/repl.md` shows: the real command at work in a project.
+"""Draw the screens shown in `docs/guide/repl.md`: the real command at work in a project.
 
-A server plays written replies. Each scene types what a person would and takes a picture at a moment
-at rest. `make screens` writes the pictures, `test_screens.py` checks that they still hold.
+A server plays prepared replies. Each scene types what a user would type and takes a picture when
+the screen is still. `make screens` writes the pictures; `test_screens.py` checks that they are up
+to date.
 
-What differs from run to run is replaced in one place, `SAME`, before a picture is drawn. Ages of
-sessions are made, sizes of prompts are what the server says.
+Parts that differ between runs are replaced with `SAME` before a picture is drawn. The ages of
+sessions are synthetic, and the sizes of prompts come from the server.
 """
 
 import os
@@ -33,8 +34,8 @@ from .picture import DARK, LIGHT, Frame, Palette, Screen, shoot
 from .screen import Terminal
 
 MODEL = "claude-sonnet-5-5"
-STILL = 0.8  # seconds without a change after which a screen is at rest
-LATE = 20.0  # seconds for which one that differs is looked at again
+STILL = 0.8  # seconds without a change until a screen counts as still
+LATE = 20.0  # seconds during which a different screen is captured again
 
 _TIME = r"(?:\d+ min )?\d+(?:\.\d)? s"
 SAME = (
@@ -43,7 +44,7 @@ SAME = (
     (rf"{_TIME}(?= · Esc to stop)", "4.2 s"),
     (rf"(?<= · ){_TIME}(?= · \$)", "6.3 s"),  # of a turn
     (rf"(?<=\d · ){_TIME}(?= *$)|(?<=^  · ){_TIME}(?= *$)", "9.4 s"),  # of a compaction
-    (rf"  {_TIME}(?= *$)", ""),  # of a tool, told from a second on
+    (rf"  {_TIME}(?= *$)", ""),  # of a tool, shown from one second on
     (rf"(?<=exit 1) · {_TIME}(?= *$)", ""),
     (r"→ (about )?(\d+),\d{3}(?= tokens)", r"→ \1\2,500"),  # it counts the path of the project
 )
@@ -85,7 +86,7 @@ print(
 
 
 class Filmed(Terminal):
-    """A terminal whose screen can be photographed."""
+    """A terminal whose screen can be captured."""
 
     screen: Screen
 
@@ -99,7 +100,7 @@ class Filmed(Terminal):
         return shoot(self.screen).cropped().replaced(SAME)
 
     def settle(self) -> Frame:
-        """The screen, once it stays as it is."""
+        """Wait until the screen stops changing; return the frame."""
         frame, since = self.frame(), time.monotonic()
         while time.monotonic() - since < STILL:
             now = self.await_frame()
@@ -108,7 +109,7 @@ class Filmed(Terminal):
         return frame
 
     def await_frame(self) -> Frame:
-        """The screen a moment later."""
+        """Read output for a moment; return the frame."""
         self._read()
         return self.frame()
 
@@ -116,12 +117,12 @@ class Filmed(Terminal):
 Take = Callable[[str, Filmed, Palette], None]
 
 
-NO_SANDBOX = ("-c", "sandbox.mode=off")  # not every machine has one, and the screen says so
+NO_SANDBOX = ("-c", "sandbox.mode=off")  # not every machine has one, which the screen would show
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The project of a scene, below a home of its own."""
+    """The project of a scene, with its own home."""
 
     place: Place
 
@@ -137,7 +138,7 @@ class Stage:
         self, *arguments: str, steps: list[Say], columns: int = 80, rows: int = 24,
         theme: str = "dark",
     ) -> Iterator[Filmed]:  # fmt: skip
-        """The command at its prompt. It is gone at the end."""
+        """Run the command until its prompt; end it on exit."""
         with Server(steps) as server:
             terminal = Filmed(
                 "--model", MODEL, "-c", f"ui.theme={theme}", *NO_SANDBOX, *arguments,
@@ -166,7 +167,7 @@ def stage() -> Iterator[Stage]:
 
 
 def used(prompt: int, output: int, new: int = 900) -> dict[str, int]:
-    """The usage of a reply; all of the prompt but `new` tokens comes from the cache."""
+    """Return the usage of a reply; all prompt tokens except `new` come from the cache."""
     return {
         "input_tokens": 0,
         "cache_read_input_tokens": prompt - new,
@@ -213,7 +214,7 @@ FREELY = ("--permission-mode", "accept-edits", "--allow", "Bash(python3 check.py
 def mend(
     it: Stage, take: Take, name: str, *, columns: int, rows: int, theme: str = "dark"
 ) -> None:  # fmt: skip
-    """A whole turn."""
+    """Play a whole turn."""
     with it.terminal(*FREELY, steps=MENDING, columns=columns, rows=rows, theme=theme) as terminal:
         terminal.type("The check fails. Find out why and fix it.\r")
         terminal.see(lambda text: "context 0%" in " ".join(text.split()) and "GREEN" in text)
@@ -274,7 +275,7 @@ def permission(it: Stage, take: Take) -> None:
 
 
 def dangerous(it: Stage, take: Take) -> None:
-    """A long command that deletes at its end."""
+    """Show a long command that deletes files at its end."""
     body = "".join(f"load('prices-{n}.csv')\n" for n in range(58))
     command = f"python3 - <<'END'\n{body}END\nrm -rf $HOME/.cache/prices"
     say = Say("I import the lists.", tools=[call("Bash", command=command)], usage=used(9_400, 90))
@@ -341,7 +342,7 @@ def search(it: Stage, take: Take) -> None:
 
 
 def image(it: Stage, take: Take) -> None:
-    """An image that is dropped on the terminal, and one that the agent reads."""
+    """Show an image dropped on the terminal, and one read by the agent."""
     for name, shade in (("till.png", 0), ("receipt.bmp", 255)):
         picture = PIL.Image.new("RGB", (2_400, 900), (shade, shade, 120))
         picture.save(it.cwd / name, optimize=False)
@@ -375,7 +376,7 @@ def queue(it: Stage, take: Take) -> None:
 
 
 TALKS = (
-    # hours ago, branch, what the person said, how it ended
+    # hours ago, branch, the user's message, the final reply
     (0.5, "main", "The check fails. Find out why and fix it.", "Both checks pass now."),
     (3, "rounding", "Round every price to whole cents, half up.", "All 14 prices are rounded."),
     (27, "main", "What does three_for_two() do with a count of 0?", "It gives 0.00."),
@@ -476,7 +477,7 @@ def _reply(*blocks: dict[str, Any], usage: Mapping[str, int] | None = None) -> A
 
 
 def _fill(log: Log) -> None:
-    """A session of some length: files read, commands run, one old result cleared."""
+    """Record a session of some length: files read, commands run, one old result cleared."""
     log.append(User(content=_words(150), source="environment"))
     log.append(User(content=_words(1_400), source="instructions"))
     log.append(User(content="Round every price to whole cents, half up."))
@@ -506,8 +507,9 @@ def _fill(log: Log) -> None:
 
 
 def draw(folder: Path, kept: Path | None = None) -> None:
-    """Write the pictures of all scenes into a folder. A screen that is at rest and not yet as in
-    `kept` gets time to become so: on a busy machine a program may pause for long."""
+    """Write the pictures of all scenes to a folder. A still screen that differs from `kept` gets
+    more time, because a program can pause for long on a busy machine.
+    """
 
     def take(name: str, terminal: Filmed, palette: Palette) -> None:
         title = f"ctxagent: {name}. The replies of the model are scripted."

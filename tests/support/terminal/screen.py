@@ -1,4 +1,4 @@
-"""A terminal with a person at it: the real command in a pseudo-terminal, its screen in pyte."""
+"""A terminal with a user: the real command in a pseudo-terminal, with its screen in pyte."""
 
 import termios
 import time
@@ -16,7 +16,7 @@ from .. import starter
 from ..command import COMMAND
 
 HISTORY = 20_000  # lines
-SECONDS = 120.0  # a bound for what never comes; nothing is measured with it
+SECONDS = 120.0  # timeout, not a measurement
 KEYS = {
     "enter": "\r", "esc": "\x1b", "ctrl-c": "\x03", "ctrl-d": "\x04", "ctrl-z": "\x1a",
 }  # fmt: skip
@@ -33,26 +33,26 @@ class Child(pexpect.spawn):
 
 
 class Terminal:
-    """`see` waits until the screen shows something; `type` and `press` send keys."""
+    """A terminal. `see` waits until the screen shows something; `type` and `press` send keys."""
 
     def __init__(
         self, *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 100,
         rows: int = 40, command: str = COMMAND,
     ) -> None:  # fmt: skip
         self.screen = pyte.HistoryScreen(columns, rows, history=HISTORY)
-        self._above: list[str] = []  # the text of its history, as far as that was looked at
-        self._first: Any = None  # the line that the history began with then
+        self._above: list[str] = []  # text of the history, as far as it was read
+        self._first: Any = None  # first line of the history at that time
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
-        self._fed = 0  # bytes of it that the screen has seen
-        self.left: list[Any] = []  # the modes of the terminal when the program had ended
+        self._fed = 0  # bytes fed to the screen
+        self.left: list[Any] = []  # modes of the terminal after the program ended
         self.child = Child(
             command, list(arguments), cwd=str(cwd), env={"TERM": "xterm-256color", **env},
             dimensions=(rows, columns), timeout=SECONDS,
         )  # fmt: skip
 
     def text(self) -> str:
-        """What the screen shows, and above it what has scrolled out of it."""
+        """Return the text of the screen, after the text that has scrolled out of it."""
         self._feed()
         history = self.screen.history.top
         if not 0 < len(self._above) <= len(history) < HISTORY or history[0] is not self._first:
@@ -69,8 +69,9 @@ class Terminal:
         self.child.send(KEYS[key])
 
     def resize(self, columns: int, rows: int) -> None:
-        """As terminals do that leave their lines as they are: what has no room goes up into the
-        history, so that the cursor stays where it is in the text."""
+        """Resize like a terminal that does not rewrap lines: rows without room move to the history,
+        so that the cursor keeps its position in the text.
+        """
         self._feed()
         screen = self.screen
         for _ in range(screen.cursor.y + 1 - rows):
@@ -88,7 +89,7 @@ class Terminal:
         return termios.tcgetattr(self.child.child_fd)
 
     def see(self, wanted: str | Callable[[str], bool]) -> str:
-        """Read until the screen shows `wanted`; the whole text then."""
+        """Read until the screen shows `wanted`; return the whole text."""
         until, looked = time.monotonic() + SECONDS, -1
         while time.monotonic() < until:
             if looked != len(self.raw) or callable(wanted):
@@ -99,14 +100,14 @@ class Terminal:
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
     def rest(self) -> None:
-        """Read until nothing has come for a fifth of a second."""
+        """Read until no output has come for a fifth of a second."""
         until, before = time.monotonic() + SECONDS, -1
         while len(self.raw) != before and time.monotonic() < until:
             before = len(self.raw)
             self._read()
 
     def keys(self, choices: str = "[y]es") -> str:
-        """Wait until a question takes keys for answers: its choices are not dim any more."""
+        """Wait until a question accepts keys: its choices are then no longer dim."""
 
         def bold(_: str) -> bool:
             for y, row in enumerate(self.screen.display):
@@ -117,7 +118,7 @@ class Terminal:
         return self.see(bold)
 
     def hear(self, wanted: bytes, times: int = 1) -> None:
-        """Read until some bytes have come so many times; quicker than a look at the screen."""
+        """Read until `wanted` has come `times` times; faster than `see`."""
         until = time.monotonic() + SECONDS
         while self.raw.count(wanted) < times:
             assert time.monotonic() < until, f"never heard: {wanted!r}\n{self.text()}"
@@ -140,19 +141,19 @@ class Terminal:
         self.child.kill(number)
 
     def hang_up(self) -> None:
-        """Close the window, and wait for the program to end."""
+        """Close the terminal, and wait for the program to end."""
         self.child.ptyproc.fileobj.close()
         self.child.wait()
 
     def leave(self) -> int:
-        """Hear the program out, and wait for it to end; its exit code."""
+        """Read the remaining output and wait for the end of the program; return its exit code."""
         until = time.monotonic() + SECONDS
         with suppress(pexpect.EOF):
             while True:
                 assert time.monotonic() < until, f"it does not end\n{self.text()}"
                 with suppress(pexpect.TIMEOUT):
                     self.raw += self.child.read_nonblocking(65_536, timeout=0.2)
-        while self.child.isalive():  # it lets go of the terminal a moment before
+        while self.child.isalive():  # it closes the terminal shortly before it ends
             assert time.monotonic() < until, f"it does not end\n{self.text()}"
             time.sleep(0.01)
         self.left = self.modes()

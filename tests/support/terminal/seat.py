@@ -1,5 +1,6 @@
-"""A person in front of the REPL, in this process: keys through a pipe, a screen in pyte, scripted
-conversations behind it."""
+"""A user of the REPL, in this process: keys through a pipe, a screen in pyte, and scripted
+conversations.
+"""
 
 import asyncio
 import io
@@ -52,12 +53,12 @@ ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\x1b[A",
 )
 KEEP_LITTLE = replace(DEFAULT, keep_tokens=0, keep_messages=1)
-DEADLINE = 120.0  # seconds that a test waits for something to appear before it fails
-PLAY_TIMEOUT_S = 400.0  # of all that `act` does: below the limit at which pytest ends the worker
+DEADLINE = 120.0  # seconds after which waiting for a text fails
+PLAY_TIMEOUT_S = 400.0  # timeout of `act`, below the limit at which pytest ends the worker
 
 
 class Glass(io.StringIO):
-    """A terminal: what is written to it is seen on `lines()`, what scrolled away in `all()`."""
+    """A terminal: `lines()` are the visible lines, `all()` includes the scrollback."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class Glass(io.StringIO):
 
 
 class Desk:
-    """A project with its sessions, and an opener of scripted conversations in it."""
+    """A project with its sessions, and a function that opens scripted conversations in it."""
 
     def __init__(
         self,
@@ -104,8 +105,8 @@ class Desk:
         self.fails = list(fails)
         self.loops: list[AgentState] = []
         self.gate: asyncio.Event | None = None
-        self.models: list[tuple[str, ...]] = []  # that are known
-        self.chosen: list[tuple[AgentState, str]] = []  # models, as they were asked for
+        self.models: list[tuple[str, ...]] = []  # known models
+        self.chosen: list[tuple[AgentState, str]] = []  # requested models
 
     async def __call__(
         self, emit: Emit, ask: Ask, *, resume: str | None = None, fork: bool = False,
@@ -170,7 +171,7 @@ class Desk:
         self.chosen.append((loop, id))
 
     def said(self, place: int = -1) -> list[str]:
-        """What the person said in a session, as its log has it."""
+        """Return the user's messages in the log of a session."""
         log = self.loops[place].log.path
         return (
             [
@@ -184,7 +185,7 @@ class Desk:
 
 
 class Seat:
-    """A person in front of the REPL: keys in, a screen out."""
+    """A user of the REPL: keys in, a screen out."""
 
     def __init__(self, desk: Desk, keys: PipeInput, glass: Glass, **options: Any) -> None:
         self.desk, self.glass, self._keys = desk, glass, keys
@@ -216,12 +217,12 @@ class Seat:
             pytest.fail(f"never {'gone' if gone else 'seen'}: {seen}\n{self.glass.all()}")
 
     async def keys(self, seen: str = "[y]es") -> None:
-        """Wait until a question takes keys for answers."""
+        """Wait until a question accepts keys."""
         await self.until(seen)
         await self.until(lambda: bool(self.repl.screen.instant))  # type: ignore[attr-defined]
 
     async def menu(self) -> None:
-        """Wait until a menu takes the keys (its text may be there from before)."""
+        """Wait until a menu accepts keys (its text may have been visible before)."""
         await self.until(lambda: self.repl.screen.picker.is_open)  # type: ignore[attr-defined]
 
     async def idle(self) -> None:
@@ -235,7 +236,9 @@ def drive(
     glass: Glass | None = None,
     **options: Any,
 ) -> tuple[int, Glass]:
-    """Run the REPL while `act` plays the person; Ctrl-D at the end. The exit code, the screen."""
+    """Run the REPL while `act` plays the user, and press Ctrl-D at the end; return the exit code
+    and the screen.
+    """
     glass = glass or Glass()
 
     async def run(keys: PipeInput) -> int:

@@ -1,5 +1,4 @@
-"""What was written to a terminal, byte by byte, held against the promise that finished text is
-never touched again."""
+"""Check the bytes written to a terminal against the promise that finished text is never changed."""
 
 import re
 
@@ -16,11 +15,11 @@ _TOKEN = re.compile(rb"\n|\x1b\[(\??)([\d;]*)([A-Za-z])")
 
 
 def faults(raw: bytes) -> list[str]:
-    """Everything in it that clears, or that moves above the first row painted since the last
-    finished text.
+    """Return every control sequence that clears the screen or moves above the first row painted
+    since the last finished text.
 
-    A paint writes without wrapping (`?7l` to `?7h`); its first row is that of the live region, up
-    to the next time that all of it is erased, from that row on and outside a paint.
+    A paint disables wrapping (from `?7l` to `?7h`). Its first row is the top of the live region,
+    until the region is erased completely from that row, outside a paint.
     """
     found = [what for bytes_, what in FORBIDDEN.items() if bytes_ in raw]
     row, first, painting = 0, None, False

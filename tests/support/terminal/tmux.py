@@ -1,5 +1,6 @@
-"""A terminal with a person at it: the real command in tmux, which wraps lines anew at each new
-width and keeps what scrolls away. A server of its own, without anybody's configuration."""
+"""A terminal with a user: the real command in tmux, which rewraps lines at each new width and keeps
+the scrollback. The tmux server is separate and has no user configuration.
+"""
 
 import shlex
 import shutil
@@ -11,8 +12,8 @@ from pathlib import Path
 
 from ..command import COMMAND
 
-SECONDS = 120.0  # a bound for what never comes; nothing is measured with it
-PAUSE = 0.02  # between two looks
+SECONDS = 120.0  # timeout, not a measurement
+PAUSE = 0.02  # seconds between polls
 KEYS = {
     "enter": "Enter", "esc": "Escape", "ctrl-c": "C-c", "ctrl-d": "C-d", "ctrl-z": "C-z",
     "up": "Up", "down": "Down", "tab": "Tab",
@@ -21,23 +22,24 @@ TMUX = shutil.which("tmux")
 
 
 class Pane:
-    """`see` waits until the pane shows something; `type` and `press` send keys."""
+    """A tmux pane. `see` waits until the pane shows something; `type` and `press` send keys."""
 
     def __init__(self, tmux: Callable[..., str], code: Path) -> None:
         self._tmux = tmux
-        self._code = code  # a file to which the exit code is written: tmux loses some
+        self._code = code  # file with the exit code, because tmux loses some
 
     def text(self) -> str:
-        """What the pane shows, and above it what has scrolled out of it. Lines that the terminal
-        has wrapped are whole again."""
+        """Return the text of the pane, after the text that has scrolled out of it. Wrapped lines
+        are joined.
+        """
         return self._tmux("capture-pane", "-pJ", "-S", "-")
 
     def rows(self) -> list[str]:
-        """What the pane shows now, row by row."""
+        """Return the visible rows of the pane."""
         return self._tmux("capture-pane", "-p").split("\n")
 
     def tell(self, what: str) -> str:
-        """A variable of tmux, such as `cursor_y` or `alternate_on`."""
+        """Return a variable of tmux, such as `cursor_y` or `alternate_on`."""
         return self._tmux("display-message", "-p", f"#{{{what}}}").strip()
 
     def type(self, text: str) -> None:
@@ -47,7 +49,7 @@ class Pane:
         self.key(KEYS[key])
 
     def key(self, name: str) -> None:
-        """Press a key by the name that it has in tmux."""
+        """Press a key by its name in tmux."""
         self._tmux("send-keys", name)
 
     def paste(self, text: str) -> None:
@@ -58,7 +60,7 @@ class Pane:
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
     def see(self, wanted: str | Callable[[str], bool]) -> str:
-        """Look until the pane shows `wanted`; the whole text then."""
+        """Wait until the pane shows `wanted`; return the whole text."""
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             text = self.text()
@@ -68,8 +70,9 @@ class Pane:
         raise AssertionError(f"never seen: {wanted!r}\n{self.text()}")
 
     def still(self, holds: Callable[[str], None] = lambda text: None) -> str:
-        """The whole text, once it has been the same for a second and `holds` has nothing against
-        it. A busy machine may leave the program without its turn for longer than that."""
+        """Return the text once it is unchanged for a second and `holds` passes. Retry otherwise,
+        because a busy machine can suspend the program for longer than that.
+        """
         until = time.monotonic() + SECONDS
         while True:
             text = self._unchanged()
@@ -82,15 +85,16 @@ class Pane:
                 return text
 
     def rest(self) -> None:
-        """Wait until nothing that was painted is on its way: the program waits too, and not only
-        for its turn on a busy machine."""
+        """Wait until no painted output is pending and the program is idle, rather than suspended by
+        a busy machine.
+        """
         while True:
             text = self._unchanged(0.3)
             if not self._is_at_work() and self.text() == text:
                 return
 
     def _is_at_work(self) -> bool:
-        """Return whether a thread of the program could go on if it had a processor."""
+        """Return True if a thread of the program is running or could run."""
         shell = self.tell("pane_pid")
         for child in Path(f"/proc/{shell}/task/{shell}/children").read_text().split():
             for thread in Path(f"/proc/{child}/task").glob("*/stat"):
@@ -108,7 +112,7 @@ class Pane:
         return text
 
     def leave(self) -> int:
-        """Wait for the program to end; its exit code."""
+        """Wait for the program to end; return its exit code."""
         until = time.monotonic() + SECONDS
         while not (self._code.exists() and self._code.read_text()):
             assert time.monotonic() < until, f"it does not end\n{self.text()}"
@@ -121,7 +125,7 @@ def pane(
     *arguments: str, cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24,
     command: str = COMMAND,
 ) -> Iterator[Pane]:  # fmt: skip
-    """The command in a pane of a server that ends with the block."""
+    """Run the command in a pane of a tmux server that ends with the block."""
     assert TMUX
     socket = ["-S", str(cwd.parent / "tmux")]
 

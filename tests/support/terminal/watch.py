@@ -1,4 +1,4 @@
-"""A transcript as it is seen, on a clock that the test turns."""
+"""The visible text of a transcript, with a clock controlled by the test."""
 
 import asyncio
 import re
@@ -10,13 +10,13 @@ from ctxagent.tools.system.kept_text import KeptText
 
 
 def seen(*renderables: object, width: int = 80) -> str:
-    """As on a terminal, without its styles."""
+    """Return the text as on a terminal, without styles."""
     text = render.render_text(renderables, width=width, depth="mono")  # type: ignore[arg-type]
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 class Watch:
-    """A transcript, what it printed, and a clock that the test turns."""
+    """A transcript, its output, and a clock controlled by the test."""
 
     def __init__(self, **options: object) -> None:
         self.now = 100.0
@@ -33,7 +33,7 @@ class Watch:
             self.transcript.show(event)
 
     def unfold(self) -> str:
-        """What one more Ctrl-O prints."""
+        """Return the output of one more Ctrl-O."""
         before = len(self.printed)
         texts = {ref: KeptText(text) for ref, text in self.log.items()}
         asyncio.run(self.transcript.unfold(texts.get))
