@@ -20,7 +20,7 @@ from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
-from . import demote, digest, images, microcompact, outline, truncate
+from . import demote, images, microcompact, outline, short_outline, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
 from .later_calls import input_ages, input_curve
 
@@ -42,7 +42,7 @@ class LayerRunner:
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
     _finished: outline.FinishedCache = field(default_factory=outline.FinishedCache)
-    _digests: digest.DigestCache = field(default_factory=digest.DigestCache)
+    _short: short_outline.ShortOutlineCache = field(default_factory=short_outline.ShortOutlineCache)
     _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:
@@ -216,8 +216,8 @@ class LayerRunner:
                     due.append(DueMask("truncate", target, saved, chance))
         if not policy.outline:
             return due
-        digests = digest.plan(view, self._finished, self._digests)
-        return [*digests, *outline.plan(view, policy, due, self._finished)]
+        shorter = short_outline.plan(view, self._finished, self._short)
+        return [*shorter, *outline.plan(view, policy, due, self._finished)]
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
         layers: tuple[LayerName, ...] = ("microcompact", "truncate", "outline")
@@ -229,9 +229,9 @@ class LayerRunner:
                 if each.layer == layer
             ]
             if layer == "outline":
-                old = [each for each in its if "digest" in each.target]
-                new = [each for each in its if "digest" not in each.target]
-                targets = digest.targets(self.host.view, old, self._digests)
+                old = [each for each in its if "outlined" in each.target]
+                new = [each for each in its if "outlined" not in each.target]
+                targets = short_outline.targets(self.host.view, old, self._short)
                 targets += outline.targets(self.host.view, new, self._finished)
             else:
                 targets = [{**each.target} for each in its]

@@ -1,10 +1,10 @@
-"""Digest: old outlines become one line per run of like calls.
+"""Short outline: old outlines become one line per run of like calls.
 
 An outline has a line for each call, so in a session of thousands of calls the outlines fill the
-window. A digest replaces the outlines of calls that are `MIN_AGE` replies old. It keeps every text
-of the agent, and per run of calls of one tool their number, failures, the beginning of their
-arguments, the refs of their results and the last error line. `plan` is pure; `break_even` decides
-when a digest pays.
+window. A short outline replaces the outlines of calls that are `MIN_AGE` replies old. It keeps all
+texts of the agent. For each run of calls of one tool it gives the number of calls and failures, the
+beginning of each argument, the refs of the results, and the last error line. `plan` is pure;
+`break_even` decides when a short outline pays.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from .need_chances import CURVES
 from .outline import FinishedCache, FinishedCalls
 
 MIN_AGE = 80  # replies that came after the newest exchange of an outline
-MIN_SAVED = 40  # unscaled tokens that a digest of one outline must save
+MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
 _MAX_ARGUMENT_CHARS = 40  # of the argument of each call
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
@@ -34,7 +34,7 @@ _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
 @dataclass(frozen=True, slots=True)
 class _Outlined:
-    """The exchanges that one outline replaces, and their digest."""
+    """The exchanges that one outline replaces, and their short outline."""
 
     exchanges: tuple[FinishedCalls, ...]
     saved: int  # unscaled tokens
@@ -45,15 +45,15 @@ class _Outlined:
 
 
 @dataclass(slots=True)
-class DigestCache:
-    """What a digest of each outline of a view would save, by the seq of the item that has the
-    outline and the mask that put it there. It is dropped when the view is rebuilt."""
+class ShortOutlineCache:
+    """The savings of a view's short outlines, by the seq of the item that has the outline. They are
+    dropped when the view is rebuilt."""
 
     view: View | None = None
     outlines: dict[int, _Outlined | None] = field(default_factory=dict)
 
     def find(self, view: View, items: Sequence[Item], known: FinishedCache) -> _Outlined | None:
-        """Return the outline of these items; None if a digest would not save enough."""
+        """Return the outline of these items; None if a short outline would not save enough."""
         if self.view is not view:
             self.view, self.outlines = view, {}
         seq = items[-1].seq
@@ -62,8 +62,8 @@ class DigestCache:
         return self.outlines[seq]
 
 
-def plan(view: View, known: FinishedCache, digests: DigestCache) -> list[DueMask]:
-    """Return a mask for each outline that a digest may replace."""
+def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> list[DueMask]:
+    """Return a mask for each outline that a short outline may replace."""
     replies = sum(item.role == "assistant" for item in view.items)
     due: list[DueMask] = []
     for items, last_reply in _outlines(view):
@@ -72,7 +72,7 @@ def plan(view: View, known: FinishedCache, digests: DigestCache) -> list[DueMask
             break
         if (items[-1].outline or "").startswith(HEADER):
             continue
-        found = digests.find(view, items, known)
+        found = known_short.find(view, items, known)
         if found is None or not view.unmasked_calls.isdisjoint(found.calls):
             continue
         stays = 1.0
@@ -80,24 +80,30 @@ def plan(view: View, known: FinishedCache, digests: DigestCache) -> list[DueMask
             for result in exchange.results:
                 stays *= 1 - _need_chance(result, age)
         first = found.exchanges[0].target
-        target = {"seq": first["seq"], "tool_use_id": first["tool_use_id"], "digest": items[-1].seq}
+        target = {
+            "seq": first["seq"],
+            "tool_use_id": first["tool_use_id"],
+            "outlined": items[-1].seq,
+        }
         due.append(DueMask("outline", target, view.scaled(found.saved), 1 - stays))
     return due
 
 
-def targets(view: View, due: Sequence[DueMask], digests: DigestCache) -> list[dict[str, Any]]:
-    """Return the targets of a mask for the digests that are due, one for each call. The last call
-    of neighbouring outlines gets the digest of all of them."""
+def targets(
+    view: View, due: Sequence[DueMask], known_short: ShortOutlineCache
+) -> list[dict[str, Any]]:
+    """Return the mask targets of the short outlines that are due, one for each call. The last call
+    of neighbouring outlines gets the short outline of all of them."""
     out: list[dict[str, Any]] = []
     run: list[FinishedCalls] = []
     end = -1
     for each in sorted(due, key=lambda each: each.seq):
-        found = digests.outlines.get(each.target["digest"])
+        found = known_short.outlines.get(each.target["outlined"])
         place = view.position(each.seq)
         if found is None or place is None:
             continue
         if run and place != end:
-            out[-1]["outline"] = digest_of(run)
+            out[-1]["outline"] = short_outline_of(run)
             run = []
         run += found.exchanges
         end = place + sum(1 + len(exchange.results) for exchange in found.exchanges)
@@ -108,11 +114,11 @@ def targets(view: View, due: Sequence[DueMask], digests: DigestCache) -> list[di
                 ids = {"seq": result.item.seq, "tool_use_id": result.call.id, "reply": reply}
                 out.append({**ids, "outline": "", **account})
     if run:
-        out[-1]["outline"] = digest_of(run)
+        out[-1]["outline"] = short_outline_of(run)
     return out
 
 
-def digest_of(exchanges: Sequence[FinishedCalls]) -> str:
+def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     """Return the text that replaces the outlines of these exchanges."""
     lines = [HEADER]
     run: list[ViewResult] = []
@@ -167,12 +173,12 @@ def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outli
     found = tuple(exchange for exchange in exchanges if exchange is not None)
     if not found or len(found) < len(exchanges):
         return None
-    size = tokens.estimate_block({"type": "text", "text": digest_of(found)})
+    size = tokens.estimate_block({"type": "text", "text": short_outline_of(found)})
     saved = sum(item.size for item in items) - size
     return _Outlined(found, saved) if saved >= MIN_SAVED else None
 
 
 def _need_chance(result: ViewResult, age: int) -> float:
-    """Return the chance that what a digest leaves out of a call is needed again."""
+    """Return the chance that what a short outline leaves out of a call is needed again."""
     chances = (input_curve(result.call).at(age), CURVES["command"].at(age))
     return 1 - (1 - chances[0]) * (1 - chances[1])

@@ -1,9 +1,9 @@
-"""Digests: old outlines become one line per run of like calls, and requests stay valid."""
+"""Short outlines: old outlines become one line per run of like calls, and requests stay valid."""
 
 from typing import Any
 
-from ctxagent.agent.compaction.layers import digest, outline
-from ctxagent.agent.compaction.layers.digest import HEADER, MIN_AGE
+from ctxagent.agent.compaction.layers import outline, short_outline
+from ctxagent.agent.compaction.layers.short_outline import HEADER, MIN_AGE
 from ctxagent.agent.context.view import View
 from ctxagent.agent.session.entries import Revert
 
@@ -12,13 +12,17 @@ from .test_outline import outline_all
 
 
 def planned(view: View) -> list[Any]:
-    return digest.plan(view, outline.FinishedCache(), digest.DigestCache())
+    return short_outline.plan(view, outline.FinishedCache(), short_outline.ShortOutlineCache())
 
 
-def digest_all(history: History) -> list[str]:
-    """Replace all outlines that are old enough; return the digests."""
-    view, known, digests = history.view(), outline.FinishedCache(), digest.DigestCache()
-    targets = digest.targets(view, digest.plan(view, known, digests), digests)
+def shorten_all(history: History) -> list[str]:
+    """Replace all outlines that are old enough; return the short outlines."""
+    view, known, known_short = (
+        history.view(),
+        outline.FinishedCache(),
+        short_outline.ShortOutlineCache(),
+    )
+    targets = short_outline.targets(view, short_outline.plan(view, known, known_short), known_short)
     history.mask("outline", targets)
     return [target["outline"] for target in targets if target["outline"]]
 
@@ -55,7 +59,7 @@ def test_a_run_of_like_calls_becomes_one_line() -> None:
     history, refs = outlined()
     age(history)
     before = history.view().size
-    (text,) = digest_all(history)
+    (text,) = shorten_all(history)
     header, line = text.splitlines()
     assert header == HEADER
     assert line.startswith("Bash ×12: seq 0 ")
@@ -71,15 +75,15 @@ def test_an_outline_waits_until_it_is_old() -> None:
     assert len(planned(history.view())) == 1
 
 
-def test_a_digest_is_not_made_twice() -> None:
+def test_a_short_outline_is_not_made_twice() -> None:
     history, _ = outlined()
     age(history)
-    assert digest_all(history)
+    assert shorten_all(history)
     age(history)
     assert planned(history.view()) == []
 
 
-def test_neighbouring_outlines_share_a_digest() -> None:
+def test_neighbouring_outlines_share_a_short_outline() -> None:
     history = History()
     history.say("go")
     first = calls(history, 6)
@@ -91,7 +95,7 @@ def test_neighbouring_outlines_share_a_digest() -> None:
     assert len(outline_all(history)) == 1
     age(history)
     assert len(planned(history.view())) == 2
-    (text,) = digest_all(history)
+    (text,) = shorten_all(history)
     assert f"Bash ×{6 + outline.MIN_AGE}: seq 0 " in text
     assert f"#{first[0]} to #" in text
 
@@ -110,7 +114,7 @@ def test_what_the_agent_and_the_user_said_stays() -> None:
     age(history, outline.MIN_AGE)
     assert len(outline_all(history)) == 2
     age(history)
-    old, new = digest_all(history)
+    old, new = shorten_all(history)
     assert [line for line in old.splitlines() if line.startswith("You: ")] == [
         f"You: Step {n}." for n in range(8)
     ]
@@ -134,16 +138,16 @@ def test_failures_are_counted_and_the_last_error_line_stays() -> None:
     age(history, outline.MIN_AGE)
     assert outline_all(history)
     age(history)
-    (text,) = digest_all(history)
+    (text,) = shorten_all(history)
     assert "Bash ×8 (2 failed): " in text
     assert text.splitlines()[-1] == "  | E   ValueError: number 1"
 
 
-def test_an_undone_digest_is_the_outline_again_and_stays_so() -> None:
+def test_an_undone_short_outline_is_the_outline_again_and_stays_so() -> None:
     history, _ = outlined()
     age(history)
     before = history.request()
-    assert digest_all(history)
+    assert shorten_all(history)
     after = history.request()
     assert after != before
     assert not any("tool_use" in str(message) for message in after["messages"])
@@ -157,6 +161,6 @@ def test_the_planned_saving_is_what_the_mask_saves() -> None:
     age(history)
     view = history.view()
     (due,) = planned(view)
-    assert digest_all(history)
+    assert shorten_all(history)
     after = history.view()
     assert view.scaled(view.size - after.size) == due.saved
