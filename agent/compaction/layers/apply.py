@@ -20,7 +20,7 @@ from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
-from . import demote, images, microcompact, outline, truncate
+from . import demote, images, microcompact, outline, short_outline, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
 from .later_calls import input_ages, input_curve
 
@@ -42,6 +42,7 @@ class LayerRunner:
     due: list[DueMask] = field(default_factory=list)  # due but not masked at this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
     _finished: outline.FinishedCache = field(default_factory=outline.FinishedCache)
+    _short: short_outline.ShortOutlineCache = field(default_factory=short_outline.ShortOutlineCache)
     _found_at: int = -1  # newest seq when `due` was computed
 
     def demote_together(self) -> None:
@@ -225,7 +226,10 @@ class LayerRunner:
                     id = target["tool_use_id"]
                     chance = input_curve(view.calls[id]).at(ages[id])
                     due.append(DueMask("truncate", target, saved, chance))
-        return outline.plan(view, policy, due, self._finished) if policy.outline else due
+        if not policy.outline:
+            return due
+        shorter = short_outline.plan(view, self._finished, self._short)
+        return [*shorter, *outline.plan(view, policy, due, self._finished)]
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
         layers: tuple[LayerName, ...] = ("microcompact", "truncate", "outline")
@@ -237,7 +241,10 @@ class LayerRunner:
                 if each.layer == layer
             ]
             if layer == "outline":
-                targets = outline.targets(self.host.view, its, self._finished)
+                old = [each for each in its if "outlined" in each.target]
+                new = [each for each in its if "outlined" not in each.target]
+                targets = short_outline.targets(self.host.view, old, self._short)
+                targets += outline.targets(self.host.view, new, self._finished)
             else:
                 targets = [{**each.target} for each in its]
             self._record(layer, targets, trigger)

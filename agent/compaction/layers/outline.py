@@ -226,7 +226,7 @@ def _line(result: ViewResult) -> _Line:
     is_whole = argument == call.argument and all(shown == whole for shown, whole in others)
     ended, failed = outcome(result), ended_in_error(result)
     parts = [argument, *(shown for shown, _ in others)]
-    if failed or ended != "done":
+    if failed or ended not in ("done", "done, exit 0"):
         parts.append(f"({ended})")
     parts.append(f"#{result.item.seq}" if is_whole else f"#{result.item.seq}, call #{call.seq}")
     more: list[str] = []

@@ -1,0 +1,184 @@
+"""Short outline: old outlines become one line per run of like calls.
+
+An outline has a line for each call, so in a session of thousands of calls the outlines fill the
+window. A short outline replaces the outlines of calls that are `MIN_AGE` replies old. It keeps all
+texts of the agent. For each run of calls of one tool it gives the number of calls and failures, the
+beginning of each argument, the refs of the results, and the last error line. `plan` is pure;
+`break_even` decides when a short outline pays.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from itertools import groupby
+from typing import Any
+
+from ....tools.system.shorten import shorten
+from ....tools.system.unicode import replace_unprintable
+from ...context import tokens
+from ...context.items import Item, ViewResult
+from ...context.view import View
+from ...lazy import dataclass
+from .break_even import DueMask
+from .later_calls import ended_in_error, input_curve
+from .microcompact import error_lines
+from .need_chances import CURVES
+from .outline import FinishedCache, FinishedCalls
+
+MIN_AGE = 80  # replies that came after the newest exchange of an outline
+MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
+HEADER = "[Older calls in brief; #N has the whole result]"
+_MAX_ARGUMENT_CHARS = 40  # of the argument of each call
+_MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
+_LISTED_REFS = 3  # a longer run gives the first and the last ref
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlined:
+    """The exchanges that one outline replaces, and their short outline."""
+
+    exchanges: tuple[FinishedCalls, ...]
+    saved: int  # unscaled tokens
+
+    @property
+    def calls(self) -> list[str]:
+        return [id for exchange in self.exchanges for id in exchange.target["calls"]]
+
+
+@dataclass(slots=True)
+class ShortOutlineCache:
+    """The savings of a view's short outlines, by the seq of the item that has the outline. They are
+    dropped when the view is rebuilt."""
+
+    view: View | None = None
+    outlines: dict[int, _Outlined | None] = field(default_factory=dict)
+
+    def find(self, view: View, items: Sequence[Item], known: FinishedCache) -> _Outlined | None:
+        """Return the outline of these items; None if a short outline would not save enough."""
+        if self.view is not view:
+            self.view, self.outlines = view, {}
+        seq = items[-1].seq
+        if seq not in self.outlines:
+            self.outlines[seq] = _outlined(view, items, known)
+        return self.outlines[seq]
+
+
+def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> list[DueMask]:
+    """Return a mask for each outline that a short outline may replace."""
+    replies = sum(item.role == "assistant" for item in view.items)
+    due: list[DueMask] = []
+    for items, last_reply in _outlines(view):
+        age = replies - last_reply
+        if age < MIN_AGE:
+            break
+        if (items[-1].outline or "").startswith(HEADER):
+            continue
+        found = known_short.find(view, items, known)
+        if found is None or not view.unmasked_calls.isdisjoint(found.calls):
+            continue
+        stays = 1.0
+        for exchange in found.exchanges:
+            for result in exchange.results:
+                stays *= 1 - _need_chance(result, age)
+        first = found.exchanges[0].target
+        target = {
+            "seq": first["seq"],
+            "tool_use_id": first["tool_use_id"],
+            "outlined": items[-1].seq,
+        }
+        due.append(DueMask("outline", target, view.scaled(found.saved), 1 - stays))
+    return due
+
+
+def targets(
+    view: View, due: Sequence[DueMask], known_short: ShortOutlineCache
+) -> list[dict[str, Any]]:
+    """Return the mask targets of the short outlines that are due, one for each call. The last call
+    of neighbouring outlines gets the short outline of all of them."""
+    out: list[dict[str, Any]] = []
+    run: list[FinishedCalls] = []
+    end = -1
+    for each in sorted(due, key=lambda each: each.seq):
+        found = known_short.outlines.get(each.target["outlined"])
+        place = view.position(each.seq)
+        if found is None or place is None:
+            continue
+        if run and place != end:
+            out[-1]["outline"] = short_outline_of(run)
+            run = []
+        run += found.exchanges
+        end = place + sum(1 + len(exchange.results) for exchange in found.exchanges)
+        account = {k: each.target[k] for k in ("need_chance", "read_for") if k in each.target}
+        for exchange in found.exchanges:
+            reply = exchange.target["seq"]
+            for result in exchange.results:
+                ids = {"seq": result.item.seq, "tool_use_id": result.call.id, "reply": reply}
+                out.append({**ids, "outline": "", **account})
+    if run:
+        out[-1]["outline"] = short_outline_of(run)
+    return out
+
+
+def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
+    """Return the text that replaces the outlines of these exchanges."""
+    lines = [HEADER]
+    run: list[ViewResult] = []
+    for exchange in exchanges:
+        if exchange.said:
+            lines += _lines_of(run)
+            lines += [f"You: {text}" for text in exchange.said]
+            run = []
+        run += exchange.results
+    return "\n".join([*lines, *_lines_of(run)])
+
+
+def _lines_of(results: Sequence[ViewResult]) -> Iterator[str]:
+    """Yield a line for each run of calls of one tool."""
+    for tool, calls in groupby(results, key=lambda result: result.call.name):
+        run = list(calls)
+        refs = [f"#{result.item.seq}" for result in run]
+        failures = sum(ended_in_error(result) for result in run)
+        arguments = dict.fromkeys(
+            shorten(result.call.argument, _MAX_ARGUMENT_CHARS) for result in run
+        )
+        name = f"{tool} ×{len(run)}" if len(run) > 1 else tool
+        if failures:
+            name += " (failed)" if failures == len(run) else f" ({failures} failed)"
+        shown = shorten("; ".join(filter(None, arguments)), _MAX_ARGUMENTS_CHARS)
+        if len(refs) > _LISTED_REFS:
+            refs = [refs[0], "to", refs[-1]]
+        yield replace_unprintable(" ".join(filter(None, (f"{name}:", shown, *refs))))
+        newest = next((r for r in reversed(run) if ended_in_error(r)), None)
+        for line in error_lines(newest)[-1:] if newest else ():
+            yield f"  | {replace_unprintable(line)}"
+
+
+def _outlines(view: View) -> Iterator[tuple[list[Item], int]]:
+    """Yield the items that each outline replaces, oldest first, and how many replies the view has
+    up to the last of them."""
+    items: list[Item] = []
+    replies = 0
+    for item in view.items:
+        replies += item.role == "assistant"
+        if item.outline is None:
+            items = []
+            continue
+        items.append(item)
+        if item.outline:
+            yield items, replies
+            items = []
+
+
+def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outlined | None:
+    exchanges = [known.find(view, item) for item in items if item.role == "assistant"]
+    found = tuple(exchange for exchange in exchanges if exchange is not None)
+    if not found or len(found) < len(exchanges):
+        return None
+    size = tokens.estimate_block({"type": "text", "text": short_outline_of(found)})
+    saved = sum(item.size for item in items) - size
+    return _Outlined(found, saved) if saved >= MIN_SAVED else None
+
+
+def _need_chance(result: ViewResult, age: int) -> float:
+    """Return the chance that what a short outline leaves out of a call is needed again."""
+    chances = (input_curve(result.call).at(age), CURVES["command"].at(age))
+    return 1 - (1 - chances[0]) * (1 - chances[1])
