@@ -78,9 +78,9 @@ class Process:
         stderr: int = subprocess.STDOUT,
     ) -> "Process":
         """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
-        its own. `enclose` puts the command line into a sandbox, where stdin is empty. `stderr` is a
-        descriptor for what would else go to the sink. Raises ToolError when that cannot be done.
-        Cancelled, it leaves nothing behind."""
+        its own. `enclose` puts the command line into a sandbox, where stdin is empty; a thread
+        calls it. `stderr` is a descriptor for what would else go to the sink. Raises ToolError when
+        that cannot be done. Cancelled, it leaves nothing behind."""
         spawning = asyncio.ensure_future(
             cls._spawn(command, cwd, env, sink, given, enclose, stderr)
         )
@@ -105,11 +105,15 @@ class Process:
         await take_turn()
         mark = secrets.token_hex(8)
         marked = named(env, mark)
-        argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
+
+        def enclosed() -> Enclosed:
+            argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
+            return enclose(argv) if enclose else Enclosed(argv)
+
         tries_left = START_TRIES
         while True:
             try:
-                whole = enclose(argv) if enclose else Enclosed(argv)
+                whole = await asyncio.to_thread(enclosed)  # hundreds of file system calls
             except OSError as error:
                 raise ToolError(_refusal(error, command, cwd)) from error
             child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)
