@@ -1,6 +1,7 @@
 """What the library does in the thread of the event loop: no agent may stall it for the others."""
 
 import asyncio
+import gc
 import os
 import selectors
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from ctxagent import Agent
+from ctxagent.agent import app
+from ctxagent.agent.library import agent as agent_module
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 
 from ..support.command import Place
@@ -78,3 +81,28 @@ def test_no_turn_of_the_loop_makes_many_file_system_calls(turns: list[Counter[st
     assert sum(map(Counter.total, turns)) > 100  # they are counted
     worst = max(turns, key=Counter.total)
     assert worst.total() <= MAX_CALLS, worst
+
+
+def test_agents_open_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, opening, most, open_agent = Place(tmp_path), 0, 0, app.open_agent
+
+    def counted(*args: Any, **named: Any) -> Any:
+        nonlocal opening, most
+        opening += 1
+        most = max(most, opening)
+        try:
+            return open_agent(*args, **named)
+        finally:
+            opening -= 1
+
+    async def play_all() -> list[str]:
+        return await asyncio.gather(*(play(place.project, place.environ()) for _ in range(3)))
+
+    frozen: list[None] = []
+    monkeypatch.setattr(app, "open_agent", counted)
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
+    agent_module._freeze_modules.cache_clear()
+    (place.project / "a.py").write_text("x = 1\n")
+    assert asyncio.run(play_all()) == ["ok"] * 3
+    assert most == 1
+    assert len(frozen) == 1  # by the first of them
