@@ -22,6 +22,7 @@ from .fleet_collect import collect
 from .fleet_progress import FleetProgress, facts_of, observing, serve_page
 from .fleet_results import compare, print_table, results
 from .fleet_standing import json_option, manifest_argument, standing
+from .group import Group
 from .options import check_finite, cwd_of, ends_process, say, setting_flags
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MAX_ANSWER_CHARS = 4_000  # that `show` prints
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
 
-@click.group()
+@click.group(cls=Group)
 def fleet() -> None:
     """Run many tasks of one manifest; `ctxagent guide fleet` explains it."""
 

@@ -9,6 +9,7 @@ import click
 
 from ...tools.system.shorten import one_line
 from ..errors import CtxagentError, UsageError
+from .group import Group
 from .marketplace import marketplace, say_offers
 from .options import can_ask, ends_process, is_confirmed, load, say
 
@@ -22,7 +23,7 @@ ABOUT = ("version", "description")  # what a manifest says of a plugin
 OFFERED = r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)"  # NAME@MARKETPLACE
 
 
-@click.group()
+@click.group(cls=Group)
 def plugin() -> None:
     """Plugins: folders of commands, skills, subagents, hooks and servers."""
 
