@@ -83,14 +83,18 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 
 def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
-    """Return an entry in full: a summary as the model reads it, another entry as its JSON, after
-    the reason why it left the context, if it did, and before the text that went to a file.
+    """Return an entry in full. A summary is shown as the model reads it, and a mask with the texts
+    that take the place of others.
+
+    Other entries are shown as JSON, after the reason why they left the context, if they did, and
+    before the text that went to a file.
 
     Raises UsageError when there is no such entry.
     """
     from ...compaction.history import why_gone
-    from ...session.entries import Summary, encode
+    from ...session.entries import Mask, Summary, encode
     from ...session.log import find_entry
+    from ..compaction_report import mask_text
 
     number = ref.removeprefix("#")
     found = find_entry(log.path, int(number)) if number.isdecimal() else None
@@ -101,6 +105,8 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
         )
     if isinstance(found, Summary):
         return found.whole_text
+    if isinstance(found, Mask):
+        return mask_text(found)
     text = json.dumps(encode(found), ensure_ascii=False, indent=1)
     gone = why_gone(log.entries(), found.seq)
     return "\n".join(filter(None, (gone, text, _filed_text(log, found, recall))))
