@@ -4,6 +4,7 @@ would keep every agent from its first request."""
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..config.load import LoadedSettings
 from ..errors import ConfigError, CtxagentError, UsageError
@@ -32,11 +33,14 @@ class StartCheck:
         self._launches: dict[tuple[str, bool], tuple[str, LaunchOptions]] = {}
         self.settings = load(cwd, environ, for_all).settings  # of a task with none of its own
 
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raise UsageError for settings that are none."""
+        self._load(settings)
+
     def check_task(self, manifest: Manifest, task: Task) -> None:
         """Raise UsageError for settings of a task that are none, and for what a task that is to run
         names and is not there."""
-        flags = [*self._for_all, *as_flags(task.settings)]
-        loaded = self._load(key := json.dumps(flags), flags)
+        key, loaded = self._load(task.settings)
         if not is_to_run(self._records.get(task.id)):
             return
         for name in task.env:
@@ -61,8 +65,10 @@ class StartCheck:
             is_own = is_own or (self._dollars is None and has_budget)
             self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
 
-    def _load(self, key: str, flags: Sequence[str]) -> LoadedSettings:
-        """Return the settings of a task. Raises UsageError."""
+    def _load(self, settings: Mapping[str, Any]) -> tuple[str, LoadedSettings]:
+        """Return the settings of a task, with a key that equal ones share. Raises UsageError."""
+        flags = [*self._for_all, *as_flags(settings)]
+        key = json.dumps(flags)
         if key not in self._loaded:
             try:
                 self._loaded[key] = load(self._cwd, self._environ, flags)
@@ -72,7 +78,7 @@ class StartCheck:
         found = self._loaded[key]
         if isinstance(found, UsageError):
             raise found
-        return found
+        return key, found
 
     def check_agents(self) -> None:
         """Raise what would keep agents from their first request: NoCredentials, and UsageError."""

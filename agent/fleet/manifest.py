@@ -248,6 +248,7 @@ def _check_keys(found: Mapping[str, Any]) -> None:
 
 
 Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
+CheckSettings = Callable[[Mapping[str, Any]], None]  # raises UsageError for wrong settings
 
 
 class Manifest:
@@ -259,8 +260,10 @@ class Manifest:
         path: Path,
         check: Check = lambda manifest, task: None,
         attempts: int | None = None,
+        check_settings: CheckSettings = lambda settings: None,
     ) -> None:
-        """Read and check the file; `check` raises UsageError for a task that cannot be run.
+        """Read and check the file; `check` raises UsageError for a task that cannot be run,
+        and `check_settings` for settings of the defaults.
         `attempts` are those of each task whose line says none, by default those of the last run.
         Raises UsageError that names the lines that are wrong."""
         self.path, self.folder = path, path.absolute().parent
@@ -271,13 +274,14 @@ class Manifest:
         try:
             for number, start, line in _lines(path):
                 try:
-                    self._add(start, line, check)
+                    self._add(start, line, check, check_settings)
+                    continue
                 except ValueError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error}"))
-                    if not self.lines and b'"defaults"' in line:
-                        break  # each line below would have the same error
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
+                if not self.lines and b'"defaults"' in line:
+                    break  # each line below would have the same error
         except OSError as error:
             hint = "Give a file with one task a line: `ctxagent guide fleet` shows one."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
@@ -287,10 +291,11 @@ class Manifest:
             hint = f"Write one a line: {EXAMPLE}"
             raise UsageError(f"{path} has no task", hint=hint)
 
-    def _add(self, start: int, line: bytes, check: Check) -> None:
-        """Add the tasks of a line. Raises ValueError, and what `check` raises."""
+    def _add(self, start: int, line: bytes, check: Check, check_settings: CheckSettings) -> None:
+        """Add the tasks of a line. Raises ValueError, and what the checks raise."""
         if not self.lines and _DEFAULTS in (found := _parse_object(line)):
             self._defaults = _checked_defaults(found)
+            check_settings(self._defaults.get("settings", {}))
             return
         for task in self._parse(line):
             if task.id in self.lines:
