@@ -173,6 +173,7 @@ class AgentFinished:
     usage: Mapping[str, int]
     cost_usd: float | None  # None where no price is known
     background: bool = False  # whether the conversation went on meanwhile
+    reason: str = ""  # why it failed
 
 
 @dataclass(frozen=True, slots=True)
