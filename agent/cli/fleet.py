@@ -180,7 +180,7 @@ def _checked(
     check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)
     if options["answers"]:
         read_answers(options["answers"])
-    tasks = Manifest(path, check.check_task, attempts)
+    tasks = Manifest(path, check.check_task, attempts, check.check_settings)
     check.check_agents()
     return tasks, _task_options(options, check.settings.model.id), check.settings
 
@@ -236,7 +236,7 @@ def _conclude(
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
-    _print_summary(summary, manifest.path, folder, as_json)
+    _print_summary(summary, manifest.path, folder, as_json, names_done=sys.stderr.isatty())
     if (ended := fleet_run.ended) == "interrupted":
         say("interrupted: the same command goes on", err=True)
         return 130
@@ -257,8 +257,14 @@ def _conclude(
 
 
 def _print_summary(
-    summary: "FleetSummary", manifest: Path, folder: "FleetFolder", as_json: bool
+    summary: "FleetSummary",
+    manifest: Path,
+    folder: "FleetFolder",
+    as_json: bool,
+    *,
+    names_done: bool = True,
 ) -> None:
+    """Print how the tasks of a fleet stand. `names_done` also lists the tasks that are done."""
     if as_json:
         say(json.dumps(summary.to_json(folder), ensure_ascii=False))
         return
@@ -273,6 +279,8 @@ def _print_summary(
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
         say(f"score: {told}: {_again('results', manifest)} has the rates")
     for state in summary.counts:
+        if state == "done" and not names_done:
+            continue  # without a terminal, each was printed at its end
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
         say(f"to try again what has failed: {_again('retry', manifest)}, then `fleet run` again")
