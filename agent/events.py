@@ -173,6 +173,7 @@ class AgentFinished:
     usage: Mapping[str, int]
     cost_usd: float | None  # None if the price is unknown
     background: bool = False  # whether it ran in the background
+    reason: str = ""  # why it failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ TARGETS = (
     Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
     Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
-    Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 100),
+    Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 60),
     Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
     Target("4 subagents, times one by one", "four subagents", SIDE, "x_wall", 0.4),
     Target("requests rejected, subagents", "four subagents", "", "rejected", 0, count=True),

@@ -8,6 +8,7 @@ bytes outside the match stay unchanged. If nothing matches, the error shows the 
 
 import asyncio
 from bisect import bisect_left
+from functools import partial
 from typing import Any
 
 from ..agent.errors import ToolError
@@ -15,7 +16,7 @@ from ..agent.lazy import dataclass
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .edit_hints import explain
-from .file_access import Change, apply, check_text, contents, decoded, draft, locate
+from .file_access import Change, applied, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost, not_found
 
 MAX_LINES_NAMED = 10  # line numbers listed in a message
@@ -58,8 +59,8 @@ class EditTool(Tool[EditParams]):
 
     async def run(self, params: EditParams, context: Context) -> Output:
         edited = await asyncio.to_thread(_plan, params, context)
-        details = apply(edited.change, context)
-        return Output(_report(edited), {**details, "replacements": edited.count})
+        report = partial(_report, edited)
+        return await applied(edited.change, context, report, replacements=edited.count)
 
     async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
         edited = await asyncio.to_thread(_plan, params, context)

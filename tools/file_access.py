@@ -5,11 +5,12 @@ computed as a `Change` and then written in one step: the old file stays untouche
 is complete on disk. Every failure is a `ToolError` that names the file.
 """
 
+import asyncio
 import difflib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from . import text as texts
-from .base import Context
+from .base import Context, Interrupted, Output
 from .system.files import edit_file
 from .system.process import MISSING_CWD
 from .system.safe_open import entered, open_regular
@@ -212,6 +213,27 @@ def apply(change: Change, context: Context) -> dict[str, Any]:
         "encoding": change.form.encoding,
         "seen": context.seen.note(place.path, change.data),
     }
+
+
+async def applied(
+    change: Change, context: Context, report: Callable[[], str], **details: Any
+) -> Output:
+    """Write a change in a thread, as that waits for the disk. Return the output of the call, with
+    the text of `report` and with these `details` too.
+
+    A cancellation waits for the write. Raises ToolError, and Interrupted with the output.
+    """
+    writing = asyncio.ensure_future(asyncio.to_thread(apply, change, context))
+    interrupted = False
+    while not writing.done():
+        try:
+            await asyncio.wait([writing])
+        except asyncio.CancelledError:
+            interrupted = True
+    output = Output(report(), {**writing.result(), **details})
+    if interrupted:
+        raise Interrupted(output)
+    return output
 
 
 def _missing(place: Place) -> str:

@@ -82,18 +82,21 @@ class GrepTool(Tool[GrepParams]):
         search = await asyncio.to_thread(_plan, params, context, place)
         folder = Place(place.name, search.root)
         with listed(folder) as inside:
-            bounds = context.search_bounds(search.root)
-            return await self._found(
-                params, context, place, replace(search, inside=inside, bounds=bounds)
-            )
+
+            def prepared() -> tuple[str, Search]:
+                bounds = context.search_bounds(search.root)
+                return _program(context), replace(search, inside=inside, bounds=bounds)
+
+            program, search = await asyncio.to_thread(prepared)
+            return await self._found(params, context, place, program, search)
 
     async def _found(
-        self, params: GrepParams, context: Context, place: Place, search: Search
+        self, params: GrepParams, context: Context, place: Place, program: str, search: Search
     ) -> Output:
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
-                unreadable = await search_files(_program(context), search, page.take)
+                unreadable = await search_files(program, search, page.take)
             if unreadable:
                 page.note = f"files or directories that could not be read: {unreadable:,}"
         except TimeoutError:

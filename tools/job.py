@@ -157,7 +157,8 @@ async def run_command(
         return await Process.start(command, cwd=context.cwd, env=context.env, sink=sink)
 
     def enclose(argv: list[str]) -> Enclosed:
-        running = [job.process for job in context.jobs.values() if job.process.running]
+        jobs = [*context.jobs.values()]  # the event loop may add one meanwhile
+        running = [job.process for job in jobs if job.process.running]
         own = (pid for process in running for pid in process.survivors())
         return sandbox.enclose(argv, lasting=lasting, own=own)
 

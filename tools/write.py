@@ -2,12 +2,13 @@
 
 import asyncio
 import os
+from functools import partial
 from typing import Any
 
 from ..agent.errors import ToolError
 from . import text as texts
 from .base import Context, Output, Params, Tool
-from .file_access import Change, Place, apply, check_text, contents, decoded, draft, locate
+from .file_access import Change, Place, applied, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost
 from .system.plural import count_of
 from .text import Form
@@ -32,8 +33,7 @@ class WriteTool(Tool[WriteParams]):
 
     async def run(self, params: WriteParams, context: Context) -> Output:
         change = await asyncio.to_thread(_plan, params, context)
-        details = apply(change, context)
-        return Output(_report(change, params.content), details)
+        return await applied(change, context, partial(_report, change, params.content))
 
     async def preview(self, params: WriteParams, context: Context) -> dict[str, Any]:
         change = await asyncio.to_thread(_plan, params, context)

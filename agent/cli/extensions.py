@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..library.launching import extension_source
+from .group import Group
 from .options import cwd_of, ends_process, load, say
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..loop.feature import Feature
 
 
-@click.group()
+@click.group(cls=Group)
 def extensions() -> None:
     """Extensions: Python files that add tools, commands and hooks."""
 

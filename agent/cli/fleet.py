@@ -22,6 +22,7 @@ from .fleet_collect import collect
 from .fleet_progress import FleetProgress, facts_of, observing, serve_page
 from .fleet_results import compare, print_table, results
 from .fleet_standing import json_option, manifest_argument, standing
+from .group import Group
 from .options import check_finite, cwd_of, ends_process, say, setting_flags
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MAX_ANSWER_CHARS = 4_000  # of the answer in `show`
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
 
-@click.group()
+@click.group(cls=Group)
 def fleet() -> None:
     """Run many tasks from one manifest; see `ctxagent guide fleet`."""
 
@@ -185,7 +186,7 @@ def _checked(
     check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)
     if options["answers"]:
         read_answers(options["answers"])
-    tasks = Manifest(path, check.check_task, attempts)
+    tasks = Manifest(path, check.check_task, attempts, check.check_settings)
     check.check_agents()
     return tasks, _task_options(options, check.settings.model.id), check.settings
 
@@ -244,7 +245,7 @@ def _conclude(
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
-    _print_summary(summary, manifest.path, folder, as_json)
+    _print_summary(summary, manifest.path, folder, as_json, names_done=sys.stderr.isatty())
     if (ended := fleet_run.ended) == "interrupted":
         say("interrupted: run the same command again to continue", err=True)
         return 130
@@ -270,8 +271,14 @@ def _conclude(
 
 
 def _print_summary(
-    summary: "FleetSummary", manifest: Path, folder: "FleetFolder", as_json: bool
+    summary: "FleetSummary",
+    manifest: Path,
+    folder: "FleetFolder",
+    as_json: bool,
+    *,
+    names_done: bool = True,
 ) -> None:
+    """Print how the tasks of a fleet stand. `names_done` also lists the tasks that are done."""
     if as_json:
         say(json.dumps(summary.to_json(folder), ensure_ascii=False))
         return
@@ -286,6 +293,8 @@ def _print_summary(
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
         say(f"score: {told}: {_again('results', manifest)} prints the rates")
     for state in summary.counts:
+        if state == "done" and not names_done:
+            continue  # without a terminal, each was printed at its end
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
         say(f"to retry the failed tasks: {_again('retry', manifest)}, then `fleet run` again")

@@ -91,7 +91,7 @@ class FleetProgress:
         """Print the end of an attempt. An attempt that is retried does not count as failed."""
         self._ended += not again and outcome.state in ("done", "failed")
         self._failed += not again and outcome.state == "failed"
-        if outcome.kind or not sys.stderr.isatty():
+        if outcome.kind or outcome.passed is False or not sys.stderr.isatty():
             facts = facts_of(outcome, outcome.calls, outcome.cost_usd)
             self._say(f"{'retry' if again else outcome.state:<8}{order.task.id}  {facts}")
         self._show()

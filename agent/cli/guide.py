@@ -1,8 +1,12 @@
 """`ctxagent guide`: print the pages of the guide."""
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from .options import ends_process, say
 
@@ -10,16 +14,81 @@ _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 _PAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.md")))
 
 
+if TYPE_CHECKING:
+    _Names = click.ParamType[str]
+else:
+    _Names = click.ParamType  # click 8.2 has no type arguments
+
+
+class _Page(_Names):
+    """The name of a page. For another name, the error names pages like it and those with it."""
+
+    name = "page"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(page) for page in _PAGES if page.startswith(incomplete)]
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in _PAGES:
+            return value
+        near = get_close_matches(value, _PAGES, 3)
+        hint = f" Did you mean {_either(near)}?" if near else ""
+        if found := [page for page in _with_word(value) if page not in near]:
+            hint += f" Pages with this word: {', '.join(found)}."
+        return self.fail(
+            f"there is no page {value!r}.{hint} `ctxagent guide` lists the pages.", param
+        )
+
+
 @click.command()
-@click.argument("page", required=False, type=click.Choice(_PAGES), metavar="PAGE")
+@click.argument("page", required=False, type=_Page(), metavar="PAGE")
+@click.option("--search", "word", metavar="TEXT", help="List the lines of the guide with TEXT.")
 @ends_process
-def guide(page: str | None) -> int:
+def guide(page: str | None, word: str | None) -> int:
     """Print a PAGE of the guide. Without PAGE, list the pages."""
+    if word is not None:
+        return _search(word, (page,) if page else _PAGES)
     if page is not None:
         say((_FOLDER / f"{page}.md").read_text(encoding="utf-8"), nl=False)
         return 0
     for name in _PAGES:
         with (_FOLDER / f"{name}.md").open(encoding="utf-8") as file:
             say(f"{name:<16} {file.readline().removeprefix('# ').strip()}")
-    say("\n`ctxagent guide PAGE` prints one.", err=True)
+    say("\n`ctxagent guide PAGE` prints one, `--search TEXT` finds lines.", err=True)
     return 0
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(f"`ctxagent guide {name}`" for name in names)
+
+
+def _lines(page: str) -> list[str]:
+    return (_FOLDER / f"{page}.md").read_text(encoding="utf-8").splitlines()
+
+
+def _with_word(word: str) -> list[str]:
+    """Return the pages that have a word in a heading."""
+    wanted = word.lower()
+    return [
+        page
+        for page in _PAGES
+        if any(line.startswith("#") and wanted in line.lower() for line in _lines(page))
+    ]
+
+
+def _search(text: str, pages: Sequence[str]) -> int:
+    """Print the lines with a text, in any case. Return 1 if there is none."""
+    wanted = text.lower()
+    found = [
+        f"{page}:{number}: {line.strip()}"
+        for page in pages
+        for number, line in enumerate(_lines(page), 1)
+        if wanted in line.lower()
+    ]
+    for line in found:
+        say(line)
+    if not found:
+        say(f"no line of the guide has {text!r}", err=True)
+    return 0 if found else 1

@@ -15,6 +15,7 @@ import click
 
 from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
+from .group import Group
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
@@ -102,7 +103,7 @@ def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.Usage
     return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
 
 
-class _CommandOrWords(click.Group):
+class _CommandOrWords(Group):
     """A click group that accepts a message in place of a command, before or after the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

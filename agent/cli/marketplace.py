@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tools.system.plural import count_of
+from .group import Group
 from .options import ends_process, say, say_lines
 
 if TYPE_CHECKING:
     from ..extensions.marketplaces import OfferedPlugin
 
 
-@click.group()
+@click.group(cls=Group)
 def marketplace() -> None:
     """Marketplaces: lists of plugins in repositories and folders."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
+from .group import Group
 from .options import cwd_of, ends_process, launch_of, load, say
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..launch import LaunchOptions
 
 
-@click.group()
+@click.group(cls=Group)
 def mcp() -> None:
     """The MCP servers: programs and addresses that offer tools."""
 

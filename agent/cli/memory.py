@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
+from .group import Group
 from .options import can_ask, ends_process, is_confirmed, launch_of, say
 
 if TYPE_CHECKING:
     from ..extensions.memory import Fact, MemoryFolder
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def memory(context: click.Context) -> None:
     """The memory: facts about this project that outlast its sessions. Without a command, list

@@ -9,6 +9,7 @@ import click
 
 from ...tools.system.shorten import one_line
 from ..errors import CtxagentError, UsageError
+from .group import Group
 from .marketplace import marketplace, say_offers
 from .options import can_ask, ends_process, is_confirmed, load, say
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from ..extensions.plugin_install import Staged, Wanted
     from ..extensions.plugins import Plugin
 
+MAX_VERSION_CHARS = 40
 ABOUT = ("version", "description")  # fields of a manifest that are printed
 OFFERED = r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)"  # NAME@MARKETPLACE
 
 
-@click.group()
+@click.group(cls=Group)
 def plugin() -> None:
     """Plugins: folders of commands, skills, subagents, hooks and servers."""
 
@@ -145,7 +147,8 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
         for each, why in found:
             contents = contents_of(each)
             state = f"{why}, so it is not used: `{each.add_command}`" if why else contents.counts
-            say(_shown(f"{each.name}: {state} · {each.pinned_to} · {each.origin}"))
+            about = [each.name, *filter(None, [_version(each), each.offered_as])]
+            say(_shown(f"{' · '.join(about)}: {state} · {each.pinned_to} · {each.origin}"))
             for problem in () if why else contents.problems:
                 say(_shown(f"  note: {problem}"))
     return 1 if any(why for _, why in found) else 0
@@ -241,12 +244,24 @@ def _shown(text: str) -> str:
     return reveal_invisible(text).replace("\n", "\\n")
 
 
+def _version(plugin: "Plugin") -> str:
+    """Return the version in the manifest of a plugin, "" if it names none."""
+    from ..extensions.plugin_layout import read_manifest
+
+    try:
+        given = read_manifest(plugin.folder).get("version")
+    except (OSError, ValueError):
+        return ""
+    return one_line(str(given), MAX_VERSION_CHARS) if given else ""
+
+
 def _row(each: "Plugin", why: str) -> dict[str, Any]:
     from ..extensions.plugin_contents import contents_of
 
     contents = contents_of(each)
     return {
         "name": each.name,
+        "version": _version(each),
         **each.record(),
         "problem": why,
         "commands": sorted(contents.commands),

@@ -12,6 +12,7 @@ import click
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import UsageError
+from .group import Group
 from .options import ends_process, load, project_of, say
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ MAX_NOTES = 3  # newest notes per session
 _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.unicode import clean
+from .group import Group
 from .options import ends_process, load, project_of, say
 from .recover import print_passages
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MAX_HITS = 20  # per directory
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
     """List, show, export, fork, rename or search sessions."""

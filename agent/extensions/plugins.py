@@ -69,10 +69,15 @@ class Plugin:
         return f"{self.source}{'#' if self.path else ''}{self.path}"
 
     @property
+    def offered_as(self) -> str:
+        """How it is added from its marketplace, "" if it is from none."""
+        return f"{self.offer}@{self.market}" if self.market else ""
+
+    @property
     def add_command(self) -> str:
         """The command that installs the plugin again."""
         if self.market:
-            return f"ctxagent plugin add {self.offer}@{self.market}"
+            return f"ctxagent plugin add {self.offered_as}"
         ref = f" --ref {shlex.quote(self.ref)}" if self.ref else ""
         return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
 

@@ -243,7 +243,9 @@ class SubagentsFeature(Feature):
         except RecordError as problem:
             self.handle.notify("warning", f"{run.id} has ended: {error}; {problem}")
             return
-        self.handle.emit(AgentFinished(run.id, status, 0.0, {}, 0.0, background=True))
+        self.handle.emit(
+            AgentFinished(run.id, status, 0.0, {}, 0.0, background=True, reason=str(error))
+        )
         self._ended.append((run, output))
 
     def _tell(self, run: SubagentRun, output: Output) -> None:
@@ -305,6 +307,7 @@ class SubagentsFeature(Feature):
                 used.usage.to_json(),
                 used.cost_usd,
                 running.in_background,
+                reason=str((finished.error or {}).get("message", "")),
             )
         )
         output = _with_source(self._output(running, agent, finished, used, rows), prior)

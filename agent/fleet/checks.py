@@ -5,6 +5,7 @@ stop every agent before its first request.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..config.load import LoadedSettings
 from ..errors import ConfigError, CtxagentError, UsageError
@@ -34,12 +35,15 @@ class StartCheck:
         self._launches: dict[tuple[str, bool], tuple[str, LaunchOptions]] = {}
         self.settings = load(cwd, environ, for_all).settings  # of tasks without own settings
 
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raise UsageError for settings that are none."""
+        self._load(settings)
+
     def check_task(self, manifest: Manifest, task: Task) -> None:
         """Raise UsageError for invalid settings of a task, and for missing files or variables of a
         task that will run.
         """
-        flags = [*self._for_all, *as_flags(task.settings)]
-        loaded = self._load(key := json.dumps(flags), flags)
+        key, loaded = self._load(task.settings)
         if not is_to_run(self._records.get(task.id)):
             return
         for name in task.env:
@@ -64,8 +68,10 @@ class StartCheck:
             is_own = is_own or (self._dollars is None and has_budget)
             self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
 
-    def _load(self, key: str, flags: Sequence[str]) -> LoadedSettings:
-        """Return the settings of a task. Raises UsageError."""
+    def _load(self, settings: Mapping[str, Any]) -> tuple[str, LoadedSettings]:
+        """Return the settings of a task, with a key that equal ones share. Raises UsageError."""
+        flags = [*self._for_all, *as_flags(settings)]
+        key = json.dumps(flags)
         if key not in self._loaded:
             try:
                 self._loaded[key] = load(self._cwd, self._environ, flags)
@@ -75,7 +81,7 @@ class StartCheck:
         found = self._loaded[key]
         if isinstance(found, UsageError):
             raise found
-        return found
+        return key, found
 
     def check_agents(self) -> None:
         """Raise NoCredentials or UsageError for a problem that would stop agents before their first

@@ -253,6 +253,7 @@ def _check_keys(found: Mapping[str, Any]) -> None:
 
 
 Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
+CheckSettings = Callable[[Mapping[str, Any]], None]  # raises UsageError for wrong settings
 
 
 class Manifest:
@@ -263,10 +264,11 @@ class Manifest:
         path: Path,
         check: Check = lambda manifest, task: None,
         attempts: int | None = None,
+        check_settings: CheckSettings = lambda settings: None,
     ) -> None:
-        """Read and check the file. `check` raises UsageError for a task that cannot run. `attempts`
-        applies to lines without `repeat`; the default is the value of the last run. Raises
-        UsageError that lists the invalid lines.
+        """Read and check the file. `check` raises UsageError for a task that cannot run, and
+        `check_settings` for invalid default settings. `attempts` applies to lines without `repeat`;
+        the default is the value of the last run. Raises UsageError that lists the invalid lines.
         """
         self.path, self.folder = path, path.absolute().parent
         self.attempts = attempts or FleetFolder.of(path).attempts
@@ -276,13 +278,14 @@ class Manifest:
         try:
             for number, start, line in _lines(path):
                 try:
-                    self._add(start, line, check)
+                    self._add(start, line, check, check_settings)
+                    continue
                 except ValueError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error}"))
-                    if not self.lines and b'"defaults"' in line:
-                        break  # every other line would repeat the error
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
+                if not self.lines and b'"defaults"' in line:
+                    break  # each line below would have the same error
         except OSError as error:
             hint = "Give a file with one task per line; `ctxagent guide fleet` shows an example."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
@@ -292,10 +295,11 @@ class Manifest:
             hint = f"Write one per line: {EXAMPLE}"
             raise UsageError(f"{path} has no task", hint=hint)
 
-    def _add(self, start: int, line: bytes, check: Check) -> None:
-        """Add the tasks of a line. Raises ValueError, and errors from `check`."""
+    def _add(self, start: int, line: bytes, check: Check, check_settings: CheckSettings) -> None:
+        """Add the tasks of a line. Raises ValueError, and errors from the checks."""
         if not self.lines and _DEFAULTS in (found := _parse_object(line)):
             self._defaults = _checked_defaults(found)
+            check_settings(self._defaults.get("settings", {}))
             return
         for task in self._parse(line):
             if task.id in self.lines:

@@ -11,6 +11,7 @@ commands apply as on the command line, whose headless runs use this class.
 """
 
 import asyncio
+import gc
 import inspect
 import os
 import time
@@ -18,12 +19,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...tools.system.hardening import close_memory
-from ...tools.system.take_turn import take_turn
+from ...tools.system.take_turn import one_at_a_time, take_turn
 from ...tools.system.tasks import finish_despite_cancel
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
@@ -209,7 +211,7 @@ class Agent:
         if self._state is not None:
             raise UsageError("the agent is open already")
         self._early = []
-        opening = asyncio.ensure_future(asyncio.to_thread(self._opened))
+        opening = asyncio.ensure_future(self._open())
         try:
             self._state = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -218,6 +220,10 @@ class Agent:
         early, self._early = self._early, None
         for event in early:
             self._emit(event)
+
+    async def _open(self) -> "AgentState":
+        async with one_at_a_time():
+            return await asyncio.to_thread(self._opened)
 
     def _opened(self) -> "AgentState":
         """Open the session; blocking."""
@@ -228,6 +234,7 @@ class Agent:
         launching.check_key(launch)
         check_sandbox(launch)
         close_memory()
+        _freeze_modules()
         servers, warnings, state = RunServers(launch), list[str](), None
         try:
             self._launch = replace(launch, mcp=servers.begin(warnings.append))
@@ -500,6 +507,13 @@ class AgentRun:
 
     def _said(self) -> "Content | None":
         return self._waiting.popleft() if self._waiting else None
+
+
+@cache
+def _freeze_modules() -> None:
+    """Leave the modules out of later collections of garbage, each of which would stop all threads
+    for a tenth of a second. Once: what is garbage by then is never collected."""
+    gc.freeze()
 
 
 def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from ...tools.system.tasks import finish_despite_cancel
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import CtxagentError, LimitReached, RecordError
 from ..events import Notice, TurnFinished
@@ -86,7 +87,7 @@ async def run_turn(
     agent.handle.denials.end_turn()
     agent.handle.turn_rules.end()
     agent.record(End(status=finished.status, reason=(finished.error or {}).get("message", "")))
-    agent.log.sync()
+    await finish_despite_cancel(asyncio.to_thread(agent.log.sync))  # it waits for the disk
     await agent.features.turn_ended(finished)
     agent.emit(finished)
     return finished

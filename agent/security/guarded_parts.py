@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from threading import Lock
 
 from ...tools.system.programs import within
 from ..lazy import dataclass
@@ -31,6 +32,7 @@ class GuardedParts:
     read_only: list[str] = field(default_factory=list)
     must_not_appear: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)  # commands are enclosed in threads
 
     @property
     def folders(self) -> list[str]:
@@ -39,23 +41,27 @@ class GuardedParts:
 
     def look(self) -> None:
         """Find the guarded parts of folders that were added since the last call."""
-        for folder in self.folders:
-            if folder in self._known:
-                continue
-            self._known.add(folder)
-            git = find_repository(folder)
-            programs = list(_project_programs(self.path, folder))
-            present = list(filter(os.path.lexists, programs))
-            self.repositories += git.folders
-            self.read_only += [*git.closed, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
-            missing = (each for each in programs if each not in present)
-            self.must_not_appear += [*git.absent, *missing]
+        with self._lock:
+            for folder in self.folders:
+                if folder not in self._known:
+                    self._known.add(folder)
+                    self._look_at(folder)
+
+    def _look_at(self, folder: str) -> None:
+        git = find_repository(folder)
+        programs = list(_project_programs(self.path, folder))
+        present = list(filter(os.path.lexists, programs))
+        self.repositories += git.folders
+        self.read_only += [*git.closed, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
+        missing = (each for each in programs if each not in present)
+        self.must_not_appear += [*git.absent, *missing]
 
     def accept_present(self) -> None:
         """Guard files that other programs created while no command ran."""
-        made = list(filter(os.path.lexists, self.must_not_appear))
-        self.read_only += made
-        self.must_not_appear[:] = [each for each in self.must_not_appear if each not in made]
+        with self._lock:
+            made = list(filter(os.path.lexists, self.must_not_appear))
+            self.read_only += made
+            self.must_not_appear[:] = [each for each in self.must_not_appear if each not in made]
 
     def set_aside(self) -> list[str]:
         """Rename new files that git would read as configuration or the agent would run as a

@@ -275,6 +275,16 @@ def entry_line(entry: Entry) -> str:
     return " ".join(f"{text} {names}".split())[:MAX_ENTRY_CHARS]
 
 
+def mask_text(mask: Mask) -> str:
+    """Describe a mask: what it did, and for each entry the text that takes the place of another."""
+    lines = [entry_line(mask)]
+    for target in mask.targets:
+        text = next((target[k] for k in ("outline", "stub", "input") if target.get(k)), None)
+        said = "in the outline of the calls around it" if text is None else _in_words(text)
+        lines.append(f"\n#{target.get('seq')}: {said}")
+    return "\n".join(lines)
+
+
 def _in_words(value: object) -> str:
     """Describe a JSON value without punctuation: each key before its value."""
     if isinstance(value, dict):

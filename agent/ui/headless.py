@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from ...tools.system.shorten import as_sentences, cut_at_word
 from ...tools.system.unicode import clean, clean_for
 from .. import events
 from ..errors import CtxagentError, SessionBusy
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..library.agent import Agent, AgentRun
     from ..loop.agent import AgentState
 
+MAX_REASON_CHARS = 300  # of why a subagent has failed
 OutputFormat = Literal["text", "json", "stream-json"]
 STATUSES: "dict[int, Literal['interrupted', 'limit']]" = {INTERRUPTED: "interrupted", 4: "limit"}
 
@@ -86,7 +88,10 @@ class Headless:
     def _follow(self, event: SubagentEvent) -> None:
         subagent = self._subagents.follow(event)
         if not isinstance(event, events.AgentProgress):
-            self._say(f"subagent {subagent.name} · {subagent.ending or 'started'}")
+            line = f"subagent {subagent.name} · {subagent.ending or 'started'}"
+            reason = event.reason if isinstance(event, events.AgentFinished) else ""
+            why = f" · {cut_at_word(as_sentences(reason), MAX_REASON_CHARS)}" if reason else ""
+            self._say(line + why)
 
     def _prefix(self, agent: str) -> str:
         return f"{self._subagents.name(agent)}: " if agent else ""

@@ -588,6 +588,15 @@ def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
         assert "t0  usage: " in line
 
 
+def test_a_run_names_each_finished_task_once(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    done = fleet.call("run", *scripted(fleet))
+    assert done.stderr.count("done    t0  ") == 1
+    assert "  done " not in done.stdout
+    assert "2 tasks: 2 done" in done.stdout
+    assert "  done    t0, t1\n" in fleet.call("status").stdout
+
+
 def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
     fleet.tasks(2)
     fleet.call("run", *scripted(fleet))

@@ -23,9 +23,35 @@ def test_the_pages_are_listed_with_their_titles_and_printed(place: Place) -> Non
     assert {line.split()[0] for line in listed} == {*PAGES}
     assert f"{'repl':<16} The terminal" in listed
     assert place.run("guide", "skills").stdout == PAGES["skills"].read_text()
+
+
+def test_an_unknown_page_names_those_like_it(place: Place) -> None:
+    done = place.run("guide", "skils")
+    assert done.returncode == 2
+    assert "there is no page 'skils'. Did you mean `ctxagent guide skills`?" in done.stderr
+    done = place.run("guide", "undo")
+    assert done.returncode == 2
+    with_word = [
+        name
+        for name, path in sorted(PAGES.items())
+        if re.search(r"^#.*undo", path.read_text(), re.MULTILINE | re.IGNORECASE)
+    ]
+    assert f"there is no page 'undo'. Pages with this word: {', '.join(with_word)}." in done.stderr
+    assert with_word
     done = place.run("guide", "walrus")
     assert done.returncode == 2
-    assert "'skills'" in done.stderr
+    assert "there is no page 'walrus'. `ctxagent guide` lists the pages." in done.stderr
+
+
+def test_lines_of_the_guide_are_found_by_a_text(place: Place) -> None:
+    done = place.run("guide", "--search", "MANY AGENTS IN ONE")
+    assert done.returncode == 0
+    line = PAGES["library"].read_text().splitlines().index("## Many agents in one process") + 1
+    assert f"library:{line}: ## Many agents in one process" in done.stdout.splitlines()
+    assert place.run("guide", "library", "--search", "many agents in one").stdout.count("\n") == 1
+    done = place.run("guide", "--search", "aardvark")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "no line of the guide has 'aardvark'\n"
 
 
 def test_hints_name_pages_by_the_command_that_prints_them() -> None:

@@ -68,6 +68,9 @@ def test_what_a_marketplace_offers_is_found_and_added(place: Place) -> None:
     assert f"kit, from {url}#plugins/kit, commit " in shown
     assert "hook SessionStart, runs: true" in shown
     (row,) = listed(place)
+    (line,) = said(place, "list").splitlines()
+    assert line.startswith("kit · kit@tools: ")
+    assert row["version"] == ""
     assert (row["market"], row["path"]) == ("tools", "plugins/kit")
     assert row["commit"] == git(place.root / "sources" / "tools", "rev-parse", "HEAD")
     assert not (own(place) / "plugins" / "kit" / "plugins").exists(), "nothing else of it"

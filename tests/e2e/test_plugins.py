@@ -301,7 +301,8 @@ def test_changed_content_is_left_out_and_told(place: Place) -> None:
     assert (place.project / "heard").read_text().count("PreToolUse") == 0
     report = place.run("plugin", "list")
     assert report.returncode == 1
-    assert "kit: has changed since it was added" in report.stdout
+    assert "kit · 1.2: has changed since it was added" in report.stdout
+    assert listed(place)[0]["version"] == "1.2"
     assert "note  plugin: kit has changed" in place.run("doctor").stdout
     added(place, source)
     server, done = ran(place, [Say("Done.")], task="/hello you")

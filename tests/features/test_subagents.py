@@ -313,6 +313,8 @@ def test_an_empty_answer_is_an_error(tmp_path: Path) -> None:
     assert result.is_error
     assert "3 replies in a row were empty" in str(result.content)
     assert talk.agents()["t"].status == "error"
+    (finished,) = talk.seen(AgentFinished)
+    assert "3 replies in a row were empty" in finished.reason
 
 
 @pytest.mark.slow

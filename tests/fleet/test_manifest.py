@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.errors import UsageError
+from ctxagent.agent.fleet.checks import StartCheck
 from ctxagent.agent.fleet.manifest import MAX_LINE_BYTES, Manifest, parse_task
 
 GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
@@ -117,3 +118,17 @@ def test_wrong_defaults_are_named_once(tmp_path: Path) -> None:
         Manifest(path)
     assert raised.value.message.startswith(f"{path}:1: matrix.model: ")
     assert raised.value.message.endswith('write {"good": "scripted:good.json"}')
+
+
+def test_wrong_settings_of_defaults_are_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"defaults": {"settings": {"model.idd": "x"}}}\n' + line("a") + line("b"))
+    check = StartCheck(tmp_path, {"HOME": str(tmp_path)}, (), None, {})
+    with pytest.raises(UsageError) as raised:
+        Manifest(path, check.check_task, check_settings=check.check_settings)
+    assert raised.value.message.startswith(f"{path}:1: settings: ")
+    assert raised.value.message.count("model.idd") == 1
+
+
+def line(id: str) -> str:
+    return json.dumps({**GOOD, "id": id}) + "\n"

@@ -185,13 +185,14 @@ def test_headless_tells_the_start_and_the_end(format: OutputFormat) -> None:
         AgentStarted("a1", "explore", "find it"),
         AgentProgress("a1", 2, 5, 6_000, "GREEN", "Read b.py"),
         Notice("warning", "careful", "a1"),
-        AgentFinished("a1", "error", 2.5, USED, 0.25),
+        AgentFinished("a1", "error", 2.5, USED, 0.25, reason="no reply: overloaded\n(529)"),
     ):
         front.emit(event)
     assert err.getvalue() == (
         "subagent explore · find it · started\n"
         "warning: explore · find it: careful\n"
-        "subagent explore · find it · failed · 2.5 s · 1,540 tokens · $0.2500\n"
+        "subagent explore · find it · failed · 2.5 s · 1,540 tokens · $0.2500"
+        " · no reply: overloaded. (529)\n"
     )
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     kinds = ["agent_started", "agent_progress", "notice", "agent_finished"]

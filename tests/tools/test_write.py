@@ -5,16 +5,20 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.tools.base import Context, Output
+from ctxagent.tools import file_access
+from ctxagent.tools.base import Context, Interrupted, Output
 from ctxagent.tools.file_access import MAX_FILE_BYTES
 from ctxagent.tools.read import ReadParams, ReadTool
 from ctxagent.tools.text import MAX_DIFF_CHARS, MAX_DIFF_LINES
 from ctxagent.tools.write import WriteParams, WriteTool
+
+PATIENCE = 30  # seconds for what takes a moment
 
 
 @pytest.fixture
@@ -334,3 +338,31 @@ def test_a_person_is_asked_about_the_whole_change(context: Context) -> None:
     content = "".join(f"line {n}\n" for n in range(2_000)) + "x" * 50_000 + "\n"
     shown = preview(context, "long", content)["diff"]
     assert [line[1:] for line in shown.splitlines()[3:]] == content.splitlines()
+
+
+def test_an_interrupt_waits_for_the_write(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, edit_file = threading.Event(), threading.Event(), file_access.edit_file
+
+    def slow(path: Path, data: bytes) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        edit_file(path, data)
+
+    async def play() -> Interrupted:
+        params = WriteParams(path="new", content="one\n")
+        writing = asyncio.ensure_future(WriteTool().run(params, context))
+        await asyncio.to_thread(begun.wait)
+        writing.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(Interrupted) as interrupted:
+            await writing
+        return interrupted.value
+
+    monkeypatch.setattr(file_access, "edit_file", slow)
+    output = asyncio.run(play()).output
+    assert (tmp_path / "new").read_text() == "one\n"
+    assert output.text.startswith("Created new")
+    assert output.details["created"]

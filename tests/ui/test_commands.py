@@ -14,7 +14,7 @@ from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Assistant, Pin, Summary, Unpin, User
+from ctxagent.agent.session.entries import Assistant, Mask, Pin, Summary, Unpin, User
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.commands import completions
 
@@ -618,6 +618,11 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     (talk.agent.folder / "offloaded" / "a.md").write_text("LINE IN THE MIDDLE\n")
     moved = talk.agent.record(User(content="its beginning", offloaded="offloaded/a.md"))
     assert "LINE IN THE MIDDLE" in desk.run(f"/log {moved.seq}")
+    targets = [{"seq": moved.seq, "tool_use_id": "a", "stub": "[cleared: 9 lines]"}]
+    mask = Mask(layer="demote", targets=targets, tokens_before=9, tokens_after=1, trigger="size")
+    shown = desk.run(f"/log #{talk.agent.record(mask).seq}").splitlines()
+    assert f"#{moved.seq}: [cleared: 9 lines]" in shown
+    assert not [line for line in shown if "{" in line]
 
 
 def test_context_of_a_session_without_anything_to_compact(tmp_path: Path) -> None:

@@ -355,3 +355,28 @@ def test_the_newest_miss_is_the_one_told() -> None:
 def test_receipts(layer: str, cost: float | None, said: str) -> None:
     event = Compacted(layer, "manual", 150_000, 30_000, 12.43, cost, 8, "#2 to #9")  # type: ignore[arg-type]
     assert compaction_report.receipt(event) == said
+
+
+def test_a_mask_is_described_with_the_texts_in_place_of_others() -> None:
+    targets = [
+        {"seq": 3, "tool_use_id": "a", "stub": "[cleared: 90 lines.\n/log #3]"},
+        {"seq": 4, "tool_use_id": "b", "input": {"path": "x.py", "old_string": "[cut]"}},
+        {"seq": 6, "tool_use_id": "c", "reply": 5, "outline": ""},
+        {"seq": 7, "tool_use_id": "d", "reply": 5, "outline": "2 calls: ok"},
+    ]
+    mask = Mask(
+        seq=9, layer="microcompact", targets=targets, tokens_before=4_000, tokens_after=900,
+        trigger="it pays",
+    )  # fmt: skip
+    assert compaction_report.mask_text(mask).splitlines() == [
+        compaction_report.entry_line(mask),
+        "",
+        "#3: [cleared: 90 lines.",
+        "/log #3]",
+        "",
+        "#4: path x.py, old string [cut]",
+        "",
+        "#6: in the outline of the calls around it",
+        "",
+        "#7: 2 calls: ok",
+    ]

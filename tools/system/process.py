@@ -79,9 +79,9 @@ class Process:
     ) -> "Process":
         """Run `command` in bash (sh if bash is missing) in its own session, with `given` as stdin.
 
-        `enclose` wraps the command line in a sandbox, where stdin is empty. `stderr` is a
-        descriptor for stderr; by default it goes to the sink. Raises ToolError if the command
-        cannot start. On cancellation no process is left.
+        `enclose` wraps the command line in a sandbox, where stdin is empty; a thread calls it.
+        `stderr` is a descriptor for stderr; by default it goes to the sink. Raises ToolError if the
+        command cannot start. On cancellation no process is left.
         """
         spawning = asyncio.ensure_future(
             cls._spawn(command, cwd, env, sink, given, enclose, stderr)
@@ -107,11 +107,15 @@ class Process:
         await take_turn()
         mark = secrets.token_hex(8)
         marked = named(env, mark)
-        argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
+
+        def enclosed() -> Enclosed:
+            argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
+            return enclose(argv) if enclose else Enclosed(argv)
+
         tries_left = START_TRIES
         while True:
             try:
-                whole = enclose(argv) if enclose else Enclosed(argv)
+                whole = await asyncio.to_thread(enclosed)  # hundreds of file system calls
             except OSError as error:
                 raise ToolError(_refusal(error, command, cwd)) from error
             child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)

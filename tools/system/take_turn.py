@@ -3,7 +3,8 @@
 import asyncio
 from weakref import WeakKeyDictionary
 
-_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+_gates, _thread_gates = _Locks(), _Locks()
 
 
 async def take_turn() -> None:
@@ -12,3 +13,9 @@ async def take_turn() -> None:
     """
     async with _gates.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.sleep(0)
+
+
+def one_at_a_time() -> asyncio.Lock:
+    """Return the lock of this event loop for long Python work in threads. Several such threads do
+    not end sooner than one, but each of them keeps the loop waiting for the interpreter."""
+    return _thread_gates.setdefault(asyncio.get_running_loop(), asyncio.Lock())

@@ -83,13 +83,14 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 
 def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
-    """Return an entry in full: a summary as the model reads it, any other entry as JSON. The reason
-    why it left the context comes first, text offloaded to a file last. Raises UsageError for an
-    unknown entry.
+    """Return an entry in full: a summary as the model reads it, a mask with the texts that replace
+    others, any other entry as JSON. The reason why it left the context comes first, text offloaded
+    to a file last. Raises UsageError for an unknown entry.
     """
     from ...compaction.history import why_gone
-    from ...session.entries import Summary, encode
+    from ...session.entries import Mask, Summary, encode
     from ...session.log import find_entry
+    from ..compaction_report import mask_text
 
     number = ref.removeprefix("#")
     found = find_entry(log.path, int(number)) if number.isdecimal() else None
@@ -100,6 +101,8 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
         )
     if isinstance(found, Summary):
         return found.whole_text
+    if isinstance(found, Mask):
+        return mask_text(found)
     text = json.dumps(encode(found), ensure_ascii=False, indent=1)
     gone = why_gone(log.entries(), found.seq)
     return "\n".join(filter(None, (gone, text, _filed_text(log, found, recall))))
