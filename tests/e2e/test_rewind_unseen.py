@@ -56,7 +56,7 @@ def test_files_that_came_into_sight_go_back_and_forth(
             terminal.type(f"/rewind {number} files\r")
             terminal.keys("[y]es, files")
             terminal.type("y")
-            terminal.see(f"as they were before: /rewind {number + 1} files")
+            terminal.see(f"to undo this: /rewind {number + 1} files")
             terminal.rest()
             assert contents(place.project) == wanted
         terminal.press("ctrl-d")

@@ -135,7 +135,7 @@ def test_a_server_of_this_machine(place: Place) -> None:
             terminal.type("ollama\r")
             terminal.see("the key was not accepted")  # this one has a key
             terminal.type(f"{KEY}\r")
-            terminal.see("ollama/qwen3 answers from now on")
+            terminal.see("using ollama/qwen3 from now on")
             terminal.see("Hello.")  # the first task was given: it is not asked for
             leave(terminal)
             assert "Step 3" not in terminal.text()
