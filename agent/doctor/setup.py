@@ -200,7 +200,7 @@ def _subagents(launch: LaunchOptions) -> Iterator[Finding]:
         yield Finding("subagents", ", ".join(sorted(each.name for each in found)))
     for each in found:
         if each.ignored:
-            what = f"{each.source}: unsupported keys are ignored: {', '.join(each.ignored)}"
+            what = f"{each.source}: ignored, not supported here: {', '.join(each.ignored)}"
             yield Finding("subagents", what, note=True)
     for warning in warnings:
         yield Finding("subagents", warning, note=True)

@@ -36,7 +36,7 @@ def test_doctor_names_types_and_what_is_ignored_in_their_files(place: Place) -> 
     assert "1 subagent not trusted, so left out" in place.run("doctor", env=env).stdout
     assert place.run("config", "--trust", env=env).returncode == 0
     found = " ".join(place.run("doctor", env=env).stdout.split())
-    assert "scout.md: unsupported keys are ignored: color, tool Fly" in found
+    assert "scout.md: ignored, not supported here: color, tool Fly" in found
 
 
 def test_one_line_says_once_what_is_taken(place: Place) -> None:
