@@ -58,7 +58,7 @@ def test_a_bad_script_is_told_with_one_that_works(place: Place, script: str, tol
     done = place.run("--model", "scripted:bad.json", "-p", "hello")
     assert done.returncode == 2
     assert told in done.stderr
-    example = done.stderr.partition("Such as: ")[2]
+    example = done.stderr.partition("Example: ")[2]
     (place.project / "good.json").write_text(example)
     allowed = ("--permission-mode", "bypass")
     done = place.run("--model", "scripted:good.json", *allowed, "-p", "hello")
