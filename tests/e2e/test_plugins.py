@@ -174,7 +174,7 @@ def test_what_it_brings_along(place: Place) -> None:
     assert (place.project / "root").read_text().splitlines()[0] == str(folder)
     assert "- scout: Finds things: all of them" in json.dumps(tools(server)["Task"])
     assert "- one: Counts." in told(server.requests[0])
-    assert done.stderr.count("the plugin kit: hooks for Setup are left out: there is no such") == 1
+    assert done.stderr.count("the plugin kit: hooks for Setup are left out: unknown events") == 1
     events = [json.loads(line) for line in (place.project / "heard").read_text().splitlines()]
     assert [event["hook_event_name"] for event in events] == [
         "SessionStart", "PreToolUse", "PreToolUse", "PostToolUse",
