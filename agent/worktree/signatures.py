@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 MAX_CONTENT_BYTES = 10 << 20  # the content of larger files is not read
+# Scans skip these folders and links. Unreadable files count as absent.
 SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", ".jj"))
 
 
