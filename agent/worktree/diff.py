@@ -43,9 +43,8 @@ def compare_signatures(
 def certain_changes(
     found: Mapping[str, TreeChange], before: Mapping[str, FileSignature]
 ) -> dict[str, TreeChange]:
-    """Return the changes that are certain although a scan was cut off. A file that appears in the
-    scan or disappears from it may have existed all the time.
-    """
+    """Return the changes that are certain although a scan was cut off."""
+    # A file that enters or leaves a cut scan may have existed all the time.
     last = max(map(_scan_order, before), default=[])
     return {
         path: change
@@ -63,9 +62,7 @@ def _scan_order(path: str) -> list[str]:
 def without_moves(
     change: TreeChange, before: Mapping[str, FileSignature], after: Mapping[str, FileSignature]
 ) -> TreeChange:
-    """Correct a change in a tree: a file that became or stopped being watch-only was modified, not
-    created or deleted.
-    """
+    """Report a file as modified if it only became, or stopped being, a watched file."""
     came = change.action == "created" and change.path in before
     went = change.action == "deleted" and change.path in after
     return replace(change, action="modified") if came or went else change

@@ -1,7 +1,4 @@
-"""File signatures, which detect changes without git: size, times and mode, plus the content digest
-for files that were named. Links are not followed, folders of version control are not entered, and
-unreadable files count as absent.
-"""
+"""Detect file changes without git: by size, times and mode, and by content for named files."""
 
 import hashlib
 import os
@@ -11,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 MAX_CONTENT_BYTES = 10 << 20  # the content of larger files is not read
+# Scans skip these folders and links. Unreadable files count as absent.
 SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", ".jj"))
 
 
@@ -24,9 +22,7 @@ class FileSignature(NamedTuple):
     digest: str = ""  # `blob_digest`, "" if the content was not read
 
     def differs(self, other: "FileSignature") -> bool:
-        """Return True if the file changed. If both digests are known, a touched file does not
-        count.
-        """
+        """Return True if the file changed. With both digests, only touching it does not count."""
         if self.digest and other.digest:
             return (self.digest, self.mode) != (other.digest, other.mode)
         return self[:4] != other[:4]
@@ -45,9 +41,7 @@ def read_signature(path: str, *, content: bool = False) -> FileSignature | None:
 
 
 def blob_digest(path: str) -> str:
-    """Return git's blob name for the content of a file or the target of a link, or "" if
-    unreadable.
-    """
+    """Return git's blob name for a file's content or a link's target, or "" if unreadable."""
     try:
         target = os.fsencode(os.readlink(path))  # noqa: PTH115 - paths are plain strings here
     except (OSError, ValueError):
@@ -78,7 +72,7 @@ def _digest(path: str, *, blob: bool) -> str:
 
 
 def scan_folder(folder: str, max_files: int) -> Mapping[str, FileSignature]:
-    """Return the signatures of the first `max_files` files below a folder, sorted by name."""
+    """Return the signatures of the first `max_files` files below a folder, by name."""
     found = islice(_files(folder), max_files)
     return {path: known for path in found if (known := read_signature(path))}
 
