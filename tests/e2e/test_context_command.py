@@ -218,7 +218,7 @@ def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -
     told = rf"{before:,} → about ([\d,]+) tokens · old results and inputs cleared, no summary"
     found = re.search(f"next compaction: {told} it comes at 48,000 tokens", shown)
     assert found is not None
-    assert "has been reached, or earlier when it pays" in shown
+    assert "already reached, or earlier when it pays" in shown
     assert "is prepared" not in shown
     assert re.search(rf"/compact: {before:,} → about [\d,]+ tokens · \d+ kept", shown)
     assert found[0] in " ".join(desk.run("/compact --dry-run").split())

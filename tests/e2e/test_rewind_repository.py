@@ -108,7 +108,7 @@ def test_the_files_wait_for_a_repository_above_the_folder(tmp_path: Path) -> Non
             terminal.keys(f"[y]es, {choice}")
             terminal.see(hint)
             terminal.type("y")
-            terminal.see("restored: " if choice == "repository" else "as they were before")
+            terminal.see("restored: " if choice == "repository" else "to undo this: ")
             terminal.rest()
             terminal.press("ctrl-d")
             assert terminal.leave() == 0
