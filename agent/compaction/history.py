@@ -206,8 +206,8 @@ def _why_masked(mask: Mask, target: dict[str, Any]) -> str:
     if not isinstance(chance, int | float) or not isinstance(spent, int | float):
         return f"#{mask.seq}: {what} ({_why(mask)})"
     return (
-        f"#{mask.seq}: {what} ({_why(mask)}). Keeping it since it was due had cost as much "
-        f"as {spent:,.0f} input tokens; the chance that it is needed again was {chance:.1%}"
+        f"#{mask.seq}: {what} ({_why(mask)}). Keeping it after it became due cost as "
+        f"much as {spent:,.0f} input tokens; the chance that it is needed again was {chance:.1%}"
     )
 
 

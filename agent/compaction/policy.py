@@ -1,15 +1,16 @@
-"""Policy: when each layer acts and what it keeps, with the numbers of each preset.
+"""Policy: when each layer acts and what it keeps, with the numbers of the main presets.
 
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
-| clear old results | when it pays | every call | from 50 % | 85 % | default |
+| clear old results | when it pays | every call | from 50 % | from 85 % | when it pays |
 | outline old calls | when it pays | off | off | off | off |
-| truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
+| shorten old inputs from | 1 % (when it pays) | off | 50 % | 85 % | 50 % (when it pays) |
+| inputs to shorten | all | none | on disk | on disk | on disk |
 | prepare a summary | from 70 % | off | off | from 70 % | off |
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
 | keep verbatim | tail | 5 messages | tail | tail | tail |
-| checkpoint | at 85 % | off | at 75 %, 85 % | with a summary | before a summary, at the end |
+| checkpoint | at 85 % | off | at 75 %, 85 % | before a summary | before a summary, at the end |
 | also summarise | | | | todo list done, 20 turns | at the end |
 """
 
@@ -27,8 +28,8 @@ PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, o
 ClearWhen = Literal["pays", "every-call", "from", "off"]
 SummarizeWhen = Literal["full", "pays"]
 
-# Tools whose whole text is wanted: a file, an entry, a page, a report. Of other results, little is
-# used later.
+# Tools that return a text to read in full: a file, an entry, a page, a report. Little of other
+# results is used later.
 _READING_TOOLS = ("Read", "Recall", "WebFetch", "Skill", "Task")
 
 

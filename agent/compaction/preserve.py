@@ -160,7 +160,9 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
     path = Path(os.path.realpath(cwd / rules.notes))
     file = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     if file.exists and file.problem:
-        raise CtxagentError(file.problem, hint="Put a text file there, or name another one.")
+        raise CtxagentError(
+            file.problem, hint="Put a text file there, or set `preserve.notes` to another path."
+        )
     raw, encoding = _decoded(file.data)
     text = _LINE_END.sub("\n", raw)
     if _find_section(text, KEPT_CATEGORIES[name].heading) is not None:
@@ -205,7 +207,7 @@ def _notes_section(
         True,
         f"{rules.notes}:{first}-{last}",
         _shortened_section(whole, first, rules.notes, room),
-        "nothing is written under it" if empty else "",
+        "the section is empty" if empty else "",
         notes.at,
     )
 
@@ -264,7 +266,7 @@ def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
 
 
 def _new_section(text: str, name: str) -> str:
-    """Return the text to append for a new section. Its end matches the end of the file."""
+    """Return the text to append for a new section. It ends with a newline if the file does."""
     kept = KEPT_CATEGORIES[name]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     end = "\n" if not text or text.endswith("\n") else ""
@@ -284,14 +286,14 @@ def _read_run_state(cwd: Path, name: str) -> RunState:
     except (ValueError, RecursionError):
         return RunState(path, problem=f"{path} is not JSON")
     if not isinstance(data, dict):
-        return RunState(path, problem=f"{path} holds no JSON object")
+        return RunState(path, problem=f"{path} has no JSON object")
     state, current = data.get("state"), _current_unit(data)
     state = _line(state.upper()) if isinstance(state, str) else ""
     if state == RUNNING and not _PATH.fullmatch(path):
-        return RunState(path, problem=f"{path!r} is no plain name of a file: not followed")
+        return RunState(path, problem=f"{path!r} is not a plain file name, so it is ignored")
     if _NAME.fullmatch(current) or not current:
         return RunState(path, state, current, units_left=_units_left(data))
-    problem = f"{path}: what it calls current is no name of a unit of work: {current!r}"
+    problem = f"{path}: the current unit of work has an invalid name: {current!r}"
     return RunState(path, state, problem=problem)
 
 
@@ -357,7 +359,7 @@ def _active_work(ledger: Ledger) -> PreservedSection:
 
 
 def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
-    """Read at most `max_bytes` of a project file. It may be missing."""
+    """Read a project file of at most `max_bytes`. A missing or larger file has a `problem`."""
     path = cwd / name
     shown = _line(name)
     try:

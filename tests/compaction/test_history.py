@@ -308,7 +308,7 @@ def test_why_an_entry_is_gone() -> None:
     assert why_gone(log, 3) == ""
     assert why_gone([log[0], moved], 3) == "moved to a file when it was recorded: offloaded/a"
     told = why_gone([*log, cleared], 3)
-    assert told.startswith("#5: 1 old result cleared (it pays). Keeping it since it was due")
+    assert told.startswith("#5: 1 old result cleared (it pays). Keeping it after it became due")
     assert "1,204 input tokens" in told
     assert "the chance that it is needed again was 1.3%" in told
     assert why_gone([*log, cleared], 2) == ""

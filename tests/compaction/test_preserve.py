@@ -242,7 +242,7 @@ def test_a_section_without_words_is_there_and_said_to_be_empty(project: Path) ->
     (project / "NOTES.md").write_text("## Decision Log\n\n## Session Continuity\nHere.")
     section = found(project)["decision_log"]
     assert section.found
-    assert section.problem == "nothing is written under it"
+    assert section.problem == "the section is empty"
 
 
 def test_only_regular_files_within_the_project_are_read(project: Path, tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_invalid_names_of_a_unit_of_work_are_reported(project: Path, current: st
     state = one_state(project, json.dumps({"state": "RUNNING", "current": current}))
     assert state.running
     assert state.current == ""
-    assert "is no name of a unit of work: " in state.problem
+    assert ": the current unit of work has an invalid name: " in state.problem
     assert state.problem.isprintable()
     assert len(state.problem) < 250
     here = found(project)
@@ -355,7 +355,7 @@ def test_a_run_state_whose_file_has_no_plain_name_is_not_followed(project: Path)
     running(project, RUN, "the user agrees: push.json")
     (state,) = run_states(project, DEFAULT_PRESERVE_RULES)
     assert not state.running
-    assert "is no plain name of a file: not followed" in state.problem
+    assert "is not a plain file name, so it is ignored" in state.problem
     assert preserved_text(found(project).values()) == ""
 
 
@@ -367,8 +367,8 @@ def test_a_run_state_whose_file_has_no_plain_name_is_not_followed(project: Path)
         ("", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("9" * 10_000, "is not JSON"),
-        ('[{"state": "RUNNING"}]', "holds no JSON object"),
-        ('"RUNNING"', "holds no JSON object"),
+        ('[{"state": "RUNNING"}]', "has no JSON object"),
+        ('"RUNNING"', "has no JSON object"),
         ('{"state": ["RUNNING"]}', ""),
         ('{"state": "RUNNING"}' + " " * preserve.MAX_RUN_STATE_BYTES, "more than 1,048,576 bytes"),
     ],
@@ -577,7 +577,7 @@ def test_settings_become_rules(project: Path, tmp_path: Path) -> None:
         ("preserve.always=tool_results", '"run_state"'),
         ('preserve.compactable=["thinking_blocks", "debug_outptu"]', "Did you mean debug_output?"),
         ("preserve.compactable=tool_results", 'and "thinking_blocks" among them'),
-        ("preserve.compactable=[]", "Thinking is always cleared"),
+        ("preserve.compactable=[]", "Thinking is cleared when earlier content changes"),
         ("compact.preset=ledgr", "Did you mean ledger?"),
         *((f"preserve.notes={path}", "a path within the project")
           for path in ("/etc/passwd", "~/x", "../x", "a/../../x", "a/..", "")),

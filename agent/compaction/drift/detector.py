@@ -85,9 +85,9 @@ class DriftDetector:
         """
         self._document, self._ledger, self._turns = document, ledger, turns
         self._since = newest_ref(ledger) if since is None else since
-        self._first = turns >= WATCHED_TURNS  # fewer: a resumed session
+        self._first = turns >= WATCHED_TURNS  # fewer: a resumed session or a new plan
         self._reported: set[Indicator] = set()
-        self._was_sent_on = False  # drift has continued this turn: do so only once
+        self._was_sent_on = False  # this turn was continued because of drift, at most once
         self._messages = [text for _, text in ledger.words][-MAX_READ_MESSAGES:]
         self._new_messages: list[str] = []
         self._earlier = earlier.copy() if earlier else CallMemory()
@@ -112,7 +112,9 @@ class DriftDetector:
         self._first = self._was_sent_on = False
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
-        """Return the unreported drift in a reply. A `final` reply ends the turn."""
+        """Return the drift in a reply, without drift that was reported before. A `final` reply ends
+        the turn.
+        """
         if not self.armed:
             return []
         text = "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
@@ -193,8 +195,9 @@ class DriftDetector:
     def _unstarted(self, text: str) -> list[str]:
         """Return open todos and steps that no later call and no word of the reply mentions.
 
-        Steps count only if they name a file that the session never changed, and only before any
-        change. After real work, todos in progress do not count, since they may be done.
+        Steps count only if they name a file that the session never changed, and only if no file
+        changed since the summary or the newest user message, whichever is older. After real work,
+        todos in progress do not count, since they may be done.
         """
         ledger = self._ledger
         begun = min(self._begun(), self._since)

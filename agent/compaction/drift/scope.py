@@ -89,15 +89,17 @@ class TaskScope:
         return subject.replace(f"{cwd}/", "").replace(cwd, ".") if cwd else subject
 
     def _is_clear(self, text: str) -> bool:
-        """Return True if the request has enough terms, in a script comparable with calls."""
+        """Return True if the request has enough terms, in a script that the calls or the text use
+        too.
+        """
         asked = [each[:MAX_CLARITY_CHARS] for each in self._asked[:6]]
         comparable = not _is_foreign("".join(asked)) or _is_foreign(text)
         return comparable and len(union(asked)) >= MIN_TASK_TERMS
 
 
 def _is_foreign(text: str) -> bool:
-    """Return True if a text is mostly in a script that paths and commands do not use, such as
-    Cyrillic.
+    """Return True if more than a quarter of a text's letters are not ASCII, for example Cyrillic.
+    Paths and commands rarely have these letters.
     """
     letters = [char for char in text[:MAX_CLARITY_CHARS] if char.isalpha()]
     return sum(not char.isascii() for char in letters) * 4 > len(letters)

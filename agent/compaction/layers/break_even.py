@@ -1,18 +1,20 @@
-"""Break-even: when an edit of history pays, how far back it should reach, and what it should spare.
+"""Break-even: decide when clearing pays, where the edit begins, and which texts it spares.
 
-What may be cleared is read again with each call until it is gone. An edit saves that, and costs one
-rewrite: all that stands after the first change is written to the cache again. It also costs what is
-missed afterwards: the chance that a text is needed again, times the price of one more call to get
-it (`need_chances`). Nobody knows how many calls are still to come. So the cost of reading each
-thing is added up from its first call on, and an edit is made when that, over all that it clears,
-has come to the price of the rewrite and of the misses: then it is never far from the best choice in
-hindsight (as with renting or buying skis). Of all places where it could begin, the one with the
-largest gain is taken, so that a small result far back does not cause the rewrite of a long context;
-what is more likely to be missed than it costs to read stays.
+Every call reads the texts that may be cleared, until they are cleared. Clearing costs one rewrite:
+everything after the first change is written to the cache again. It also costs the expected misses:
+the chance that a cleared text is needed again, times the price of one more call to get it
+(`need_chances`).
 
-Some models charge more for all of a prompt above a size. What the rest of a prompt costs more
-so, while clearing could spare it, is one more account; it counts for an edit that brings the prompt
-below that size.
+The number of future calls is unknown, so the engine uses a break-even rule (the ski-rental
+problem). It adds up the cost of reading each due text. An edit is made once this sum, over all
+texts that it clears, reaches the price of the rewrite and of the misses. So the total is never far
+from the best choice in hindsight. Of all possible beginnings, the one with the largest gain is
+chosen, so a small result far back does not cause the rewrite of a long context. A text stays if its
+expected miss costs more than reading it.
+
+Some models charge higher prices for a whole prompt above a size. While clearing could avoid that,
+the surcharge on the rest of the prompt is added up separately. It counts for an edit that brings
+the prompt below that size.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,13 +28,13 @@ from .need_chances import MISS_PROMPTS
 
 @dataclass(frozen=True, slots=True)
 class DueMask:
-    """A result or an input that may be masked now, with what that saves."""
+    """A mask that may be applied now, of a result, an input or an exchange."""
 
     layer: Literal["microcompact", "truncate", "outline"]
     target: Mapping[str, Any]  # of the mask
     saved: int  # scaled tokens
-    need_chance: float = 0.0  # that what it takes out is needed afterwards
-    parts: tuple["DueMask", ...] = ()  # what may be masked instead, and would save less
+    need_chance: float = 0.0  # the chance that the masked text is needed again
+    parts: tuple["DueMask", ...] = ()  # smaller masks that may be applied instead
 
     @property
     def id(self) -> str:
@@ -40,12 +42,12 @@ class DueMask:
 
     @property
     def ids(self) -> set[str]:
-        """Its own id and those of its parts."""
+        """The IDs of this mask and of its parts."""
         return {self.id, *(part.id for part in self.parts)}
 
     @property
     def saved_alone(self) -> int:
-        """The tokens that it saves beyond its parts."""
+        """The tokens that this mask saves in addition to its parts."""
         return self.saved - sum(part.saved for part in self.parts)
 
     @property
@@ -55,12 +57,12 @@ class DueMask:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEdit:
-    """An edit of history that could be made."""
+    """A possible edit of the history."""
 
-    due: tuple[DueMask, ...]  # what it clears, oldest first
+    due: tuple[DueMask, ...]  # the masks to apply, oldest first
     saved: int  # scaled tokens
-    rewritten: int  # scaled tokens that stand from its first change on afterwards
-    gain: float  # reading cost so far, less the prices of rewrite and misses; tokens at input price
+    rewritten: int  # scaled tokens of the edited prompt from the first change on
+    gain: float  # reading cost so far minus the price of rewrite and misses, in input tokens
 
     @property
     def pays(self) -> bool:
@@ -69,34 +71,36 @@ class HistoryEdit:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrices:
-    """The prices of a prompt's tokens, as shares of the model's lowest price of input."""
+    """The prices of a prompt's tokens, as multiples of the model's lowest input price."""
 
     read: float  # from the cache
     write: float  # into the cache
-    prompt: int  # tokens of the next prompt as it stands
-    factor: Callable[[int], float]  # on all prices, for a prompt of so many tokens
-    is_cold: bool = False  # the cache has ended: all of the next prompt is written
+    prompt: int  # tokens of the next prompt without an edit
+    factor: Callable[[int], float]  # factor of all prices, by tokens of the prompt
+    is_cold: bool = False  # the cache has expired: the whole next prompt is written
 
     @property
     def rewrite(self) -> float:
-        """The price of writing a token that would have been read, beyond reading it."""
+        """The extra price of writing a token to the cache instead of reading it."""
         return self.write - self.read
 
     def miss(self, due: DueMask) -> float:
-        """Return what it will cost, by its chance, that a masked text is needed again."""
+        """Return the expected cost of needing a masked text again."""
         once_more = (self.read + MISS_PROMPTS) * self.prompt
         return due.need_chance * (once_more + self.write * due.saved)
 
 
 @dataclass(slots=True)
 class BreakEven:
-    """The reading costs in one conversation, by the id of what is due, in tokens at input price."""
+    """The reading costs of one conversation so far, by mask ID, in input tokens."""
 
     reading_cost: dict[str, float] = field(default_factory=dict)
-    surcharge: float = 0.0  # paid for the rest of the prompts, while clearing could have spared it
+    surcharge: float = 0.0  # paid on the rest of the prompts while clearing could avoid it
 
     def charge_reading(self, due: Sequence[DueMask], prices: PromptPrices) -> None:
-        """Add one reading of all that is due, before each call, and forget what is due no more."""
+        """Add the cost of reading all due texts once, before a call. Drop the costs of texts that
+        are no longer due.
+        """
         rest = prices.prompt - sum(each.saved for each in due)
         now, then = prices.factor(prices.prompt), prices.factor(rest)
         self.reading_cost = {
@@ -107,20 +111,22 @@ class BreakEven:
         self.surcharge = self.surcharge + (now - then) * prices.read * rest if now > then else 0.0
 
     def _better(self, due: DueMask, prices: PromptPrices) -> tuple[DueMask, ...]:
-        """Return a mask, or its parts where they are worth more: what is due as a whole has another
-        chance to be missed."""
+        """Return a mask, or its parts if they are worth more. The whole and its parts have
+        different chances of a miss.
+        """
         worth = sum(self.worth(part, prices) for part in due.parts)
         return due.parts if due.parts and worth > self.worth(due, prices) else (due,)
 
     def worth(self, due: DueMask, prices: PromptPrices) -> float:
-        """Return what masking this alone would gain if it caused no rewrite."""
+        """Return the gain of applying only this mask, without the price of a rewrite."""
         return sum(self.reading_cost.get(id, 0.0) for id in due.ids) - prices.miss(due)
 
     def best_edit(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices, at_least: int = 0
     ) -> HistoryEdit | None:
-        """Return the edit with the largest gain of those that save so many scaled tokens; None when
-        none does."""
+        """Return the edit with the largest gain that saves at least `at_least` scaled tokens; None
+        if there is none.
+        """
         chosen: list[DueMask] = []
         edits = self._possible_edits(due, view, prices, chosen)
         edits = (edit for edit in edits if edit[1] >= at_least)
@@ -133,9 +139,11 @@ class BreakEven:
     def _possible_edits(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices, chosen: list[DueMask]
     ) -> Iterator[tuple[float, int, int, int]]:
-        """Yield the edits that could be made: gain, tokens saved and rewritten, and how many of the
-        `chosen` each clears, which are gathered from the newest back. It clears, from some place
-        on, all that is due and better gone where what stands there is written again anyway."""
+        """Yield the possible edits as (gain, tokens saved, tokens rewritten, number of masks).
+
+        The masks are collected in `chosen`, newest first; an edit has the first `number of masks`
+        of them. A mask is left out if it loses more than the rewrite of its text costs.
+        """
         places = sorted(
             (
                 (place, each)

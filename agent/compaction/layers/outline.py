@@ -1,10 +1,10 @@
-"""Outline: old, finished exchanges of calls and results become one line each.
+"""Outline: replace old, finished exchanges of calls and results with one line per call.
 
-Where results are cleared or short, most of what an old exchange still fills is its frame: the
-call's arguments, a stub, an id. An outline takes the place of a run of such exchanges, in one user
-message: a line for each reply that said something, in its own words, and one for each call, or for
-several of one tool, with what it was given, how it ended and its entry. The user's words stand
-where they stood. `plan` looks at a view and changes nothing; `break_even` says when it is done.
+Once results are cleared or short, most of an old exchange is its frame: the call's arguments, a
+stub, an ID. An outline replaces a run of such exchanges with one user message. It has the texts of
+the agent, and a line for each call or for consecutive calls of one tool. A line has the arguments,
+the outcome and the ref of the result. The user's messages stay in place. `plan` only reads the
+view; `break_even` decides when an outline pays.
 """
 
 import json
@@ -25,50 +25,53 @@ from .microcompact import error_lines, outcome
 from .need_chances import CURVES
 from .truncate import KEPT_TOOLS
 
-MIN_AGE = 20  # replies that came after an exchange
-MAX_RESULT_TOKENS = 150  # a longer result is cleared before its exchange is outlined, or with it
+MIN_AGE = 20  # replies after an exchange before it may be outlined
+MAX_RESULT_TOKENS = 150  # a longer result must be cleared first, or together with the outline
 MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
 MAX_RESULT_CHARS = 240  # of a short result
 MAX_OTHER_CHARS = 80  # of each other argument
 HEADER = "[Earlier calls, a line each; #N has the whole result; what → and | show is data]"
 _HEADER_TOKENS = tokens.estimate_block({"type": "text", "text": HEADER})
-_KEPT_TOOLS = (*KEPT_TOOLS, "AskUser")  # what the user agreed to or answered
+_KEPT_TOOLS = (*KEPT_TOOLS, "AskUser")  # plans and answers of the user
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What stands for one call."""
+    """The line of one call in an outline."""
 
     tool: str
-    text: str  # behind the tool's name
-    more: tuple[str, ...] = ()  # lines of its own
-    is_whole: bool = False  # all of what the call was given and gave is in it
+    text: str  # after the tool's name
+    more: tuple[str, ...] = ()  # lines below it
+    is_whole: bool = False  # has the whole input and result of the call
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedCalls:
-    """A reply with calls, each with its result, that may be outlined once its results are masked or
-    short."""
+    """A reply with calls and all their results, which may be outlined once the results are masked
+    or short.
+    """
 
-    target: Mapping[str, Any]  # of what is due
+    target: Mapping[str, Any]  # of the mask
     results: tuple[ViewResult, ...]
-    said: tuple[str, ...]
+    said: tuple[str, ...]  # texts of the reply
     lines: tuple[_Line, ...]
-    long: frozenset[str] = frozenset()  # the calls whose results must go with it
-    size: int = 0  # in unscaled tokens, of what stands for it
-    masked_at: int = 0  # as `_masked_at` was when this was made
+    long: frozenset[str] = frozenset()  # calls whose results must be masked too
+    size: int = 0  # unscaled tokens of its lines in an outline
+    masked_at: int = 0  # `_masked_at` of the results when this was made
 
 
 @dataclass(slots=True)
 class FinishedCache:
-    """The exchanges of a view by the seq of the reply; None for one that stays. They hold until
-    one of their results is masked, or the view is rebuilt."""
+    """The exchanges of a view by the seq of the reply; None for an exchange that stays. An exchange
+    is made again after one of its results was masked. The cache is cleared when the view is
+    rebuilt.
+    """
 
     view: View | None = None
     exchanges: dict[int, FinishedCalls | None] = field(default_factory=dict)
 
     def find(self, view: View, reply: Item) -> FinishedCalls | None:
-        """Return the exchange of a reply as it stands in the view."""
+        """Return the exchange of a reply in its current state; None if it stays."""
         if self.view is not view:
             self.view, self.exchanges = view, {}
         found = self.exchanges.get(reply.seq, _NOT_MADE)
@@ -78,9 +81,12 @@ class FinishedCache:
 
 
 def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCache) -> list[DueMask]:
-    """Return what is due with the exchanges that may be outlined: what else is due of an exchange
-    are its parts. Those stay that the policy's rules or its number of newest results keep, and the
-    newest list of todos. `known` keeps exchanges from call to call."""
+    """Return all due masks, with the masks of exchanges that may be outlined.
+
+    Other masks that are due in an outlined exchange become its parts. An exchange stays if it has
+    the newest todo list, or a short result that is among the newest or kept by the policy's rules.
+    `known` caches exchanges between calls.
+    """
     cleared = {each.target["tool_use_id"]: each for each in due if each.layer == "microcompact"}
     shorter = {each.target["tool_use_id"]: each for each in due if each.layer == "truncate"}
     replies = [item for item in view.items if item.role == "assistant"]
@@ -120,8 +126,9 @@ def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCach
 
 
 def _with_header(run: Sequence[DueMask], header: int) -> list[DueMask]:
-    """Return what is due of neighbours, where each bears its part of the header; nothing where they
-    save no more than that."""
+    """Subtract the tokens of the header from the savings of neighbouring exchanges, in proportion.
+    Return an empty list if they save no more than the header.
+    """
     total = sum(each.saved for each in run)
     if total <= header:
         return []
@@ -129,8 +136,9 @@ def _with_header(run: Sequence[DueMask], header: int) -> list[DueMask]:
 
 
 def targets(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[dict[str, Any]]:
-    """Return a mask's targets for the outlines that are due: one for each call. The last one of a
-    run of neighbours has the outline, the others nothing."""
+    """Return the mask targets of the outlines that are due, one for each call. The last call of a
+    run of neighbouring exchanges gets the outline of all of them.
+    """
     out: list[dict[str, Any]] = []
     run: list[FinishedCalls] = []
     end = -1
@@ -161,7 +169,7 @@ def targets(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[di
 
 
 def outline_of(run: Sequence[FinishedCalls]) -> str:
-    """Return the text that stands for a run of exchanges."""
+    """Return the text that replaces a run of exchanges."""
     lines, tool = [HEADER], ""
     for exchange in run:
         if exchange.said:
@@ -181,12 +189,14 @@ _NOT_MADE = FinishedCalls({}, (), (), (), masked_at=-1)
 
 
 def _masked_at(results: Sequence[ViewResult]) -> int:
-    """Return a number that is another one once a further result is masked."""
+    """Return a number that changes when one more of the results is masked."""
     return sum(result.item.masked_at for result in results)
 
 
 def _made(view: View, reply: Item) -> FinishedCalls | None:
-    """Return the exchange of a reply; None where something of it must stay, or stands between."""
+    """Return the exchange of a reply; None if a part of it must stay, or if its results do not
+    follow it directly.
+    """
     kinds = {block.get("type") for block in reply.blocks}
     ids = [str(b.get("id")) for b in reply.blocks if b.get("type") == "tool_use"]
     calls = [view.calls[id] for id in ids if id in view.calls]
@@ -219,8 +229,9 @@ def _made(view: View, reply: Item) -> FinishedCalls | None:
 
 
 def _line(result: ViewResult) -> _Line:
-    """Return the line of a call. What it leaves out of the call or its result has a ref; what a
-    tool printed over several lines stands behind marks, so that it cannot pass for another line."""
+    """Return the line of a call, with the ref of the result, and of the call if its arguments are
+    cut. Output of several lines is marked, so that it cannot pass for other lines of the outline.
+    """
     call, text = result.call, _text_of(result)
     argument, others = shorten(call.argument, MAX_ARGUMENT_CHARS), _other_arguments(call)
     is_whole = argument == call.argument and all(shown == whole for shown, whole in others)
@@ -254,7 +265,9 @@ def _text_of(result: ViewResult) -> str:
 
 
 def _other_arguments(call: Call) -> list[tuple[str, str]]:
-    """Return all arguments but the main one that change what a call does, cut and whole."""
+    """Return (shortened, full) for each argument that changes what a call does, except the main
+    one.
+    """
     found = []
     for name, value in call.input.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -266,7 +279,9 @@ def _other_arguments(call: Call) -> list[tuple[str, str]]:
 
 
 def _need_chance(result: ViewResult, line: _Line, due: Mapping[str, DueMask], age: int) -> float:
-    """Return the chance that what a line leaves out of a call and its result is needed again."""
+    """Return the chance that the part of a call and its result that the line leaves out is needed
+    again.
+    """
     call = result.call
     given = 0.0 if line.is_whole else input_curve(call).at(age)
     if call.id in due:

@@ -37,10 +37,10 @@ _NOTED = regex(r" \[[^\[\]]*: deleted since\]$")
 def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
-    The intent only changes with the scope. Rules, files, decisions, facts, blockers, references and
-    finished work are added or updated, never removed. Phase, work in progress and next steps are
-    the new ones, without finished items. Errors are added, except errors that a new line "Resolved:
-    …" names.
+    The intent only changes with the scope. Rules, files, decisions, facts and finished work are
+    added or updated, never removed; so are blockers, until they are done. Phase, work in progress
+    and next steps are the new ones, without finished items. Errors are added, except errors that a
+    new line "Resolved: …" names. References are added.
     """
     done = _union(old.done, new.done)
     ended = set(map(comparable, done))
@@ -134,8 +134,8 @@ def _names(text: str, path: str) -> bool:
 
 
 def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> SummaryDocument:
-    """Make a summary without a model. It has the user's first message as intent, the todo list, the
-    last command, failures and denied calls.
+    """Make a summary without a model, merged with `previous`. It has the previous intent or else
+    the user's first message, the todo list, the last command, failures and denied calls.
     """
     words = [(ref, text) for ref, text in ledger.words if text.strip()]
     earlier = previous or SummaryDocument()

@@ -1,8 +1,8 @@
 """Remove entries of an earlier summary that the model marks as no longer true.
 
 A claim quotes the entry. If several entries match, the claim's kind, ref and number decide. A
-user's rule is lifted only if the claim also quotes a later message of the user. Decisions, facts,
-blockers and rules are removed in no other case.
+user's rule is lifted only if the claim also quotes a later message of the user. Decisions, facts
+and rules are never treated as outdated for another reason.
 """
 
 import re
