@@ -40,18 +40,18 @@ from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
 from .steps import CODE, run_steps
 
-LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
-INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
+LOOK_EVERY_S = 0.25  # between two checks for a stop or a free lock
+INTERRUPT_GRACE_S = 30.0  # between the interrupt of an agent and its kill
 MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
 KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "rejected", 130: "interrupted"}
-# The kinds of failures after which a task stays failed.
+# The kinds of failure that can be retried, see the options of `ctxagent fleet`.
 FAILURES = ("error", "usage", "denied", "limit", "rejected", "unreachable", "time limit", "place",
             "container", "killed", SCORE, AFTER, UNKNOWN)  # fmt: skip
-# The causes of errors that other tasks would meet too.
+# Causes that affect other tasks too, by type of error.
 CAUSES = {"NoCredentials": KEY, "KeyRefused": KEY, "ModelUnavailable": SERVER, "RecordError": DISK}
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
-ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
+LOST = "lost"  # kind of an attempt whose agent or worker was killed: its outcome is unknown
+ENGINE_CODES = (125, 126, 127)  # exit codes of a container engine that could not run the command
 
 
 def run_attempt(order: AttemptOrder) -> AttemptOutcome:
@@ -106,7 +106,7 @@ class _Watch:
         limit = order.task.time_limit
         self._until = None if limit is None else began + limit
         self._stop = order.fleet.stop_file
-        self._asked_at: float | None = None  # when it was asked to end
+        self._asked_at: float | None = None  # monotonic time of the interrupt
         self.stopped = self.late = False
 
     def wait(self, has_ended: Callable[[], bool], pid: int | None) -> None:
@@ -250,7 +250,7 @@ def _patch_bytes(order: AttemptOrder, result: Mapping[str, Any]) -> int | None:
         return places.write_patch(place, folder, {**os.environ, **order.env})
     except (CtxagentError, OSError) as why:
         with open(folder.stderr, "a", opener=private_opener) as err:
-            err.write(f"there is no patch: {why}\n")
+            err.write(f"the patch cannot be written: {why}\n")
         return None
 
 
@@ -264,14 +264,14 @@ def _cause_of(error: Exception) -> str:
     "".
     """
     is_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
-    is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in the words of git
+    is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in an error message of git
     return DISK if is_disk else ""
 
 
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     """Return the outcome of an agent that left no result."""
     if order.task.image:
-        remove_container(order)  # which the end of the engine's command does not end
+        remove_container(order)  # it may outlive the engine's command
     said = order.folder.stderr.read_bytes()[-MAX_MESSAGE_CHARS:].decode("utf-8", "replace")
     if order.task.image and code in ENGINE_CODES:
         return outcome_of_log(order, "container", said, code)

@@ -18,8 +18,8 @@ from .attempt import run_attempt
 from .ledger import AttemptOutcome, FleetFolder
 from .orders import AttemptOrder
 
-# Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
-# programs import none of the user's modules.
+# Starts a program that ends with its parent process and does not get Ctrl-C from the terminal. It
+# gets no PYTHONPATH, since Parsl's own programs must not import the user's modules.
 _LEASH = (
     "import ctypes, os, signal, sys;"
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM);"
@@ -27,8 +27,8 @@ _LEASH = (
     "os.environ.pop('PYTHONPATH', None);"
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
-_RENEWAL = "-renewed-"  # in the label of an executor that replaces another one
-# What the person's own code may raise.
+_RENEWAL = "-renewed-"  # part of the label of an executor that replaces another one
+# Exceptions that the user's configuration file may raise.
 _FAULTS = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
     RuntimeError, SyntaxError, TypeError, ValueError,
@@ -49,10 +49,10 @@ class ParslEngine:
             raise UsageError("--config needs Parsl", hint=hint) from None
         self._path, self._lock, self._renewals = path, folder.lock, 0
         config = _read_config(path, folder.lock)
-        config.retries = 0  # a task that is tried again goes on, and that is decided here
+        config.retries = 0  # the fleet decides about retries, because a retry continues the session
         if config.run_dir == "runinfo":
             config.run_dir = str(folder.path / "parsl")
-        # Parsl starts its programs by their names.
+        # Parsl finds its programs by name.
         os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
         self._kernel: Any = parsl.load(config)
         self._app = parsl.python_app(run_attempt, data_flow_kernel=self._kernel)
@@ -104,17 +104,19 @@ def _read_config(path: Path, lock: Path) -> Any:
     """Return the configuration in a file. Its programs are changed to exit when the fleet that
     holds `lock` ends. Raises UsageError.
     """
-    hint = "A Python file with `config = parsl.config.Config(…)`: `ctxagent guide fleet` says more."
+    hint = "A Python file with `config = parsl.config.Config(…)`: see `ctxagent guide fleet`."
     try:
         found: Any = runpy.run_path(str(path)).get("config")
     except _FAULTS as error:
         raise UsageError(f"--config {path}: {type(error).__name__}: {error}", hint=hint) from error
     if not hasattr(found, "executors"):
-        raise UsageError(f"--config {path} has no configuration called config", hint=hint)
+        raise UsageError(f"--config {path} has no configuration called `config`", hint=hint)
     for executor in found.executors:
         if command := getattr(executor, "interchange_launch_cmd", None):
             executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
             words = [sys.executable, "-I", "-S", pool_leash.__file__, str(lock), str(os.getpid())]
-            leash = shlex.join(words).replace("{", "{{{{").replace("}", "}}}}")  # formatted twice
+            leash = (
+                shlex.join(words).replace("{", "{{{{").replace("}", "}}}}")
+            )  # Parsl formats the text twice
             executor.launch_cmd = f"{leash} {executor.launch_cmd}"
     return found

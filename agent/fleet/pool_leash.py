@@ -16,9 +16,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-LOOK_EVERY_S = 10.0  # at the lock
-LOOKS = 2  # that find the fleet gone in a row, before it counts
-WAIT_S = 0.5  # between two looks at the processes
+LOOK_EVERY_S = 10.0  # between two checks of the lock
+LOOKS = 2  # consecutive checks without the fleet before the pool is ended
+WAIT_S = 0.5  # between two checks of the processes
 SET_CHILD_SUBREAPER = 36  # of prctl: orphans become children of this process
 
 

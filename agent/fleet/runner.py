@@ -33,13 +33,13 @@ from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
 from .run_notes import OutageNote, RunNotes
 
-LOOK_EVERY_S = 0.25  # whether a run was interrupted while it waits
-LOOK_AT_PROBE_EVERY_S = 1.0
-# How often in one run a task goes on after a failure of a kind before it counts as failed.
+LOOK_EVERY_S = 0.25  # between two checks for an interrupt, while no attempt runs
+LOOK_AT_PROBE_EVERY_S = 1.0  # between two checks of a probe's log
+# Retries of a task in one run, by kind of failure, before the task counts as failed.
 RETRIES = {"killed": 4, "unreachable": 2}
-ANSWERED = ("denied", "limit", FLEET_BUDGET)  # kinds of failure after the server had answered
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a task goes on after a failure
-MEMORY_SHARE = 0.9  # of the machine's memory that tasks which say what they need may have
+ANSWERED = ("denied", "limit", FLEET_BUDGET)  # kinds of failure which prove that the server answers
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a retry of a task
+MEMORY_SHARE = 0.9  # of the machine's memory, for all tasks that declare their memory
 
 
 class AttemptEngine(Protocol):
@@ -86,11 +86,13 @@ class LocalEngine:
 class RunLimits:
     """The limits of a run."""
 
-    jobs: int  # at once
-    dollars: float | None = None  # of all sessions in the ledger
-    failures: int | None = None  # after which no more tasks start
-    is_local: bool = True  # whether the cores and the memory are those of this machine
-    retries: Mapping[str, int] = field(default_factory=dict)  # by kind of failure; see RETRIES
+    jobs: int  # attempts at the same time
+    dollars: float | None = None  # for all sessions in the ledger
+    failures: int | None = None  # failed tasks after which no more tasks start
+    is_local: bool = True  # attempts use the cores and the memory of this machine
+    retries: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by kind of failure; they override RETRIES
     outages: OutageRules = OutageRules()
 
 
@@ -99,10 +101,10 @@ class RunObserver:
     """Callbacks for the events of a run."""
 
     started: Callable[[AttemptOrder], None] = lambda order: None
-    # With whether the task goes on in this run.
+    # The last argument is True if the task is retried in this run.
     ended: Callable[[AttemptOrder, AttemptOutcome, bool], None] = lambda order, outcome, again: None
-    outage: Callable[[Breaker], None] = lambda breaker: None  # it opened, closed or has to wait
-    # Before an attempt starts: more variables for its agent. Gets task, session and number.
+    outage: Callable[[Breaker], None] = lambda breaker: None  # it opened, closed or has a new pause
+    # Returns extra environment variables for an agent, by task ID, session ID and attempt number.
     env: Callable[[str, str, int], Mapping[str, str]] = lambda id, session, attempt: {}
 
 
@@ -126,22 +128,22 @@ class FleetRun:
         self._observer = observer or RunObserver()
         self._clock, self._sleep = clock, sleep
         self._running: dict[Future[AttemptOutcome], tuple[AttemptOrder, TaskLine]] = {}
-        self._later: dict[str, float] = {}  # tasks that go on, and when
+        self._later: dict[str, float] = {}  # time of the next retry, by task ID
         self._failures: Counter[tuple[str, str]] = Counter()  # by task and kind
         self.outages = Outages(limits.outages, clock)
         self._places = ExpectedPlaces(os.environ)
-        self._probe_size = 0  # of the log of the probe when it was last read
+        self._probe_size = 0  # of the probe's log when the probe started, in bytes
         self._failed = 0
         self.interrupts = 0
         self._error: CtxagentError | None = None
-        self.refusal = ""  # of the key, in the server's words
-        self.ended = ""  # why no more tasks start; "" as long as they do
+        self.refusal = ""  # the server's message if it rejected the key
+        self.ended = ""  # the reason why no more tasks start, or ""
         known, lines = ledger.records, manifest.lines
         self.changed = [id for id in lines if id in known and known[id].digest != lines[id].digest]
         begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
         count_from_logs((known[id] for id in begun), ledger.folder)
-        self.dollars = bill(known.values())  # of all sessions so far
+        self.dollars = bill(known.values())  # spent by all sessions so far
         self._notes = RunNotes(time.time(), self.dollars, len(lines) - self.waiting)
         self._priced = sum(record.has_ended for record in known.values())
 
@@ -209,7 +211,9 @@ class FleetRun:
                 self._work(line)
 
     def _work(self, line: TaskLine) -> None:
-        """Record that everything an attempt needs has worked."""
+        """Record that the services which an attempt needs have worked, and publish the outages that
+        end.
+        """
         for breaker in self.outages.needed(line.server):
             if breaker.work(line.id):
                 self._tell_outage(breaker)
@@ -266,8 +270,8 @@ class FleetRun:
         return found
 
     def _has_all(self, line: TaskLine) -> bool:
-        """Make a task the probe of all open breakers. Return False if a lost executor cannot be
-        recreated.
+        """Make a task the probe of all open breakers that it depends on. Return False if a lost
+        executor cannot be recreated.
         """
         causes = self.outages.begin_probe(line.id, line.server)
         record = self._ledger.records.get(line.id)
@@ -312,8 +316,8 @@ class FleetRun:
 
     def _share(self, line: TaskLine) -> float | None:
         """Return the maximum dollars for a task: its own budget or its share of the remaining total
-        budget. Return 0.0 if the share is less than the average cost of a task, None without a
-        budget.
+        budget, whichever is smaller; None without a budget. Return 0.0 if the remaining budget is
+        less than the average cost of a task.
         """
         own, all = line.budget_usd, self._limits.dollars
         record = self._ledger.records.get(line.id)
@@ -325,7 +329,9 @@ class FleetRun:
         if left <= 0 or left < needed:
             return 0.0
         part = max(left / (self._limits.jobs - len(self._running)), needed)
-        if record is not None and record.state == "running":  # its agent may still run, with this
+        if (
+            record is not None and record.state == "running"
+        ):  # its agent may still run with this share
             part = min(max(part, record.share), left)
         return part if own is None else min(part, own)
 
@@ -445,7 +451,7 @@ class FleetRun:
         failures = self._failures[line.id, kind]
         if failures > retries.get(kind, 0):
             return replace(outcome, kind=kind), None
-        doublings = failures - (2 if kind == "killed" else 1)  # the first kill costs no pause
+        doublings = failures - (2 if kind == "killed" else 1)  # no pause after the first kill
         pause = 0.0 if doublings < 0 else min(FIRST_PAUSE_S * 2**doublings, LONGEST_PAUSE_S)
         return outcome, pause
 

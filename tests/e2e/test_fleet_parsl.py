@@ -105,7 +105,7 @@ def test_the_workers_end_with_their_fleet_and_agents_go_on(fleet: Fleet) -> None
 def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:
     fleet.tasks(1)
     env = fleet.place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
-    for text, why in (("config = 1", "no configuration called config"), ("1/0", "ZeroDivision")):
+    for text, why in (("config = 1", "no configuration called `config`"), ("1/0", "ZeroDivision")):
         (fleet.place.project / "parsl.py").write_text(text)
         done = fleet.call("run", "--config", "parsl.py", env=env)
         assert (done.returncode, done.stdout) == (2, "")
