@@ -140,7 +140,7 @@ def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
     found = find_bubblewrap(str(cwd.resolve()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
-        what = f"only Landlock, which confines less, {network}" if alone else "none"
+        what = f"Landlock only, which is weaker; {network}" if alone else "none"
         return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
