@@ -76,7 +76,7 @@ class View:
     # view if there is no usage yet or the prefix has changed since.
     size_changed: int = 0
     ratio: float = 1.0  # real tokens per estimated token, according to that usage
-    error: float = MIN_ERROR  # by how much of itself an estimate may be too low; learned
+    error: float = MIN_ERROR  # possible shortfall of an estimate, as a share of it; learned
     last_seq: int = 0
     edits: int = 0  # number of edits of history
     calls: dict[str, Call] = field(default_factory=dict)

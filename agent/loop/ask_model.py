@@ -63,7 +63,8 @@ async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
         await agent.engine.before_call(turn_start=turn_start)
     except LimitReached:
         if agent.model.learned_window.forget() is None:
-            raise  # else the learned size was perhaps wrong: let the server decide
+            raise
+        # The learned size may be wrong, so the server decides.
 
 
 async def _send_request(agent: AgentState) -> Reply:

@@ -239,7 +239,7 @@ class CallGate:
             async with asyncio.timeout(MAX_JUDGING_S):
                 return await _beside(lambda: self._judged(tool, params), tool, params)
         except TimeoutError:
-            return Verdict("ask", "what it does cannot be told in time")
+            return Verdict("ask", "checking what it does took too long")
 
     def _judged(self, tool: Tool[Any], params: Params, approval: Approval | None = None) -> Verdict:
         """Return the rules' verdict, or "ask" for an exception that no rule covers."""

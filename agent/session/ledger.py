@@ -279,12 +279,16 @@ class Ledger:
         return {self.display_path(path): ref for path, ref in self._read.items()}
 
     def unresolved(self) -> list[CommandFact]:
-        """Return the commands whose last run failed and is not settled, oldest first."""
+        """Return the commands whose last run failed and that no summary calls resolved, oldest
+        first.
+        """
         settled = self.settled_refs
         return [fact for fact in self._failing.values() if fact.ref not in settled]
 
     def past_failures(self) -> list[CommandFact]:
-        """Return failures that were fixed, replaced by a newer failure, or settled."""
+        """Return failures that were fixed, replaced by a newer failure, or called resolved by a
+        summary.
+        """
         settled = self.settled_refs
         said = [fact for fact in self._failing.values() if fact.ref in settled]
         return [*(fact for fact, _ in self.resolved), *self._failed_anew, *said]

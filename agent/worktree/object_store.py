@@ -215,7 +215,9 @@ class ObjectStore:
         return _run(self._git, [self._program, *arguments], self._env)
 
     def start(self, *arguments: str, max_bytes: int) -> bytes:
-        """Return the first `max_bytes` bytes of a command's output. A longer command is killed."""
+        """Return the first `max_bytes` bytes of a command's output. A command with a longer output
+        is killed.
+        """
         from git.exc import GitError
 
         try:

@@ -53,7 +53,9 @@ class TreeState:
 
 
 class UnkeptFiles(NamedTuple):
-    """Files that a tree does not contain, and files of these that cannot all be saved."""
+    """Files that a tree does not contain, and named folders with too many files to save all of
+    them.
+    """
 
     paths: Sequence[str]
     left_out: Sequence[SavedFile]
@@ -356,9 +358,9 @@ class WorkTree:
         return tree
 
     def _whole_tree(self, staging: StagingArea, *, lasting: bool) -> str | None:
-        """Return the tree of `staging` with permissions, after its objects are in the store or
-        reachable from the repository's HEAD. If objects are missing, stage everything again; return
-        None if no tree can be made then. Raises GitFailed.
+        """Return the tree of `staging` with permissions, once all its objects are in the store or
+        reachable from the repository's HEAD. If objects are missing, stage everything again. Return
+        None if there is no tree then. Raises GitFailed.
         """
         store, error = staging.store, GitFailed("objects that it needs are missing")
         for _ in range(2):

@@ -455,7 +455,7 @@ def test_a_call_that_takes_too_long_to_judge_is_asked_about_in_every_mode(
     ask, questions = answering(Answer(allow=True))
     talk = Conversation(project, [touch("a #" + "x" * 500), Step(text="ok")], ask=ask)
     talk.say("go")
-    assert [q.reason for q in questions] == ["what it does cannot be told in time"]
+    assert [q.reason for q in questions] == ["checking what it does took too long"]
     assert [path.name for path in project.iterdir()] == ["a"]
 
 

@@ -66,7 +66,9 @@ class SearchResult:
 
     @property
     def is_whole(self) -> bool:
-        """Whether at least 99 % of the bytes were searched; a line may be being written."""
+        """True if at least 99 % of the bytes were searched. The last line of a log may still be
+        written.
+        """
         return self.size - self.indexed <= self.size // 100
 
 
