@@ -308,9 +308,7 @@ class CompactionEngine:
         await self._background.wait()
 
     def tokens_freed_instead_of_summary(self) -> int | None:
-        """Return the tokens that clearing would free instead of an automatic summary; None if they
-        are too few or summaries are not automatic.
-        """
+        """Return the tokens to clear instead of an automatic summary; None if too few or off."""
         is_automatic = self.policy.mode == "auto" and self.policy.summarize_at is not None
         return self._layers.tokens_freed_if_enough() if is_automatic else None
 

@@ -722,10 +722,8 @@ def test_a_terminal_gets_the_rules_wrapped(place: Place) -> None:
     terminal = Terminal("rules", cwd=place.project, env=place.environ(), columns=40, rows=90)
     assert terminal.leave() == 0
     shown = terminal.text()
-    assert (
-        '  session_continuity\n    "Session Continuity" in NOTES.md:\n    the state of the work, for a later'
-        in shown
-    )
+    head = '  session_continuity\n    "Session Continuity" in NOTES.md:\n'
+    assert f"{head}    the state of the work, for a later" in shown
 
 
 @pytest.mark.slow
