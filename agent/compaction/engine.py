@@ -208,7 +208,7 @@ class CompactionEngine:
         }
         self._check_preserved()
         if veto := await self.host.before_summary(event):
-            raise CompactionFailed(f"a before_compact hook said no: {veto}")
+            raise CompactionFailed(f"a before_compact hook refused it: {veto}")
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
@@ -290,7 +290,7 @@ class CompactionEngine:
         """
         last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
         if not last:
-            raise CompactionFailed("there is no compaction to take back")
+            raise CompactionFailed("there is no compaction to undo")
         self._background.discard()
         self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
         for act in reversed(last):

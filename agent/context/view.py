@@ -246,7 +246,7 @@ class View:
         if changed:
             told = json.dumps([self.system, self.tools])
             asked = Asked(entry.seq, self.model, hashlib.sha256(told.encode()).hexdigest()[:16])
-            # Older versions dropped all earlier thinking for good, whichever request it was from.
+            # Older versions dropped all earlier thinking permanently, from every request.
             is_old = not entry.thinking
             self._asked = [replace(asked, since=0)] if is_old else [*self._asked, asked]
             self.edits += 1

@@ -2,9 +2,9 @@
 run the steps of the task (`steps.py`).
 
 `run_attempt` runs in a thread of this process or in a worker on another machine. Everything
-important survives the death of that process: the agent has its own process group and writes its
-result to a file, and the lock of the task's folder is held as long as the agent runs. The next
-process waits for an agent that is still running and takes over its result.
+important survives the death of that process. The agent has its own process group and writes its
+result to a file. The lock of the task's folder is held as long as the agent runs. The next process
+waits for an agent that is still running and takes over its result.
 """
 
 import errno

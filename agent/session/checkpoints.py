@@ -308,8 +308,9 @@ class Checkpoints:
         """Return the individually saved files to restore: those missing from the point's snapshot.
 
         A file that certainly did not exist at the point gets an empty blob, even if it was saved
-        later. A file that is only inferred to be new is skipped inside the work tree unless a scan
-        found it absent, because the snapshot may have left it out.
+        later. The absence of a file may only be inferred from its later creation. Such a file is
+        skipped inside the work tree unless a scan found it absent, because the snapshot may have
+        left it out.
         """
         files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
         if way.point.repository:  # its record restores the repository

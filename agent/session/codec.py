@@ -1,9 +1,9 @@
 """Convert values to plain JSON and back, based only on their field types.
 
-A dataclass becomes a list of its fields in order, a set a sorted list, a mapping with integer keys
-a list of pairs, and an entry its log line. JSON values stay unchanged. An unsupported type raises
-TypeError when its codec is built, so a new field cannot be lost silently. `signature` changes with
-every field and type.
+A dataclass becomes a list of its fields in order, and a set a sorted list. A mapping with integer
+keys becomes a list of pairs, and an entry its log line. JSON values stay unchanged. An unsupported
+type raises TypeError when its codec is built, so a new field cannot be lost silently. `signature`
+changes with every field and type.
 """
 
 import types

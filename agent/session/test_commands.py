@@ -60,8 +60,8 @@ _RUNS_NONE = word_set(
     "--listTests --show-only --dry-run --just-print"
 )
 
-# Options that do not change which tests run; those of them with a value (below); options that
-# select fewer tests; and options that select more.
+# In this order: options that do not change which tests run, the ones of these with a value, options
+# that select fewer tests, and options that select more.
 _SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"

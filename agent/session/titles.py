@@ -1,4 +1,4 @@
-"""Session titles given by the user. The title is a note in the log; a small file next to the log
+"""Session titles given by the user. The title is a note in the log. A small file next to the log
 has a copy, so that a list of sessions need not search for the note.
 """
 

@@ -32,7 +32,7 @@ from ..lazy import dataclass
 from .object_store import GENERATIONS, GitFailed, Repository, find_repository, object_name
 
 KEPT_S = 30 * 86_400  # minimum time that a record is kept
-MAX_LEFT_BYTES = 1 << 30  # of packs deleted from the repository, or its own packs if larger
+MAX_LEFT_BYTES = 1 << 30  # of deleted packs; or the size of the remaining packs, if larger
 MAX_COPIED_BYTES = 1 << 30  # of objects, if the pool is on another file system
 MIN_FREE_BYTES = 1 << 30  # free disk space that copying objects leaves
 MAX_FILE_BYTES = 64 << 20  # a larger file is left out

@@ -183,9 +183,9 @@ def _check_folder(root: str, name: str, going: set[str]) -> None:
                 raise _in_the_way(path)
 
 
-def _in_the_way(path: str, why: str = "it is not kept") -> RecordError:
+def _in_the_way(path: str, why: str = "is not in a snapshot") -> RecordError:
     return RecordError(
-        f"{path} is in the way, and {why}: nothing was changed",
+        f"{path} is in the way and {why}: nothing was changed",
         hint="Move it elsewhere, then try again.",
     )
 

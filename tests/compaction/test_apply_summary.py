@@ -272,7 +272,7 @@ def test_the_error_names_a_veto(project: Path) -> None:
     finished = talk.say("Go.")
     assert finished.status == "limit"
     told = str((finished.error or {})["message"])
-    assert "cannot be made to fit: a before_compact hook said no: the tests are red" in told
+    assert "cannot be made to fit: a before_compact hook refused it: the tests are red" in told
 
 
 def test_a_summary_is_rejected_if_reinserted_entries_outweigh_it(project: Path) -> None:

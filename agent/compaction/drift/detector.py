@@ -195,9 +195,9 @@ class DriftDetector:
     def _unstarted(self, text: str) -> list[str]:
         """Return open todos and steps that no later call and no word of the reply mentions.
 
-        Steps count only if they name a file that the session never changed, and only if no file
-        changed since the summary or the newest user message, whichever is older. After real work,
-        todos in progress do not count, since they may be done.
+        Steps count only if they name a file that the session never changed. They do not count if
+        any file changed since the summary, or since the newest user message if that is older. After
+        real work, todos in progress do not count, since they may be done.
         """
         ledger = self._ledger
         begun = min(self._begun(), self._since)

@@ -9,7 +9,7 @@ The number of future calls is unknown, so the engine uses a break-even rule (the
 problem). It adds up the cost of reading each due text. An edit is made once this sum, over all
 texts that it clears, reaches the price of the rewrite and of the misses. So the total is never far
 from the best choice in hindsight. Of all possible beginnings, the one with the largest gain is
-chosen, so a small result far back does not cause the rewrite of a long context. A text stays if its
+chosen. So a small result far back does not cause the rewrite of a long context. A text stays if its
 expected miss costs more than reading it.
 
 Some models charge higher prices for a whole prompt above a size. While clearing could avoid that,

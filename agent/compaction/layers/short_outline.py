@@ -2,8 +2,8 @@
 
 An outline has a line for each call, so in a session of thousands of calls the outlines fill the
 window. A short outline replaces the outlines of calls that are `MIN_AGE` replies old. It keeps all
-texts of the agent. For each run of calls of one tool it gives the number of calls and failures, the
-beginning of each argument, the refs of the results, and the last error line. `plan` is pure;
+texts of the agent. Each run of calls of one tool gets one line with the number of calls and
+failures, the beginning of each argument, and the refs. The last error line follows. `plan` is pure;
 `break_even` decides when a short outline pays.
 """
 

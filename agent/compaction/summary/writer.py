@@ -162,7 +162,7 @@ class SummaryWriter:
             return None, spent
         previous = document_of(host.view.summary)
         new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
-        # The block replaces the previous summary, except its rules: a rule is only lifted by a
+        # The block replaces the previous summary, except its rules. A rule is lifted only by a
         # claim that quotes the user.
         held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(

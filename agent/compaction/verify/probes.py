@@ -36,7 +36,7 @@ MAX_ASKED_DECISIONS = 4
 
 _REFERENCE = regex(r"&#(\d{1,6});")
 _LISTED_PATH = regex(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
-_ONE_WORD = regex(r"[\w\0/.@+~-]+")  # a path of plain characters, its blanks as in `_LISTED_PATH`
+_ONE_WORD = regex(r"[\w\0/.@+~-]+")  # a path of plain characters, with NUL for blanks
 _EXIT = regex(r"\bexit(?:ed|s)?(?: with)?(?: code| status)?[ :=]*(?=\d)", re.IGNORECASE)
 _MARKS = str.maketrans("“”‘’", "\"\"''", "`*")
 

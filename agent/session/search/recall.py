@@ -1,7 +1,8 @@
 """The data behind the tool Recall: texts by ref, and the search of the archive.
 
-A ref is 42 or "#42" for an entry of this session, "SESSION#42" for an entry of another session of
-the project (for a subagent "SESSION/agents/AGENT#42"), or the path of a file in a session's folder.
+A ref is 42 or "#42" for an entry of this session. "SESSION#42" is an entry of another session of
+the project, and "SESSION/agents/AGENT#42" an entry of a subagent. The path of a file in a session's
+folder is also a ref.
 """
 
 from pathlib import Path
