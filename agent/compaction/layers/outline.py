@@ -43,6 +43,7 @@ class _Line:
     text: str  # behind the tool's name
     more: tuple[str, ...] = ()  # lines of its own
     is_whole: bool = False  # all of what the call was given and gave is in it
+    shows_result: bool = False  # a short result, or the beginning of it, is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,8 @@ def _line(result: ViewResult) -> _Line:
         parts.append(f"({ended})")
     parts.append(f"#{result.item.seq}" if is_whole else f"#{result.item.seq}, call #{call.seq}")
     more: list[str] = []
-    if not result.masked and result.item.size <= MAX_RESULT_TOKENS:
+    shows_result = not result.masked and result.item.size <= MAX_RESULT_TOKENS
+    if shows_result:
         shown = shorten(text, MAX_RESULT_CHARS)
         is_whole = is_whole and shown == text
         more = shown.split("\n")
@@ -241,9 +243,8 @@ def _line(result: ViewResult) -> _Line:
         parts += [f"→ {line}" for line in more if line]
         more = []
     quoted = (f"  | {replace_unprintable(line)}" for line in more if line)
-    return _Line(
-        call.name, replace_unprintable(" ".join(filter(None, parts))), (*quoted,), is_whole
-    )
+    shown_parts = replace_unprintable(" ".join(filter(None, parts)))
+    return _Line(call.name, shown_parts, (*quoted,), is_whole, shows_result)
 
 
 def _text_of(result: ViewResult) -> str:
