@@ -43,6 +43,7 @@ class _Line:
     text: str  # after the tool's name
     more: tuple[str, ...] = ()  # lines below it
     is_whole: bool = False  # has the whole input and result of the call
+    shows_result: bool = False  # has a short result, or its beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,8 @@ def _line(result: ViewResult) -> _Line:
         parts.append(f"({ended})")
     parts.append(f"#{result.item.seq}" if is_whole else f"#{result.item.seq}, call #{call.seq}")
     more: list[str] = []
-    if not result.masked and result.item.size <= MAX_RESULT_TOKENS:
+    shows_result = not result.masked and result.item.size <= MAX_RESULT_TOKENS
+    if shows_result:
         shown = shorten(text, MAX_RESULT_CHARS)
         is_whole = is_whole and shown == text
         more = shown.split("\n")
@@ -252,9 +254,8 @@ def _line(result: ViewResult) -> _Line:
         parts += [f"→ {line}" for line in more if line]
         more = []
     quoted = (f"  | {replace_unprintable(line)}" for line in more if line)
-    return _Line(
-        call.name, replace_unprintable(" ".join(filter(None, parts))), (*quoted,), is_whole
-    )
+    shown_parts = replace_unprintable(" ".join(filter(None, parts)))
+    return _Line(call.name, shown_parts, (*quoted,), is_whole, shows_result)
 
 
 def _text_of(result: ViewResult) -> str:

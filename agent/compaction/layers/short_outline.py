@@ -15,7 +15,7 @@ from typing import Any
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.items import Item, ViewResult
+from ...context.items import Call, Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass
 from .break_even import DueMask
@@ -28,6 +28,7 @@ MIN_AGE = 80  # replies that came after the newest exchange of an outline
 MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
 _MAX_ARGUMENT_CHARS = 40  # of the argument of each call
+_MAX_CHARS_AFTER_TEXT = 16  # the same where the agent said what the call is for
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
 _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
@@ -77,8 +78,7 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
             continue
         stays = 1.0
         for exchange in found.exchanges:
-            for result in exchange.results:
-                stays *= 1 - _need_chance(result, age)
+            stays *= 1 - _need_chance(exchange, age)
         first = found.exchanges[0].target
         target = {
             "seq": first["seq"],
@@ -122,24 +122,23 @@ def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     """Return the text that replaces the outlines of these exchanges."""
     lines = [HEADER]
     run: list[ViewResult] = []
+    limit = _MAX_ARGUMENT_CHARS
     for exchange in exchanges:
         if exchange.said:
-            lines += _lines_of(run)
+            lines += _lines_of(run, limit)
             lines += [f"You: {text}" for text in exchange.said]
-            run = []
+            run, limit = [], _MAX_CHARS_AFTER_TEXT
         run += exchange.results
-    return "\n".join([*lines, *_lines_of(run)])
+    return "\n".join([*lines, *_lines_of(run, limit)])
 
 
-def _lines_of(results: Sequence[ViewResult]) -> Iterator[str]:
-    """Yield a line for each run of calls of one tool."""
+def _lines_of(results: Sequence[ViewResult], limit: int) -> Iterator[str]:
+    """Yield a line for each run of calls of one tool, with `limit` characters of each argument."""
     for tool, calls in groupby(results, key=lambda result: result.call.name):
         run = list(calls)
         refs = [f"#{result.item.seq}" for result in run]
         failures = sum(ended_in_error(result) for result in run)
-        arguments = dict.fromkeys(
-            shorten(result.call.argument, _MAX_ARGUMENT_CHARS) for result in run
-        )
+        arguments = dict.fromkeys(_beginning(result.call, limit) for result in run)
         name = f"{tool} ×{len(run)}" if len(run) > 1 else tool
         if failures:
             name += " (failed)" if failures == len(run) else f" ({failures} failed)"
@@ -178,7 +177,19 @@ def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outli
     return _Outlined(found, saved) if saved >= MIN_SAVED else None
 
 
-def _need_chance(result: ViewResult, age: int) -> float:
-    """Return the chance that what a short outline leaves out of a call is needed again."""
-    chances = (input_curve(result.call).at(age), CURVES["command"].at(age))
-    return 1 - (1 - chances[0]) * (1 - chances[1])
+def _beginning(call: Call, limit: int) -> str:
+    """Return at most `limit` characters of a call's main argument: of a path the end."""
+    argument, room = call.argument, limit if call.name == "Bash" else _MAX_ARGUMENT_CHARS
+    if "/" in argument and " " not in argument and len(argument) > room:
+        return f"…{argument[1 - room :]}"
+    return shorten(argument, room)
+
+
+def _need_chance(exchange: FinishedCalls, age: int) -> float:
+    """Return the chance that what a short outline leaves out of an exchange is needed again."""
+    stays = 1.0
+    for result, line in zip(exchange.results, exchange.lines, strict=True):
+        stays *= 1 - input_curve(result.call).at(age)
+        if line.shows_result:
+            stays *= 1 - CURVES["command"].at(age)
+    return 1 - stays
