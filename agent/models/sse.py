@@ -1,8 +1,4 @@
-"""Parse server-sent events into JSON objects, within size limits.
-
-`limit_silence` limits the time between chunks of bytes, `parse_events` parses them into JSON
-objects, and `parse_arguments` parses the complete arguments of a tool call.
-"""
+"""Parse server-sent events into JSON objects, within limits of size and of time between chunks."""
 
 import asyncio
 import json

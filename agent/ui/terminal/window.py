@@ -4,9 +4,7 @@ The title is saved on xterm's title stack, and restored whenever another program
 Focus reports (DEC private mode 1004) arrive among the keys; `input_filter` removes them. Terminals
 ignore sequences they do not support.
 
-If the terminal supports kitty's keyboard protocol, it distinguishes Shift-Enter and other keys
-while no other program has the terminal.
-
+With kitty's keyboard protocol, Shift-Enter and other keys are distinguished. Source:
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 """
 
