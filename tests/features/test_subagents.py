@@ -676,7 +676,7 @@ def test_types_from_files(tmp_path: Path) -> None:
         ("---\nname: x\ndescription: d\n---\n", "no prompt"),
         ("---\nname: x\ndescription: d\n", "does not end"),
         ("---\nname: x\ndescription: d\ntools: [Task]\n---\nDo.", "names Task"),
-        ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "names Fly"),
+        ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "unknown tools: Fly"),
         ("---\nname: x\nhooks: d\n---\nDo.", "not one of name"),
     ],
 )
