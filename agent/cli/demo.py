@@ -86,7 +86,7 @@ def _seen(entries: list[Entry]) -> str:
         what = f"{LAYERS_SEEN[layer]} ({count_of(count, 'time')})"
         lines.append(f"  {LAYER_NAMES[layer]:<15}{saved:>7,} tokens less: {what}")
     lines += [
-        f"  {'recall':<15}{used.count('Recall'):>7,} read back from the log after they were gone",
+        f"  {'recall':<15}{used.count('Recall'):>7,} cleared results read back from the log",
         f"  {'tools':<15}{len(used):>7,} calls, all of them real, in {totals.turns:,} turns",
         f"  {'context':<15}{max(prompts):>7,} tokens in the largest request, of {CONTEXT_WINDOW:,}",
         f"  {'money':<15}{'none':>7} spent: the model is scripted. {PRICED_AS} would",
@@ -109,15 +109,15 @@ def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
     if kept:
         lines += [
             f"  ctxagent replay --context-window {CONTEXT_WINDOW} {shlex.quote(str(log))}",
-            "                                what it costs under other settings. In so small",
-            "                                a window clearing saves little: the measure is",
-            "                                what a session of your own costs in its window",
+            "                                its cost under other settings. Clearing saves",
+            "                                little in such a small window: replay a session",
+            "                                of your own to see what it saves you",
             f"The project and the session are kept in {folder}.",
         ]
     else:
         lines += [
-            "  ctxagent demo --keep DIR      play it again, and keep what it makes in DIR",
-            "The project and the session of this demo are gone.",
+            "  ctxagent demo --keep DIR      play it again, and keep its files in DIR",
+            "The project and the session of this demo are deleted.",
         ]
     return "\n".join(lines)
 
@@ -161,7 +161,9 @@ def _write_project(project: Path, files: dict[str, str]) -> None:
 
 
 def _model_steps(script: dict[str, Any]) -> Callable[[Request], Step]:
-    """Return a model that plays the script's steps in order, and its summary when asked for one."""
+    """Return a function that plays the script's steps in order. It returns the script's summary
+    when asked for one.
+    """
     steps = iter(script["steps"])
 
     def play(request: Request) -> Step:

@@ -278,7 +278,7 @@ def _print_summary(
     *,
     names_done: bool = True,
 ) -> None:
-    """Print how the tasks of a fleet stand. `names_done` also lists the tasks that are done."""
+    """Print the state of a fleet's tasks. `names_done` also lists the tasks that are done."""
     if as_json:
         say(json.dumps(summary.to_json(folder), ensure_ascii=False))
         return

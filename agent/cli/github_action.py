@@ -187,7 +187,7 @@ def comment_of(result: Mapping[str, Any], address: str) -> str:
     text = _harmless("\n\n".join(str(part).strip() for part in parts if part))
     if len(text) <= MAX_COMMENT_CHARS:
         return text
-    note = f"\n\n**ctxagent** · cut: {len(text):,} characters are more than a comment takes"
+    note = f"\n\n**ctxagent** · cut: {len(text):,} characters exceed the limit of a comment"
     cut = text[: MAX_COMMENT_CHARS - len(note) - MAX_FENCE_CHARS]
     fence = _open_fence(cut)
     return f"{cut}\n{fence}{note}" if 0 < len(fence) < MAX_FENCE_CHARS else cut + note

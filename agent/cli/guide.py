@@ -21,7 +21,9 @@ else:
 
 
 class _Page(_Names):
-    """The name of a page. For another name, the error names pages like it and those with it."""
+    """The name of a page. The error for an unknown name suggests similar names and pages that have
+    the word in a heading.
+    """
 
     name = "page"
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
 
 HEADINGS = {
-    "taken": "Used as it is",
+    "taken": "Already used",
     "copy": "Can be copied",
-    "kept": "Kept as it is here",
+    "kept": "Kept unchanged",
     "not": "Not supported",
 }
 

@@ -186,7 +186,9 @@ def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
 
 
 def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool:
-    """Update a plugin from its source. Return True if it is up to date. Raises CtxagentError."""
+    """Update a plugin from its source. Return True if it is up to date afterwards, False if the
+    user declines. Raises CtxagentError.
+    """
     from ..extensions.plugin_contents import differences
     from ..extensions.plugin_install import put_in_place, staged
     from ..extensions.plugins import is_intact

@@ -25,9 +25,9 @@ def trust_project(options: dict[str, Any]) -> None:
     files |= dict(_project_files(cwd))
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no file of hooks, no folder "
-            "of commands, extensions or skills and no AGENTS.md that others may write in this "
-            "project to trust"
+            "nothing in this project needs trust: no .agentrc, .mcp.json, .ctxagent/agents, hooks "
+            "file, folder of commands, extensions or skills, and no AGENTS.md that other users "
+            "may write"
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)

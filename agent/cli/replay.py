@@ -54,7 +54,7 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     "--bound",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="The share of results that --sweep may miss; by default as many as now.",
+    help="The share of results that --sweep may miss; by default the current share.",
 )
 @click.option("--model", metavar="ID", help="The model whose prices and window apply.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")

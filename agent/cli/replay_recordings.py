@@ -113,7 +113,9 @@ def load_all(
     found.recordings = _with_unique_names(read)
     found.print_left_out(unnamed=unnamed)
     if not found.recordings:
-        raise UsageError("no usable recorded session", hint="Name files of one, or a session's id")
+        raise UsageError(
+            "no usable recorded session", hint="Give files of recorded sessions, or a session ID."
+        )
     return found
 
 

@@ -111,8 +111,8 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
     if found.best is None:
         least = min(found.tried, key=lambda tried: tried.missed)
         _say_wrapped(
-            f"Nothing that was tried over {over} keeps what is missed within {bound:.2%}; the "
-            f"least is {least.missed:.2%}. --bound allows more."
+            f"No settings tried over {over} miss at most {bound:.2%} of the results; the lowest "
+            f"share is {least.missed:.2%}. --bound allows more."
         )
         return
     saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
@@ -121,7 +121,7 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
         f"{verdict}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early."
     )
     if any(key.startswith("demote.") for key, _ in found.best.values):
-        _say_wrapped(f"Of results that go to files at once, {UNSEEN_NEEDS}.")
+        _say_wrapped(f"Results moved to files at once: {UNSEEN_NEEDS}.")
     if found.best.values:
         say(f"\nFor .agentrc:\n\n{_agentrc_lines(found)}")
 

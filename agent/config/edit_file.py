@@ -63,7 +63,7 @@ def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], 
 
 
 def write_settings_file(path: Path, data: bytes, *, new_mode: int) -> None:
-    """Replace a settings file, or create it with mode `new_mode`. Symlinks stay. Raises
+    """Replace a settings file, or create it with mode `new_mode`. A symlink is kept. Raises
     ConfigError.
     """
     target = Path(os.path.realpath(path))

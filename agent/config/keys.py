@@ -254,14 +254,14 @@ class SettingKey(NamedTuple):
 
     value_type: ValueType
     help: str  # one or two sentences for the user
-    adds: bool = False  # whether the lists of all layers add up
+    adds: bool = False  # True if the lists of all layers are joined
     loosens: Callable[[Any, Any], bool] = loosens_never  # called with the new and the current value
     name: str = ""  # such as "compact.at"
     default: Any = None
 
     def may_loosen(self, new: Any) -> bool:
-        """Return True if a project file can need trust to set `new`, for at least one current
-        value.
+        """Return True if `new` is looser than at least one possible current value. A project file
+        may then need trust to set it.
         """
         if self.loosens is loosens_if_different:
             return bool(new) or not self.adds

@@ -160,7 +160,7 @@ def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
 
 def keys_needing_trust(path: Path, data: bytes) -> list[str]:
     """Return the keys for which a project file with this content can need the user's trust,
-    whatever the user file says. Raises ConfigError.
+    depending on the user's other settings. Raises ConfigError.
     """
     return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
 

@@ -90,7 +90,8 @@ def recover_from_kill(
 ) -> list[Entry]:
     """Return the entries to record when the session with the log at `path` continues. Blocks.
 
-    `unrecorded` are other entries that are recorded together with these; their changes are known.
+    `unrecorded` are other entries that are recorded together with these. File changes that they
+    name are not reported again.
     """
     ended, tools = _end_orphans(path), list(tools)
     found = _results_of_unbegun(path, tools)
@@ -273,9 +274,9 @@ def _newest_reply(
     """Return the unfinished calls of the newest reply (of all tools, or of those in `changing`),
     the snapshot before them, and the origin of the session: (ID, seq of the last copied entry).
 
-    The ID is "" if the session is not a copy. Entries after the session was reopened neither end
-    the turn nor come before the calls. A recovery note after entry `upto` is ignored, because a
-    copy that ends there does not have it.
+    The ID is "" if the session is not a copy. End entries and snapshots after the session was
+    reopened are ignored. So is a recovery note after entry `upto`, because a copy that ends there
+    does not have it.
     """
     answered, before, ended = set[str](), None, False
     calls: list[Block] | None = None

@@ -83,7 +83,7 @@ def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[st
     for key, value in given.items():
         if key not in declared:
             known = ", ".join(declared) or "none"
-            raise ValueError(f"extensions.{name}.{key} is no setting; there are: {known}")
+            raise ValueError(f"extensions.{name}.{key} is not a setting; known settings: {known}")
         if type(value) is not type(default := declared[key].default):
             text = f"extensions.{name}.{key} is {value!r}"
             raise ValueError(f"{text}; expected a value like {default!r}")

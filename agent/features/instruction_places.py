@@ -166,8 +166,8 @@ def instruction_warnings(places: InstructionPlaces) -> list[str]:
 def untrusted(path: Path, why: str) -> str:
     """Return the warning about a file that other users may write."""
     return (
-        f"{path} is not taken in: {why}. Read it, then accept it with `ctxagent config --trust`, "
-        "or take the right to write it from others."
+        f"{path} is ignored: {why}. Read it, then accept it with `ctxagent config --trust`, "
+        "or remove the write permission of other users."
     )
 
 

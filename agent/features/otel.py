@@ -49,18 +49,18 @@ class Telemetry:
         self.tracer: Tracer = self._traces.get_tracer(NAME, __version__)
         meter = self._metrics.get_meter(NAME, __version__)
         self.tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", "{token}", "Tokens of calls of models",
+            "gen_ai.client.token.usage", "{token}", "Tokens of model calls",
             explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
         )  # fmt: skip
         self.seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration", "s", "Duration of calls of models and of turns",
+            "gen_ai.client.operation.duration", "s", "Duration of model calls and turns",
             explicit_bucket_boundaries_advisory=SECOND_BOUNDS,
         )  # fmt: skip
         self.tool_seconds = meter.create_histogram(
-            "ctxagent.tool.duration", "s", "Duration of calls of tools",
+            "ctxagent.tool.duration", "s", "Duration of tool calls",
             explicit_bucket_boundaries_advisory=SECOND_BOUNDS,
         )  # fmt: skip
-        self.cost = meter.create_counter("ctxagent.cost", "USD", "Cost of calls of models")
+        self.cost = meter.create_counter("ctxagent.cost", "USD", "Cost of model calls")
         self.compactions = meter.create_counter(
             "ctxagent.compactions", "{edit}", "Edits that make the context smaller"
         )
@@ -68,7 +68,7 @@ class Telemetry:
             "ctxagent.compaction.tokens_saved", "{token}", "Tokens that these edits removed"
         )
         self.attempts = meter.create_counter(
-            "ctxagent.fleet.attempts", "{attempt}", "Attempts at tasks of a fleet that ended"
+            "ctxagent.fleet.attempts", "{attempt}", "Finished attempts at fleet tasks"
         )
 
     def begin(

@@ -168,7 +168,7 @@ def _document(path: Path) -> dict[str, Any]:
     text = read_untrusted(path, MAX_SETTINGS_BYTES).decode("utf-8-sig")
     document = tomllib.loads(text) if path.suffix == ".toml" else _json(text)
     if not isinstance(document, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return document
 
 
@@ -317,7 +317,7 @@ def _copy_value(
     _change(found, scope, path, section, change, f"{section}.{key} = {value}")
     if has and has[0] != value:
         found.findings.pop()
-        what = f"{section}.{key} = {value}: there it is {has[0]}"
+        what = f"{section}.{key} = {value}: your file has {has[0]}"
         found.note(path, "kept", what, scope.settings)
 
 

@@ -1,8 +1,8 @@
 """The hooks of a conversation in the published format: which run at an event, and their answers.
 
 The hooks of an event run one after another. Each gets the arguments as changed by the previous
-hook. A hook that denies stops the later ones. The text of a hook for the model becomes an entry of
-source HOOK.
+hook. If an event can be blocked, a hook that denies stops the later ones. The text of a hook for
+the model becomes an entry of source HOOK.
 """
 
 import asyncio

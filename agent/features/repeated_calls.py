@@ -22,8 +22,8 @@ from ..session.entries import Assistant, Block, End, Entry, Note, ToolResult, Us
 from ..session.searches import SEARCH_TOOL, is_search, query_of
 
 MAX_PERIOD = 4  # calls of a cycle
-TIMES_UNTIL_NOTICE = 3  # repetitions before the model gets a notice
-MAX_TIMES = 6  # repetitions before the turn ends, if the model got a notice
+TIMES_UNTIL_NOTICE = 3  # times that the same calls run until the model gets a notice
+MAX_TIMES = 6  # times until the turn ends, if the model got a notice
 # Factor on these limits for calls that wait for something and for third-party tools, which may
 # have effects that their results do not show.
 PATIENCE_FACTOR = 5

@@ -143,8 +143,8 @@ class SkillsFeature(Feature):
         return [SkillTool(self.request)] if has_skills else []
 
     def request(self, name: str | None) -> Output:
-        """Request the text of a skill, to be recorded after the results of this reply. Raises
-        ToolError.
+        """Request the text of a skill, to be recorded after the results of this reply. Without a
+        name, return the list of skills. Raises ToolError.
         """
         if not (name or "").strip():
             lines = [skill.line for skill in self._listed()]

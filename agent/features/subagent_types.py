@@ -153,7 +153,7 @@ def load_types(
             if plugin:
                 found = replace(found, name=free_name(found.name, plugin, types))
             if found.name in types:
-                raise ValueError(f"there is a type {found.name} already")
+                raise ValueError(f"the type {found.name} already exists")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             warnings.append(f"{path}: this subagent is left out: {why}")
@@ -184,7 +184,7 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     description = text_value(values, "description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         raise ValueError(
-            f"description has {len(description):,} characters, at most {MAX_DESCRIPTION_CHARS} can"
+            f"description has {len(description):,} characters; the limit is {MAX_DESCRIPTION_CHARS}"
         )
     return _checked(
         AgentType(
@@ -237,7 +237,7 @@ def _checked(found: AgentType, names: re.Pattern[str] = _NAME) -> AgentType:
     invalid.
     """
     if not names.fullmatch(found.name):
-        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and - after a letter")
+        raise ValueError(f"name is {found.name!r}; use up to 80 of a-z, 0-9 and -, a letter first")
     if not found.description:
         raise ValueError("it has no description")
     if not found.prompt:
@@ -292,7 +292,7 @@ def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]
     if TASK in named:
         raise ValueError("tools names Task, but subagents cannot start subagents")
     if strange := [name for name in named if name not in known]:
-        raise ValueError(f"tools names {', '.join(strange)}; there are {', '.join(known)}")
+        raise ValueError(f"unknown tools: {', '.join(strange)}; known: {', '.join(known)}")
     return named
 
 

@@ -110,7 +110,7 @@ class WebSearchFeature(Feature):
         names = list(dict.fromkeys(_SEARCHES.findall(found)))
         if not names:
             return "an MCP server with a search tool could, but none is configured"
-        return f"Mcp reaches {', '.join(names[:3])} in its place"
+        return f"Mcp can call {', '.join(names[:3])} instead"
 
     def _drop_searches(self, why: str) -> bool:
         """Replace search results by their titles, and notify the user."""

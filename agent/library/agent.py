@@ -511,8 +511,10 @@ class AgentRun:
 
 @cache
 def _freeze_modules() -> None:
-    """Leave the modules out of later collections of garbage, each of which would stop all threads
-    for a tenth of a second. Once: what is garbage by then is never collected."""
+    """Exclude the loaded modules from later garbage collections, each of which would stop all
+    threads for a tenth of a second. Do this only once, because existing garbage is then never
+    collected.
+    """
     gc.freeze()
 
 

@@ -30,8 +30,8 @@ class CustomModel(ABC):
         cache_read_price: float | None = None,
         cache_write_price: float | None = None,
     ) -> None:
-        """Raises ValueError if only one of `input_price` and `output_price` is given, or another
-        price without both.
+        """Raises ValueError for an invalid price. Also raises it if only one of `input_price` and
+        `output_price` is given, or another price without both.
         """
         self.id = id
         self._limits = Limits(window, output, "setting")

@@ -155,7 +155,7 @@ class ModelSession:
     def _tell_no_images(self, client: Model, error: ModelError) -> None:
         if isinstance(error, RequestRejected) and self.images_setting == "auto":
             reason = error.message[:MAX_REASON_CHARS]
-            text = f"{client.id} takes no images: they are left out from now on ({reason})"
+            text = f"{client.id} accepts no images: requests are adapted from now on ({reason})"
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:

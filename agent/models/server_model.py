@@ -119,7 +119,9 @@ class ServerModel:
             if not gap or gap == IMAGES:
                 raise refusal
             why, what = refusal.message[:MAX_WHY_CHARS], self.wire.gaps[gap].what
-            yield Notice("info", f"{self.id} takes {what}: requests go without from now on ({why})")
+            yield Notice(
+                "info", f"{self.id} accepts {what}: requests are adapted from now on ({why})"
+            )
             if request.compaction is not None:
                 raise refusal
             if has_output:

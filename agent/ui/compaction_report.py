@@ -276,7 +276,7 @@ def entry_line(entry: Entry) -> str:
 
 
 def mask_text(mask: Mask) -> str:
-    """Describe a mask: what it did, and for each entry the text that takes the place of another."""
+    """Describe a mask: its effect, and the replacement text of each entry."""
     lines = [entry_line(mask)]
     for target in mask.targets:
         text = next((target[k] for k in ("outline", "stub", "input") if target.get(k)), None)

@@ -127,7 +127,9 @@ class Headless:
                 return INTERRUPTED
 
     def _interrupt(self) -> None:
-        """Stop the turn. After its result is written, stop closing the session, jobs and hooks."""
+        """Stop the turn. After its result is written, cancel the closing of the session, jobs and
+        hooks.
+        """
         if self._has_result and self._closing is not None:
             self._closing.cancel()
         elif self._run is not None and self._run.is_on:

@@ -124,7 +124,7 @@ def as_lines(
     """Return the question for the plain line screen, with numbered rows and suggested texts."""
     notes = ["Enter alone uses the first; or type another"] if texts else []
     notes += ["a number uses that one"] if len(texts) > 1 else []
-    notes += ["back goes back"] if back else []
+    notes += ["type back to go back"] if back else []
     asked = choices(texts[0] if texts else "")
     numbered = [f"{number}. {row.label}" for number, row in enumerate(rows, 1)]
     asked = "\n".join([*filter(None, [asked]), *numbered])

@@ -36,7 +36,9 @@ class SessionTask:
 
 
 def tasks_of(agent: "AgentState", seen: Subagents) -> list[SessionTask]:
-    """Return the tasks of a session, oldest first. `seen` provides durations of ended subagents."""
+    """Return the subagents of a session, then its jobs, each oldest first. `seen` provides
+    durations of ended subagents.
+    """
     return [*_subagents(agent, seen), *jobs_of(agent)]
 
 

@@ -189,10 +189,10 @@ class _Spent:
 class Transcript:
     """The output of a conversation's events.
 
-    `out` prints a finished renderable. `echo` prints the user's messages. `paints` means that
-    `live` is visible; otherwise subagents are announced when they start. `speaks` announces every
-    tool that starts. `share` returns how full the context is, None if unknown. `clock` returns
-    seconds; `keys` are the key bindings.
+    `out` prints a finished renderable. With `echo`, the user's messages are printed. `paints` means
+    that `live` is visible; otherwise subagents are announced when they start. With `speaks`, every
+    tool that starts is announced. `share` returns how full the context is, None if unknown. `clock`
+    returns seconds; `keys` are the key bindings.
     """
 
     def __init__(

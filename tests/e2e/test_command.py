@@ -583,7 +583,7 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
         "Order 3641, at logs/monday.log:1.",
     ):
         assert shown in " ".join(done.stdout.split())  # lines break where the width has it
-    assert "The project and the session of this demo are gone." in done.stdout
+    assert "The project and the session of this demo are deleted." in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -612,7 +612,7 @@ def test_the_demo_ends_its_list_and_says_what_a_replay_of_it_is_worth(place: Pla
     assert done.returncode == 0, done.stderr
     hint = " ".join(done.stdout.partition("What to do next\n")[2].split())
     assert (
-        "In so small a window clearing saves little: the measure is what a session of your own"
+        "Clearing saves little in such a small window: replay a session of your own to see what"
         in hint
     )
     cart = str(place.project / "kept" / "cart")

@@ -310,7 +310,7 @@ def test_a_nested_file_that_others_may_write_waits_for_trust(place: Place) -> No
     with Server([reads("packages/p6"), Say("Done."), Say("Done.")]) as server:
         seen = asked(place, server, words="go")
         assert "packages/p6" not in standing(server.requests[-1])
-        assert f"{folder}/AGENTS.md is not taken in: everyone may write to" in seen
+        assert f"{folder}/AGENTS.md is ignored: everyone may write to" in seen
         assert place.run("config", "--trust", cwd=folder).returncode == 0
         asked(place, server, "--continue")
     assert "packages/p6" in standing(server.requests[-1])

@@ -134,7 +134,7 @@ def test_a_model_that_takes_no_images(tmp_path: Path, status: int, words: str) -
         script.queue = [shots(0)]
         done = place.run("-p", "look at @shot1.png", "--model", SIGHTLESS, env=env)
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count(f"{SIGHTLESS} takes no images") == 1
+        assert done.stderr.count(f"{SIGHTLESS} accepts no images") == 1
         script.queue = [shots(1), shots(0)]
         done = place.run("-p", "and @shot0.png", "--continue", "--model", SIGHTLESS, env=env)
         assert done.returncode == 0, done.stderr

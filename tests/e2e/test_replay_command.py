@@ -244,8 +244,8 @@ def test_a_bound_that_nothing_keeps_says_what_comes_nearest(tmp_path: Path) -> N
     options += ("--sweep", "microcompact.keep=1,2", "--bound", "0")
     result = run(tmp_path, *options)
     assert result.exit_code == 0, result.output
-    ending = result.stdout.partition("\nNothing that was tried")[2]
-    assert "keeps what is missed within 0.00%; the least is" in " ".join(ending.split())
+    ending = result.stdout.partition("\nNo settings tried over")[2]
+    assert "miss at most 0.00% of the results; the lowest share is" in " ".join(ending.split())
     assert ending.endswith("--bound allows more.\n")
     assert max(map(len, ending.splitlines())) <= 80
     assert told(run(tmp_path, *options, "--json"))["best"] is None

@@ -233,7 +233,7 @@ def test_a_server_that_does_not_search(place: Place, tool: str) -> None:
         again = run(place, server, *ON, "--verbose", "--continue")
     assert [offered(body) for body in server.requests] == [True, False, False]
     assert done.stderr.count("this server does not search the web") == 1
-    instead = "none is configured" if tool == "none" else "Mcp reaches mcp__plain__search_pages"
+    instead = "none is configured" if tool == "none" else "Mcp can call mcp__plain__search_pages"
     assert instead in done.stderr
     assert "does not search" not in again.stderr
 

@@ -131,4 +131,4 @@ def test_a_warning_for_each_file_that_others_may_write(
     path.write_text("x")
     path.chmod(0o666)
     (warning,) = instruction_warnings(where)
-    assert warning.startswith(f"{path} is not taken in: everyone may write to {path}.")
+    assert warning.startswith(f"{path} is ignored: everyone may write to {path}.")

@@ -275,4 +275,4 @@ def test_what_others_may_write_is_not_imported_into_the_users_own_files(project:
     assert texts[-1] == "Mine. @" + str(shared)
     assert texts[0].startswith("[not taken in: everyone may write to")
     assert reader.others.keys() == {shared}
-    assert reader.problems[0].startswith(f"{shared} is not taken in")
+    assert reader.problems[0].startswith(f"{shared} is ignored")

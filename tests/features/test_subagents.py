@@ -663,7 +663,7 @@ def test_types_from_files(tmp_path: Path) -> None:
     types, warnings = loaded()
     assert list(types) == ["explore", "general", "review", "docs", "more"]
     assert types["explore"].source == "built in"
-    assert "there is a type explore already" in warnings[-1]
+    assert "the type explore already exists" in warnings[-1]
     (foreign / "more.md").write_text(head.format("more") + "changed")
     assert "more" not in loaded()[0]
 
@@ -676,7 +676,7 @@ def test_types_from_files(tmp_path: Path) -> None:
         ("---\nname: x\ndescription: d\n---\n", "no prompt"),
         ("---\nname: x\ndescription: d\n", "does not end"),
         ("---\nname: x\ndescription: d\ntools: [Task]\n---\nDo.", "names Task"),
-        ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "names Fly"),
+        ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "unknown tools: Fly"),
         ("---\nname: x\nhooks: d\n---\nDo.", "not one of name"),
     ],
 )

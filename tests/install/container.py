@@ -214,7 +214,7 @@ def check(start: Start, user_id: str) -> None:
             f"doctor finds wrong: {', '.join(wrong) or 'not even that there is no key'}"
         )
     demo = output(start(["demo", "--fast"]))
-    if not demo.rstrip().endswith("The project and the session of this demo are gone."):
+    if not demo.rstrip().endswith("The project and the session of this demo are deleted."):
         raise CheckFailed("the demo did not come to its end")
 
 

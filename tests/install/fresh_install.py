@@ -35,7 +35,7 @@ def try_out(file: Path, folder: Path) -> None:
     version = said["--version",].strip()
     if not re.fullmatch(r"ctxagent \S+ \(commit [0-9a-f]{7}, Python \S+\)", version):
         sys.exit(f"{file.name}: --version names no commit: {version}")
-    if "The project and the session of this demo are gone." not in said["demo", "--fast"]:
+    if "The project and the session of this demo are deleted." not in said["demo", "--fast"]:
         sys.exit(f"{file.name}: the demo did not come to its end:\n{said['demo', '--fast']}")
     print(f"{file.name}: installed, the demo works: {version}")
 

@@ -223,7 +223,7 @@ def test_a_container_that_is_not_well_is_found(
     whole = {
         "--version": f"ctxagent {__version__} (commit 0123456, Python 3.13.5)\n",
         "doctor": '{"findings": [{"ok": false, "what": "credentials", "found": "none"}]}',
-        "demo": "The project and the session of this demo are gone.\n",
+        "demo": "The project and the session of this demo are deleted.\n",
     }
 
     def start(words: Sequence[str], answers: dict[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -225,6 +225,6 @@ def test_images_that_the_server_refuses_are_left_out(project: Path, can_see: boo
     assert "base64" not in accepted
     told = "retrying without images: no such image type"
     if not can_see:
-        told = "scripted takes no images: they are left out from now on (no such image type)"
+        told = "scripted accepts no images: requests are adapted from now on (no such image type)"
     assert [event.text for event in talk.seen(Notice)] == [told]
     assert talk.agent.model.takes_images() == can_see

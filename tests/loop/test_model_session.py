@@ -276,5 +276,6 @@ def test_a_refusal_of_images_is_reported_if_it_changes_something(
     for _ in range(2):
         with pytest.raises(RequestRejected):
             ask(handle)
-    text = "scripted takes no images: they are left out from now on (no images " + "x" * 190 + ")"
+    told = "scripted accepts no images: requests are adapted from now on (no images "
+    text = told + "x" * 190 + ")"
     assert events == [Notice("warning", text)] * (setting == "auto")

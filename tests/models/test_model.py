@@ -661,7 +661,7 @@ def test_a_request_is_repeated_without_what_the_server_refuses() -> None:
         notice, *_, reply = play(model)
     assert notice == Notice(
         "info",
-        f"{KNOWN} takes no cache_control: requests go without from now on "
+        f"{KNOWN} accepts no cache_control: requests are adapted from now on "
         f"(the server refused the request (400): {refusal.message})",
     )
     assert isinstance(reply, Reply)

@@ -28,5 +28,5 @@ def test_the_providers_are_listed_where_no_key_can_be_typed(desk: CommandDesk) -
 def test_only_a_kept_key_can_be_forgotten(desk: CommandDesk) -> None:
     assert "no saved key for openai" in desk.run("/logout openai")
     assert "no saved key for moonshot" in desk.run("/logout Kimi")
-    with pytest.raises(UsageError, match="'walrus' is no provider"):
+    with pytest.raises(UsageError, match="'walrus' is not a provider"):
         desk.run("/logout walrus")

@@ -70,7 +70,7 @@ def test_every_row_is_seen_on_a_small_terminal() -> None:
 def test_lines_number_the_rows() -> None:
     text = as_lines(lambda typed: "Which?", (), ROWS, back=True)
     assert text.split("\n") == [
-        "Which?", "1. [y]es", "2. [a] always", "3. [n]o, and why", "back goes back",
+        "Which?", "1. [y]es", "2. [a] always", "3. [n]o, and why", "type back to go back",
     ]  # fmt: skip
 
 

@@ -428,7 +428,7 @@ def test_what_is_not_a_yes_changes_nothing(desk: Opened, answer: str) -> None:
     [
         ("/rewind 9", "no point 9"),
         ("/rewind x", "no point x"),
-        ("/rewind 1 everything", "does not know 'everything'"),
+        ("/rewind 1 everything", "does not take 'everything'"),
     ],
 )
 def test_what_rewind_does_not_know(desk: Opened, words: str, why: str) -> None:

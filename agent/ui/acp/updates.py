@@ -285,7 +285,7 @@ def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
 
 
 def _said(entry: User) -> Iterator[Update]:
-    """Yield the user's message, their images, and a plan in the entry."""
+    """Yield the user's message, its images, and a plan in the entry."""
     if entry.source == "person":
         if text := content_text(entry.content):
             yield update_user_message_text(text)

@@ -80,7 +80,7 @@ async def _compact(repl: CommandContext, argument: str) -> None:
     if instructions.startswith("--") or len(flags - {"--all"}) > 1:
         raise UsageError(
             f"/compact does not take {argument!r}",
-            hint="Give one of --dry-run, --show and --probe-model, or none, and --all or not.",
+            hint="Give at most one of --dry-run, --show and --probe-model, and --all if you like.",
         )
     if "--dry-run" in flags:
         from .. import compaction_plan

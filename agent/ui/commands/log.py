@@ -83,9 +83,9 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 
 def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
-    """Return an entry in full: a summary as the model reads it, a mask with the texts that replace
-    others, any other entry as JSON. The reason why it left the context comes first, text offloaded
-    to a file last. Raises UsageError for an unknown entry.
+    """Return an entry in full: a summary as the model reads it, a mask with its replacement texts,
+    any other entry as JSON. The reason why it left the context comes first, text offloaded to a
+    file last. Raises UsageError for an unknown entry.
     """
     from ...compaction.history import why_gone
     from ...session.entries import Mask, Summary, encode

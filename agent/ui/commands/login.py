@@ -62,7 +62,7 @@ async def _logout(repl: CommandContext, argument: str) -> None:
     from ...models.providers import find_provider
 
     if (provider := find_provider(argument)) is None:
-        what = f"{argument!r} is no provider" if argument else "/logout needs a provider"
+        what = f"{argument!r} is not a provider" if argument else "/logout needs a provider"
         raise UsageError(what, hint="/logout PROVIDER removes its key; /login lists them.")
     logins = repl.services.logins
     if logins is not None and await asyncio.to_thread(logins.forget, provider):
@@ -103,7 +103,7 @@ def _not_offered(name: str, known: "Provider | None", offered: "Sequence[str]") 
     if known is None:
         near = get_close_matches(name, offered, 1)
         hint = f"Did you mean {near[0]}?" if near else "/login lists them."
-        return UsageError(f"{name!r} is no provider", hint=hint)
+        return UsageError(f"{name!r} is not a provider", hint=hint)
     if known.local:
         return UsageError(f"no server of {known.name} runs on this machine", hint="Start it first.")
     hint = f"`ctxagent models {known.name}` shows what is missing."

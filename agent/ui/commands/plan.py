@@ -22,7 +22,7 @@ async def _plan(repl: CommandContext, argument: str) -> None:
     feature = agent.features.find(PlanFeature)
     fact = agent.ledger.plan
     if argument not in ("", "edit", "drop"):
-        raise UsageError(f"/plan does not know {argument!r}", hint="/plan, /plan edit, /plan drop")
+        raise UsageError(f"/plan does not take {argument!r}", hint="/plan, /plan edit, /plan drop")
     if feature is None and (argument or fact is None):
         raise UsageError("plans are switched off", hint="See the setting features.off.")
     if fact is None:

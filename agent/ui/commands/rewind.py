@@ -143,7 +143,7 @@ async def _undo(repl: CommandContext, argument: str) -> None:
 async def _look(
     repl: CommandContext, point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
-    """Plan a rewind to a point, and show that this takes a moment."""
+    """Plan a rewind to a point. Show a progress message, because this takes a moment."""
     repl.doing(LOOKING)
     try:
         return await _plan(repl.agent, point, found)
@@ -185,7 +185,7 @@ def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint,
     choices = [name for name in CHOICES if word and name.startswith(word)]
     if word and not choices:
         raise UsageError(
-            f"/rewind does not know {rest.strip()!r}", hint=f"One of {', '.join(CHOICES)}."
+            f"/rewind does not take {rest.strip()!r}", hint=f"One of {', '.join(CHOICES)}."
         )
     for point in found:
         if str(point.number) == number:

@@ -131,7 +131,7 @@ class _Leaf:
 
 
 class Blocks:
-    """A cutter of a Markdown stream. The cost per line does not grow with the text."""
+    """Splits a Markdown stream into pieces. The cost per line does not grow with the text."""
 
     def __init__(self) -> None:
         self._partial: list[str] = []  # parts of the unfinished line
@@ -140,7 +140,7 @@ class Blocks:
         self._within = False  # whether its beginning was processed
         self._around: list[_Around] = []
         self._leaf: _Leaf | None = None
-        self._blank = True  # whether a blank line followed the newest leaf
+        self._blank = True  # whether a blank line followed the newest block
         self._out: list[Piece] = []
 
     def feed(self, text: str) -> list[Piece]:

@@ -125,8 +125,9 @@ ROLES = {
 
 
 def choose_palette(setting: "Setting", colours: Colours, background: TerminalBackground) -> Palette:
-    """Return the palette for a terminal: `ansi` without 256 colours or a known background. For high
-    contrast, use no colours then, because the terminal's own text has the best contrast.
+    """Return the palette for a terminal: `ansi` without 256 colours, or for `auto` without a known
+    background. For high contrast, use no colours then, because the terminal's own text has the best
+    contrast.
     """
     if setting == "none":
         return "none"

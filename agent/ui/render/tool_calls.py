@@ -185,7 +185,7 @@ def question(
 
 
 def command_text(asked: Question, unfold_hint: str = "") -> CommandText:
-    """Return the command in a question, with the parts that caused it."""
+    """Return the command in a question, with the parts that caused the question."""
     command = _whole(asked.input.get("command", ""))
     sources = [_whole(source) for source, _ in asked.causes]
     return CommandText(command, [each for each in sources if each != command], unfold_hint)

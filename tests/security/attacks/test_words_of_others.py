@@ -42,7 +42,7 @@ def test_instructions_that_others_may_write(tmp_path: Path) -> None:
     sent, told = requested(place)
     assert WORDS not in sent
     assert f"everyone may write to {place.project}" in sent
-    assert f"{file} is not taken in: everyone may write to" in told
+    assert f"{file} is ignored: everyone may write to" in told
     assert "ctxagent config --trust" in told
     assert "trusted with its current content" in place.run("config", "--trust").stderr
     sent, told = requested(place)
