@@ -70,8 +70,8 @@ class Agent:
         append_system_prompt: Text to append to the system prompt.
         max_calls: The limit of model calls, for all runs together.
         max_cost_usd: The limit of the cost in dollars, for all runs together.
-        safe: Start without MCP servers, plugins and hooks, and without commands, skills and
-            subagents from files.
+        safe: Start without MCP servers, plugins, extensions and hooks, and without commands,
+            skills and subagents from files.
         environ: Replaces the environment variables of this process.
 
     Use it with `async with`, or call `open` and `close`. On Linux, the process becomes undumpable,

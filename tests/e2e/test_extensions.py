@@ -459,7 +459,7 @@ def test_a_command_with_a_taken_name_is_left_out(changed: Place) -> None:
         terminal = Terminal(cwd=changed.project, env=changed.server(server.url))
         terminal.see("GREEN")
         terminal.type("/help compact\r")
-        says(terminal, "the command /help of an extension is left out")
+        says(terminal, "the command /help of an extension is ignored")
         says(terminal, "/compact")
         left(terminal)
 

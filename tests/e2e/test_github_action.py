@@ -187,8 +187,12 @@ def test_the_words_of_a_stranger_stay_out(place: Place, step: RunStep) -> None:
 @pytest.mark.parametrize(
     ("event", "permission", "why"),
     [
-        (comment("/ctxagent x", comment__author_association="NONE"), "write", "neither owner"),
-        (comment("/ctxagent x", comment__author_association="CONTRIBUTOR"), "write", "neither"),
+        (comment("/ctxagent x", comment__author_association="NONE"), "write", "is not an owner"),
+        (
+            comment("/ctxagent x", comment__author_association="CONTRIBUTOR"),
+            "write",
+            "is not an owner",
+        ),
         (comment("/ctxagent x"), "read", "ada may not write"),
         (comment("/ctxagent x"), "none", "ada may not write"),
         (comment("hello /ctxagent x"), "write", "does not begin with /ctxagent"),
