@@ -166,7 +166,7 @@ class CompactSettings:
     mode: CompactMode = setting(
         "auto",
         one_of(CompactMode),
-        '"auto" summarises at compact.at, "remind" only reminds you, "off" also keeps old results.',
+        '"auto" summarises at compact.at, "remind" only reminds you, "off" also clears nothing.',
     )
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF, 'The context size that triggers a summary. "off": no size.'
@@ -206,7 +206,7 @@ class DemoteSettings:
     )
     reads_above: int | Preset = _by_preset(
         whole_number("tokens", 1),
-        "The same limit for files and pages that are read, if it is larger.",
+        "The same for files and pages that are read; the larger of the two limits applies.",
     )
     preview_chars: int | Preset = _by_preset(
         whole_number("characters", 0), "The length of the preview that the model gets."
@@ -224,7 +224,7 @@ class MicrocompactSettings:
     )
     from_: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'This size, for "from" and for the presets ctx-001 and anchored. "off": no size.',
+        'The context size for "from", also used by presets ctx-001 and anchored. "off": no size.',
     )
     keep: int | Preset = _by_preset(
         whole_number("results", 0), "How many of the newest results are never cleared."
@@ -496,8 +496,8 @@ class UiSettings:
     enter_while_working: SendTime = setting(
         "after-call",
         one_of(SendTime),
-        "When Enter sends during a turn: after the call, or the turn. keys.send_other: the "
-        "other time.",
+        "Whether Enter sends after the current call or after the turn. keys.send_other: the "
+        "other one.",
     )
     plain: bool = setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."

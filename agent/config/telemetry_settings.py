@@ -18,6 +18,6 @@ class TelemetrySettings:
     contents: bool = setting(
         False,
         SWITCH,
-        "Whether they include your messages, the answers, and the inputs and results of tools.",
+        "Whether traces include your messages, the answers, and the inputs and results of tools.",
         loosens=loosens_if_turned(True),
     )

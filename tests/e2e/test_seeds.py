@@ -16,13 +16,13 @@ _READER = re.compile(r"(?:cd (\S+) && )?ctxagent ((?:[^|]|\\\|)+?) \| (.+)")
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Yield folder, demand and the cell "shown by" of each row that has code."""
+    """Yield folder, demand and the cell "command" of each row that has code."""
     folder = ""
     for line in PAGE.splitlines():
         if heading := re.match(r"## (S\d):", line):
             folder = FOLDERS[heading[1]]
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if folder and len(cells) == 5 and cells[1] not in ("where", "---", "–"):
+        if folder and len(cells) == 5 and cells[1] not in ("code", "---", "–"):
             yield folder, cells[0], cells[3]
 
 

@@ -570,7 +570,7 @@ def test_a_schema_and_words_of_others(place: Place) -> None:
         async with agent_of(place, server) as agent:
             result = await agent.run("count", schema=schema)
             assert result.output == {"n": 3}
-            with pytest.raises(UsageError, match="this is no schema"):
+            with pytest.raises(UsageError, match="this is not a valid schema"):
                 await agent.run("count", schema={"type": "nonsense"})
             await agent.run("/compact all, said somebody", verbatim=True)
 

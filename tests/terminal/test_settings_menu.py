@@ -79,7 +79,7 @@ def test_a_value_that_another_file_overrides_is_not_said_to_be_in_force(place: P
     (place.project / ".agentrc").write_text('[ui]\ntheme = "light"\n')
     terminal = start(place)
     terminal.type("/settings ui.theme dark\r")
-    terminal.see("also sets ui.theme, and overrides")
+    terminal.see("also sets ui.theme, and overrides your file")
     terminal.see('ui.theme is still "light"')
     assert "in effect now" not in terminal.text()
     assert own_file(place).read_text() == '[ui]\ntheme = "dark"\n'
