@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ PROBE_BYTES = 1 << 16  # written to test for free space
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
     """Return findings about the required and optional parts of the set-up for work in `cwd`."""
     settings, path = loaded.settings, os.environ.get("PATH")
-    git, rg = describe_program("git", path), ripgrep(path) or describe_program("rg", path)
+    git = describe_program("git", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
@@ -54,13 +55,23 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
         Finding("git", git or "not found: no branch and status for the model"),
-        Finding("ripgrep", rg or "not found: Grep cannot search"),
+        _ripgrep(path),
         Finding(
             "tokenizer",
             str(tokens.vocabulary_path() or "estimates; --fetch-tokenizer downloads one"),
         ),
         Finding("settings", ", ".join(loaded.notices) or "all in force", note=bool(loaded.notices)),
     ]
+
+
+def _ripgrep(path: str | None) -> Finding:
+    """Return the program of the Grep tool, or how to get one."""
+    if found := ripgrep(path):
+        return Finding("ripgrep", found)
+    installed = describe_program("rg", sysconfig.get_path("scripts"))
+    why = installed or describe_program("rg", path) or "not found"
+    fix = "The Grep tool is off: install ripgrep from your system's packages"
+    return Finding("ripgrep", f"{why}. {fix}", note=True)
 
 
 def _state(folder: Path) -> Finding:

@@ -53,12 +53,16 @@ class Logins:
             self.store.note_asked()
 
     async def choices(self) -> "list[ProviderState]":
-        """Return the running local servers, then the providers that need only a key."""
+        """Return the running local servers, then the providers that need only a key, then the
+        local servers that do not answer.
+        """
         from ..models.overview import provider_states
 
         found = await provider_states(self.environ)
         usable = [each for each in found if _takes_key(each.provider, each.address)]
-        return [*(each for each in found if each.provider.local and each.ready), *usable]
+        local = [each for each in found if each.provider.local]
+        running = [each for each in local if each.ready]
+        return [*running, *usable, *(each for each in local if not each.ready)]
 
     def default_model(self, provider: Provider) -> str:
         """Return the model in the settings if the provider has it, else the provider's first known

@@ -305,7 +305,9 @@ class ServerModel:
             return f"the server was silent for {silence:g} s"
         cause = error.__cause__ or error
         what = self._cleaned(cause) or type(cause).__name__
-        return f"the connection broke: {what}" if draft.began else f"no connection: {what}"
+        if draft.began:
+            return f"the connection broke: {what}"
+        return f"no connection to {address_shown(self.access.endpoint)}: {what}"
 
     async def _ask_limits(self) -> Limits:
         """Return the limits from the server, or the default if it has none."""

@@ -90,7 +90,8 @@ def _plan_of_all(agent: "AgentState") -> "SummaryPreview | None":
 def _saving(planned: "SummaryPreview") -> str:
     """Return the estimated size of the context before and after a summary."""
     sizes = f"{planned.tokens_before:,} → about {planned.tokens_after_estimate:,} tokens"
-    return f"{sizes} ({planned.share_saved:.0%} less)"
+    growth = planned.tokens_after_estimate / max(1, planned.tokens_before) - 1
+    return f"{sizes} ({abs(growth):.0%} {'more' if growth > 0 else 'less'})"
 
 
 def item_lines(planned: "SummaryPreview", *, limit: int | None = None) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -277,7 +278,8 @@ def test_a_failed_connection_is_reported_with_the_reason() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(ModelUnavailable, match=r"no connection: .+tried 3 times"):
+        reason = rf"no connection to {re.escape(url)}: .+tried 3 times"
+        with pytest.raises(ModelUnavailable, match=reason):
             play(connect(url))
 
 

@@ -89,6 +89,22 @@ def test_one_that_is_found_nowhere_else_is_absent(tmp_path: Path) -> None:
     assert own_environment({"PATH": planted})["PATH"] == os.defpath
 
 
+def test_the_doctor_says_that_ripgrep_is_not_used_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ctxagent.agent.doctor import setup
+
+    planted = plant(tmp_path / "scripts", tmp_path / "mark")
+    distrust([planted])
+    monkeypatch.setattr("sysconfig.get_path", lambda name: planted)
+    found = setup._ripgrep("/nonexistent")
+    assert found.note
+    assert found.found == (
+        f"{planted}/rg is not used: commands may write there. "
+        "The Grep tool is off: install ripgrep from your system's packages"
+    )
+
+
 def test_what_commands_may_write_to(tmp_path: Path) -> None:
     """Includes folders that do not exist yet. A home or the whole system as the project is only
     partly writable.

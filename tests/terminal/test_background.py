@@ -113,6 +113,7 @@ def test_ctrl_b_sends_to_the_background_in_vi(tmp_path: Path) -> None:
         await seat.until(lambda: seat.repl.runs_command)
         seat.press("words" + CTRL_B)
         await seat.until("It runs on.")
+        await seat.idle()
         seat.press(CTRL_C + CTRL_D)
         await seat.until("[y]es, leave and end this job")
         seat.press(CTRL_D)

@@ -143,6 +143,22 @@ def test_a_server_of_this_machine(place: Place) -> None:
         assert 'id = "ollama/qwen3"' in (place.root / "home/.config/ctxagent/agentrc").read_text()
 
 
+def test_servers_of_this_machine_that_do_not_run_are_found_and_explained(place: Place) -> None:
+    url = "http://127.0.0.1:9/v1"
+    with begun(place, place.environ({"LLAMACPP_BASE_URL": url})) as terminal:
+        terminal.see(ASKS)
+        terminal.type("local llamacpp")
+        terminal.see(f"llamacpp at {url}")
+        assert "no server" in terminal.text()
+        terminal.type("\r")
+        terminal.see(f"no server of llamacpp at {url}. Start it")
+        terminal.see("export LLAMACPP_BASE_URL")
+        terminal.see(ASKS)
+        terminal.press("esc")
+        terminal.see("no key yet")
+        leave(terminal)
+
+
 def test_a_kept_key_that_is_refused_later_is_asked_for_again(place: Place) -> None:
     steps = [Fail(401, "revoked"), Say("walrus"), Say("Yes.")]
     with Server(steps) as server:
@@ -173,7 +189,7 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
             for name, answer in (
                 ("opneai", "Did you mean openai?"),
                 ("walrus", "/login lists them."),
-                ("ollama", "no server of ollama runs on this machine"),
+                ("ollama", "no server of ollama at http://127.0.0.1:"),
                 ("bedrock", "`ctxagent models bedrock` shows what is missing"),
             ):
                 terminal.type(f"/login {name}\r")

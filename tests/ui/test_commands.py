@@ -611,7 +611,7 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
     assert '"kind": "user"' in desk.run("/log 2")
     gone = desk.run(f"/log {summary.covers[0]}")
-    assert f"replaced by the summary #{summary.seq} (manual)" in gone
+    assert f"replaced by the summary #{summary.seq} (manual)" in gone.splitlines()[-1]
     with pytest.raises(UsageError, match="no entry 99"):
         desk.run("/log 99")
     (talk.agent.folder / "offloaded").mkdir(exist_ok=True)
@@ -621,7 +621,7 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     targets = [{"seq": moved.seq, "tool_use_id": "a", "stub": "[cleared: 9 lines]"}]
     mask = Mask(layer="demote", targets=targets, tokens_before=9, tokens_after=1, trigger="size")
     shown = desk.run(f"/log #{talk.agent.record(mask).seq}").splitlines()
-    assert f"#{moved.seq}: [cleared: 9 lines]" in shown
+    assert f"  #{moved.seq}: [cleared: 9 lines]" in shown
     assert not [line for line in shown if "{" in line]
 
 

@@ -1,5 +1,7 @@
 """The plan of the next compaction: texts and figures."""
 
+from dataclasses import replace
+
 from ctxagent.agent.compaction.engine import SummaryPreview
 from ctxagent.agent.ui import compaction_plan
 
@@ -29,6 +31,12 @@ def test_the_preview_names_everything_with_its_size() -> None:
         "  #2           200  entry 2",
         "  #3           300  entry 3",
     ]
+
+
+def test_a_context_that_would_grow_says_how_much_more() -> None:
+    grown = replace(PLAN, tokens_before=2_812, tokens_after_estimate=3_354)
+    assert compaction_plan._saving(grown) == "2,812 → about 3,354 tokens (19% more)"
+    assert compaction_plan._saving(PLAN) == "150,000 → about 31,000 tokens (79% less)"
 
 
 def test_a_long_preview_shows_the_largest() -> None:

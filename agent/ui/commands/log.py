@@ -84,8 +84,8 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
     """Return an entry in full: a summary as the model reads it, a mask with its replacement texts,
-    any other entry as JSON. The reason why it left the context comes first, text offloaded to a
-    file last. Raises UsageError for an unknown entry.
+    any other entry as JSON, with its text that was offloaded to a file. The reason why it left the
+    context comes last, so that it stays on the screen. Raises UsageError for an unknown entry.
     """
     from ...compaction.history import why_gone
     from ...session.entries import Mask, Summary, encode
@@ -105,7 +105,7 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
         return mask_text(found)
     text = json.dumps(encode(found), ensure_ascii=False, indent=1)
     gone = why_gone(log.entries(), found.seq)
-    return "\n".join(filter(None, (gone, text, _filed_text(log, found, recall))))
+    return "\n".join(filter(None, (text, _filed_text(log, found, recall), gone)))
 
 
 def _filed_text(log: "Log", entry: "Entry", recall: "Callable[[int], KeptText | None]") -> str:

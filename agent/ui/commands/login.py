@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...errors import CtxagentError, KeyRefused, ModelError, UsageError
+from ...errors import CtxagentError, KeyRefused, ModelError, UsageError, conceal
 from ..menu import Menu, Option
 from ..question import BACK, ChoiceRow
 from ..status import short_path
@@ -44,10 +44,12 @@ async def _login(repl: CommandContext, argument: str) -> None:
         from ...models.providers import find_provider
 
         named = find_provider(argument)
-        offered = {each.provider.name: each.provider for each in await logins.choices()}
+        offered = {each.provider.name: each for each in await logins.choices()}
         if named is None or named.name not in offered:
             raise _not_offered(argument, named, [*offered])
-        await _give_key(repl, logins, offered[named.name])
+        if _is_down(offered[named.name]):
+            raise _no_server(offered[named.name])
+        await _give_key(repl, logins, offered[named.name].provider)
     else:
         await _choose_provider(repl, logins)
 
@@ -110,20 +112,42 @@ def _not_offered(name: str, known: "Provider | None", offered: "Sequence[str]") 
     return UsageError(f"{known.name} needs more than a key", hint=hint)
 
 
+def _is_down(state: "ProviderState") -> bool:
+    return state.provider.local and not state.ready
+
+
+def _no_server(state: "ProviderState") -> UsageError:
+    name, variable = state.provider.name, state.provider.address_variable
+    return UsageError(
+        f"no server of {name} at {conceal(state.address)}",
+        hint=f"Start it, or set its address where you start ctxagent: export {variable}=…",
+    )
+
+
 async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "") -> bool:
     """Let the user choose a provider and enter its key; return True if done."""
-    repl.doing("looking for servers on this machine")
-    states = await logins.choices()
-    repl.doing("")
-    names = {state.provider.name: state.provider for state in states}
+
+    async def states_by_name() -> "dict[str, ProviderState]":
+        repl.doing("looking for servers on this machine")
+        found = await logins.choices()
+        repl.doing("")
+        return {state.provider.name: state for state in found}
+
+    states = await states_by_name()
 
     def load(scope: int) -> "Iterator[Sequence[Option]]":
-        yield [_provider_option(state) for state in states]
+        yield [_provider_option(state) for state in states.values()]
 
     leaving = "skip" if step else "back"
     menu = Menu(f"{step}Choose a provider", load, "choose", "there is no provider", leaving)
     while (chosen := await repl.screen.pick(menu)) is not None:
-        if await _give_key(repl, logins, names[chosen.key], step="Step 2 of 3: " if step else ""):
+        if _is_down(states[chosen.key]):
+            states = await states_by_name()  # it may run now
+        state = states[chosen.key]
+        if _is_down(state):
+            error = _no_server(state)
+            repl.notify("info", f"{error.message}. {error.hint}")
+        elif await _give_key(repl, logins, state.provider, step="Step 2 of 3: " if step else ""):
             return True
     return False
 
@@ -131,9 +155,12 @@ async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "
 def _provider_option(state: "ProviderState") -> Option:
     from ...models.providers import other_names
 
-    ready = "runs here" if state.provider.local else "has a key" if state.ready else "needs a key"
-    name = state.provider.name
-    return Option(name, name, (ready,), words=" ".join(other_names(name)))
+    name, words = state.provider.name, other_names(state.provider.name)
+    fact = "has a key" if state.ready else "needs a key"
+    if state.provider.local:
+        fact, words = "runs here" if state.ready else "no server", [*words, "local"]
+    title = f"{name} at {conceal(state.address)}" if _is_down(state) else name
+    return Option(name, title, (fact,), words=" ".join(words))
 
 
 async def _give_key(
