@@ -197,6 +197,14 @@ def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
     assert place.logs() == []
 
 
+def test_an_unknown_provider(place: Place) -> None:
+    env = place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
+    done = place.run("-p", "x", "--model", "opnai/gpt-5", env=env)
+    assert done.returncode == 2, done.stderr
+    assert "'opnai' is not a provider of models\nDid you mean openai/gpt-5" in done.stderr
+    assert place.logs() == []
+
+
 def test_a_mistyped_command_is_told_before_a_missing_key(place: Place) -> None:
     done = place.run("replya", "--worktree", "x")
     assert (done.returncode, done.stdout) == (2, "")
