@@ -44,7 +44,8 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     for each in rows:
         when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
         size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
-        say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
+        copy = f"  (copy of {clean(each.copy_of)})" if each.copy_of else ""
+        say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}{copy}")
     if not logs:
         say(f"No sessions for {project.cwd}.", err=True)
     return 0
