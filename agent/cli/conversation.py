@@ -82,6 +82,7 @@ def conversation_place(
         settings=_settings(options, loaded),
         checks=lambda: [row_of(each) for each in check_all(loaded, project)],
         models=_models,
+        without_key=_without_key,
         listed_models=lambda: _listed_models(launch),
         providers=lambda: _providers(launch),
         set_model=set_model,
@@ -156,6 +157,13 @@ def _models() -> list[tuple[str, str, str, str]]:
     from ..models.overview import described
 
     return [described(id, row.limits, row.price) for id, row in known_models().items()]
+
+
+def _without_key() -> set[str]:
+    """Return the names of the providers that need a key and have none."""
+    from ..models.overview import providers_without_key
+
+    return providers_without_key(os.environ)
 
 
 def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from .options import ends_process, say
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
+_MIN_LIKENESS = 0.75  # similarity from which a page is suggested
 _PAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.md")))
 
 
@@ -35,7 +36,7 @@ class _Page(_Names):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in _PAGES:
             return value
-        near = get_close_matches(value, _PAGES, 3)
+        near = get_close_matches(value, _PAGES, 3, _MIN_LIKENESS)
         hint = f" Did you mean {_either(near)}?" if near else ""
         if found := [page for page in _with_word(value) if page not in near]:
             hint += f" Pages with this word: {', '.join(found)}."
@@ -46,7 +47,7 @@ class _Page(_Names):
 
 @click.command()
 @click.argument("page", required=False, type=_Page(), metavar="PAGE")
-@click.option("--search", "word", metavar="TEXT", help="List the lines of the guide with TEXT.")
+@click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
 @ends_process
 def guide(page: str | None, word: str | None) -> int:
     """Print a PAGE of the guide. Without PAGE, list the pages."""
@@ -81,16 +82,18 @@ def _with_word(word: str) -> list[str]:
 
 
 def _search(text: str, pages: Sequence[str]) -> int:
-    """Print the lines with a text, in any case. Return 1 if there is none."""
-    wanted = text.lower()
-    found = [
-        f"{page}:{number}: {line.strip()}"
-        for page in pages
-        for number, line in enumerate(_lines(page), 1)
-        if wanted in line.lower()
-    ]
-    for line in found:
-        say(line)
-    if not found:
+    """Print the lines with all words of a text, in any case and order. Pages with such a heading
+    come first. Return 1 if there is no line.
+    """
+    words = text.lower().split()
+    found: dict[str, list[tuple[int, str]]] = {page: [] for page in pages}
+    for page in pages:
+        for number, line in enumerate(_lines(page), 1):
+            if words and all(word in line.lower() for word in words):
+                found[page].append((number, line))
+    for page in sorted(pages, key=lambda page: not any(line[0] == "#" for _, line in found[page])):
+        for number, line in found[page]:
+            say(f"{page}:{number}: {line.strip()}")
+    if not any(found.values()):
         say(f"no line of the guide has {text!r}", err=True)
-    return 0 if found else 1
+    return 0 if any(found.values()) else 1

@@ -388,6 +388,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
 @ends_process
 def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     """Print every setting and its value."""
+    from ..compaction.policy import with_preset_value
     from ..config.load import explain_settings as rows_of
 
     if trust:
@@ -397,8 +398,9 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     loaded = load(options)
     say_notices(loaded)
     for row in () if trust and not explain else rows_of(loaded):
+        value = with_preset_value(row, loaded.settings).value
         origin = f"  # {row.origin}; {row.help}" if explain else ""
-        say(f"{row.key} = {row.value}{origin}")
+        say(f"{row.key} = {value}{origin}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`ctxagent sessions`: list, show, export, fork, rename and search sessions."""
+"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions."""
 
 import os
 from datetime import datetime
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.unicode import clean
+from ..errors import UsageError
 from .group import Group
-from .options import ends_process, load, project_of, say
+from .options import can_ask, ends_process, is_confirmed, load, project_of, say
 from .recover import print_passages
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MAX_HITS = 20  # per directory
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List, show, export, fork, rename or search sessions."""
+    """List, show, export, fork, rename, delete or search sessions."""
     if context.invoked_subcommand is None:
         context.invoke(list_sessions)
 
@@ -43,7 +44,8 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     for each in rows:
         when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
         size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
-        say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}")
+        copy = f"  (copy of {clean(each.copy_of)})" if each.copy_of else ""
+        say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}{copy}")
     if not logs:
         say(f"No sessions for {project.cwd}.", err=True)
     return 0
@@ -107,6 +109,60 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
         log.close()
     say(f"{log.path.parent.name} is now called: {note.text}")
     return 0
+
+
+@sessions.command("delete")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
+@ends_process
+def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) -> int:
+    """Delete sessions with all their files. This cannot be undone."""
+    from ...tools.system.plural import count_of
+    from ..session.deletion import delete_session, locked_sessions
+
+    project = project_of(options)
+    logs = [*dict.fromkeys(_whole_session(project.find_log(id)) for id in ids)]
+    with locked_sessions(logs) as warnings:
+        for warning in warnings:
+            say(f"note: {warning}", err=True)
+        for log in logs:
+            say(_describe(log), err=True)
+        if not yes and not can_ask():
+            why = "nothing was deleted, because there is no terminal to ask"
+            raise UsageError(why, hint="Give --yes.")
+        if not yes and not is_confirmed(f"Delete {count_of(len(logs), 'session')} for good?"):
+            say("nothing was deleted", err=True)
+            return 1
+        for log in logs:
+            delete_session(log)
+            say(f"deleted: {log.parent.name}")
+    return 0
+
+
+def _whole_session(log: Path) -> Path:
+    """Return the log of a session. Raises UsageError for the log of a subagent."""
+    from ..session.store import locate_log
+
+    name = locate_log(log)[1]
+    session, is_part, _ = name.partition("/")
+    if is_part:
+        why = f"{name} is a subagent's part of session {session}"
+        raise UsageError(why, hint=f"Delete the session: ctxagent sessions delete {session}")
+    return log
+
+
+def _describe(log: Path) -> str:
+    """Return the ID, age, size and title of a session on one line."""
+    from ..session.deletion import folder_bytes
+    from ..session.listing import session_row
+    from ..ui.commands.sessions import age, size_in_words
+
+    row = session_row(log)
+    title = clean(row.title)[:70] or "(no messages yet)"
+    since, size = age(row.changed), size_in_words(folder_bytes(log.parent))
+    when = since if since == "now" else f"{since} ago"
+    return f"{row.id}  changed {when}  {size}  {title}"
 
 
 @sessions.command("search")

@@ -71,7 +71,8 @@ def wrap(
     """
     from ..proxy.clients import upstreams_for
 
-    known, program = _found(client)
+    known = _client(client)
+    program = _program(client, known, must_exist=not only_print)
     usual = upstreams_for(known, os.environ)
     given = [*(f"{name}={url}" for name, url in usual.items()), *upstreams]
     started = proxy_options(options, port or 0, given, summaries=not no_summaries)
@@ -89,18 +90,25 @@ def wrap(
     )
 
 
-def _found(command: str) -> "tuple[Client, str]":
-    """Return a client and the path of its program. Raises UsageError."""
+def _client(command: str) -> "Client":
+    """Return the client of a command. Raises UsageError."""
     from ..proxy.clients import CLIENTS, client_named
 
     client = client_named(command)
     if client is None:
         hint = f"Known are: {', '.join(CLIENTS)}. Any other client that takes a base URL can use "
         raise UsageError(f"wrap does not know {command}", hint=f"{hint}`ctxagent proxy`.")
+    return client
+
+
+def _program(command: str, client: "Client", *, must_exist: bool) -> str:
+    """Return the path of a client's program, or its name if it is not installed. Raises UsageError
+    with `must_exist`.
+    """
     program = shutil.which(command)
-    if program is None:
+    if program is None and must_exist:
         raise UsageError(f"{command} is not installed", hint=f"Install it: {client.install}")
-    return client, program
+    return program or command
 
 
 def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "ClientStart":

@@ -18,9 +18,10 @@ from dataclasses import asdict, replace
 from math import ceil
 from typing import Any, Literal
 
-from ..config.keys import PRESET
+from ..config.keys import PRESET, value_text
+from ..config.load import SettingRow
 from ..config.preservation import DEFAULT_PRESERVE_RULES, PreserveRules
-from ..config.settings import CompactMode, Settings, Summarizer
+from ..config.settings import KEYS, CompactMode, Settings, Summarizer, values_by_key
 from ..context.window import Window
 from ..lazy import dataclass
 
@@ -216,29 +217,44 @@ def summary_due_at(policy: Policy, window: Window) -> int | None:
     return None if level is None else min(ceil(level), window.full_at)
 
 
+_FIELDS = {  # the field of each setting that can be "preset"
+    "compact.at": "summarize_at",
+    "compact.prepare_at": "prepare_at",
+    "compact.keep_tokens": "keep_tokens",
+    "compact.keep_messages": "keep_messages",
+    "compact.summarizer": "summarizer",
+    "demote.above": "demote_above",
+    "demote.reads_above": "demote_reads_above",
+    "demote.preview_chars": "preview_chars",
+    "microcompact.from": "clear_from",
+    "microcompact.keep": "clear_keep",
+    "microcompact.above": "clear_above",
+    "microcompact.tools": "clear_tools",
+    "microcompact.outline": "outline",
+    "truncate.at": "truncate_at",
+    "checkpoint.at": "checkpoint_at",
+}
+
+
+def with_preset_value(row: SettingRow, settings: Settings) -> SettingRow:
+    """Return a row that also shows the preset's value if the setting is "preset"."""
+    key, name = KEYS.get(row.key), _FIELDS.get(row.key)
+    if key is None or name is None or values_by_key(settings)[row.key] != PRESET:
+        return row
+    value = getattr(PRESETS[settings.compact.preset], name)
+    return row._replace(value=f"{PRESET} ({value_text(key, value)})")
+
+
 def policy_of(settings: Settings) -> Policy:
     """Return the policy of the chosen preset, with the overrides of the settings."""
     compact, clearing, small = settings.compact, settings.microcompact, settings.model.small
+    values = values_by_key(settings)
     chosen: dict[str, Any] = {
+        **{name: values[key] for key, name in _FIELDS.items()},
         "mode": compact.mode,
-        "summarize_at": compact.at,
-        "prepare_at": compact.prepare_at,
-        "keep_tokens": compact.keep_tokens,
-        "keep_messages": compact.keep_messages,
         "model": small if compact.model == "small" else compact.model,
         "examiner": small,
-        "summarizer": compact.summarizer,
-        "demote_above": settings.demote.above,
-        "demote_reads_above": settings.demote.reads_above,
-        "preview_chars": settings.demote.preview_chars,
         "clear_when": PRESET if clearing.when == "auto" else clearing.when,
-        "clear_from": clearing.from_,
-        "clear_keep": clearing.keep,
-        "clear_above": clearing.above,
-        "clear_tools": clearing.tools,
-        "outline": clearing.outline,
-        "truncate_at": settings.truncate.at,
-        "checkpoint_at": settings.checkpoint.at,
         "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
     }
     given = {name: value for name, value in chosen.items() if value != PRESET}

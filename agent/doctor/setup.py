@@ -19,7 +19,7 @@ from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
 from ..config.trust import is_file_trusted
 from ..context import tokens
-from ..errors import ConfigError, NoCredentials, conceal
+from ..errors import ConfigError, NoCredentials, UsageError, conceal
 from ..extensions import python_extensions
 from ..extensions.hook_files import HookFiles
 from ..extensions.plugins import InstalledPlugins, check_plugins
@@ -133,7 +133,7 @@ def _credentials(chosen: ModelSettings) -> Finding:
     try:
         found = find_key(chosen, os.environ)
         return Finding("credentials", found or "none needed")
-    except NoCredentials as error:
+    except (NoCredentials, UsageError) as error:
         return Finding("credentials", str(error), ok=False)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, NoCredentials
+from ..errors import ConfigError, NoCredentials, UsageError
 from ..launch import Budget, LaunchOptions
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _check_directories(launch: LaunchOptions) -> None:
 
 
 def check_key(launch: LaunchOptions) -> None:
-    """Raise NoCredentials if the model needs a key and has none. Call it before anything is
-    logged.
+    """Raise NoCredentials if the model needs a key and has none, and UsageError for an unknown
+    provider. Call it before anything is logged.
     """
     from ..models.factory import find_key
 
@@ -139,7 +139,7 @@ def check_key(launch: LaunchOptions) -> None:
         return
     try:
         find_key(launch.settings.model, launch.environ)
-    except NoCredentials:
+    except (NoCredentials, UsageError):
         from ..features.from_outside import has_provider
 
         if not has_provider(launch):

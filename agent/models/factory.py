@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.keys import SCRIPTED
-from ..errors import NoCredentials, UsageError
+from ..errors import UsageError
 from .address import UNENCRYPTED, check_address, unencrypted_host
 from .providers import (
     CHAT,
@@ -94,34 +94,47 @@ def protocol_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> "Protoc
 
 def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return the model of the settings. Findings about its server are stored in the directory
-    `state`. Raises UsageError for an unreadable script, and for a provider's name without a model.
+    `state`. Raises UsageError for an unreadable script, an unknown provider, or a provider without
+    a model.
     """
-    if (name := settings.model.id) in providers():
-        raise UsageError(
-            f"{name} is a provider, not a model",
-            hint=f"Name one of its models: {name}/NAME. `ctxagent models {name}` lists them.",
-        )
+    _check_provider(settings.model, environ)
     chosen = replace(settings.model, id=canonical_id(settings.model.id))
     return protocol_for(chosen, environ).make(chosen, environ, state)
 
 
+def _check_provider(chosen: "ModelSettings", environ: Mapping[str, str]) -> None:
+    """Raise UsageError for an unknown provider, and for a provider's name without a model. A server
+    of the user's own at Anthropic's address may have names with a slash.
+    """
+    name = chosen.id.rstrip("/")
+    if name in providers():
+        raise UsageError(
+            f"{name} is a provider, not a model",
+            hint=f"Name one of its models: {name}/NAME. `ctxagent models {name}` lists them.",
+        )
+    first, slash, rest = canonical_id(chosen.id).partition("/")
+    endpoint = endpoint_for(chosen, environ)
+    unknown = slash and endpoint.provider.name == DEFAULT_PROVIDER and not endpoint.address
+    if unknown and not chosen.id.startswith(SCRIPTED):
+        from difflib import get_close_matches
+
+        meant = find_provider(first)
+        near = [meant.name] if meant else get_close_matches(first.lower(), providers(), 3)
+        instead = " or ".join(f"{name}/{rest}" for name in near)
+        hint = f"Did you mean {instead}? " if near else ""
+        hint += "`ctxagent models` lists the providers."
+        raise UsageError(f"{first!r} is not a provider of models", hint=hint)
+
+
 def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     """Return the name of the credentials for requests, "" if none are needed. Raises NoCredentials,
-    and RequestRejected for an invalid address.
+    RequestRejected for an invalid address, and UsageError for an unknown provider.
     """
+    _check_provider(chosen, environ)
     protocol, endpoint = protocol_for(chosen, environ), endpoint_for(chosen, environ)
     if endpoint.address and not chosen.id.startswith(SCRIPTED):
         check_address(endpoint.address, endpoint.provider.address_variable)
-    try:
-        return protocol.find_key(endpoint, environ)
-    except NoCredentials as error:
-        first, slash, rest = canonical_id(chosen.id).partition("/")
-        if slash and endpoint.provider.name == DEFAULT_PROVIDER:
-            meant = find_provider(first)
-            instead = f"use {meant.name}/{rest}" if meant else "`ctxagent models` lists them"
-            unknown = f"{first!r} is not a provider ({instead}), so Anthropic is used."
-            error.hint = f"{unknown}\n{error.hint}"
-        raise
+    return protocol.find_key(endpoint, environ)
 
 
 def usual_key(chosen: "ModelSettings") -> str:

@@ -78,6 +78,12 @@ def _state(
     )
 
 
+def providers_without_key(environ: Mapping[str, str]) -> set[str]:
+    """Return the names of the providers that need a key and have none."""
+    hosted = (each for each in providers().values() if not each.local)
+    return {each.name for each in hosted if not _state(each, environ, {}).ready}
+
+
 async def served_models(
     provider: Provider, settings: "Settings", environ: Mapping[str, str], state: Path
 ) -> list[ServedModel]:

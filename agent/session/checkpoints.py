@@ -230,7 +230,8 @@ class Checkpoints:
         """
         saved = self._saved_alone(way)
         changes = self.saved.changes(saved) if self.saved else []
-        texts = [self.saved.diff(saved)] if self.saved and changes else []
+        known = set[str]()
+        texts: list[str] = []
         stay = [file for path, file in way.saved.items() if path in way.stay]
         staying = {c.path for c in (self.saved.changes(stay) if self.saved else ())}
         unknown = frozenset[str]()
@@ -249,7 +250,9 @@ class Checkpoints:
             in_tree = worktree.compare(now, then)
             known = {change.path for change in in_tree}
             changes = [*in_tree, *(change for change in changes if change.path not in known)]
-            texts = [worktree.diff(now, then), *texts]
+            texts = [worktree.diff(now, then)]
+        if self.saved and changes:
+            texts.append(self.saved.diff(file for file in saved if file.path not in known))
         return RewindDifference(changes, "".join(texts), sorted(staying), sorted(unknown))
 
     def check_restorable(self, way: WayBack) -> None:

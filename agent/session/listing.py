@@ -22,13 +22,14 @@ from .store import content_text
 from .titles import kept_title
 
 CATALOGUE_NAME = "sessions.json"
-CATALOGUE_VERSION = 1
+CATALOGUE_VERSION = 2
 MIN_CARDS_TO_SAVE = 50  # the file is not written for fewer new cards
 MAX_UNSAVED_CARDS = 1_000  # new cards after which the file is written during the listing
-CARD_TYPES = [int, int, str, str, int, str, str]
+CARD_TYPES = [int, int, str, str, int, str, str, str]
 
-# Size in bytes, modification time in ns, title, last message, entries, branch and directory.
-SessionCard = tuple[int, int, str, str, int, str, str]
+# Size in bytes, modification time in ns, title, last message, entries, branch, directory and the
+# session that this one is a copy of.
+SessionCard = tuple[int, int, str, str, int, str, str, str]
 
 MAX_WORDS_CHARS = 200  # of a message in a row
 _MAX_HEAD_BYTES = 1 << 20  # searched from the beginning for the first message
@@ -91,6 +92,7 @@ class SessionRow:
     branch: str = ""  # git branch when the session was last opened, if known
     cwd: str = ""
     in_use: bool = False  # another process has the session open
+    copy_of: str = ""  # ID of the session that this one was first copied from
 
 
 def session_rows(logs: Iterable[Path]) -> Iterator[SessionRow]:
@@ -117,9 +119,10 @@ def session_row(log: Path, catalogue: Catalogue | None = None) -> SessionRow:
         card = _read_card(log)
         if catalogue:
             catalogue.put(name, card)
-    size, changed, title, last, entries, branch, cwd = card
+    size, changed, title, last, entries, branch, cwd, copy_of = card
     in_use = is_in_use(log.with_name("lock"))
-    return SessionRow(name, log, title, last, size, changed / 1e9, entries, branch, cwd, in_use)
+    facts = (title, last, size, changed / 1e9, entries, branch, cwd, in_use, copy_of)
+    return SessionRow(name, log, *facts)
 
 
 def newest_entries(log: Path) -> list[Entry]:
@@ -163,14 +166,16 @@ def _read_card(log: Path) -> SessionCard:
         stat = os.fstat(file.fileno())
         opened, title = _read_beginning(file)
         reopened, last, entries = _read_end(file, stat.st_size)
+    first = opened.get("id", "")
+    copy_of = first if first != log.parent.name else ""
     opened |= reopened
     branch, cwd = opened.get("branch", ""), opened.get("cwd", "")
     title = kept_title(log.parent) or title or last
-    return (stat.st_size, stat.st_mtime_ns, title, last, entries, branch, cwd)
+    return (stat.st_size, stat.st_mtime_ns, title, last, entries, branch, cwd, copy_of)
 
 
 def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
-    """Return how the session was opened (`cwd` and `branch`) and the user's first message."""
+    """Return how the session was opened (see `_parse_opening`) and the user's first message."""
     opened: dict[str, str] = {}
     while file.tell() < _MAX_HEAD_BYTES and (line := file.readline(_MAX_HEAD_BYTES)):
         head = _LINE_HEAD.match(line)
@@ -218,15 +223,17 @@ def _line_groups(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
 
 
 def _parse_opening(line: bytes) -> dict[str, str]:
-    """Return `cwd` and `branch` from the line of a session's opening. Parse only the part before
-    its large fields.
+    """Return `id`, `cwd` and `branch` from the line of a session's opening. Parse only the part
+    before its large fields.
     """
     before, large, _ = line.partition(_LARGE_FIELDS)
     try:
         data: Any = json.loads(before + b"}" if large else line)
     except (ValueError, RecursionError):
         return {}
-    found = {key: data.get(key) for key in ("cwd", "branch")} if isinstance(data, dict) else {}
+    if not isinstance(data, dict):
+        return {}
+    found = {key: data.get(key) for key in ("id", "cwd", "branch")}
     return {key: value for key, value in found.items() if isinstance(value, str) and value}
 
 

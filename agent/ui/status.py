@@ -33,7 +33,7 @@ _PRIORITIES = (
 class StatusLine:
     """The facts of the status line."""
 
-    model: str
+    model: str  # "" for none yet
     mode: str = ""
     branch: str = ""
     share: float | None = None  # used share of the context window; None if no session is open
@@ -75,7 +75,7 @@ def _parts(status: StatusLine) -> list[_Part]:
     name = model_name(status.model)
     if status.overloaded:
         name = f"{model_name(status.overloaded)} (fallback {name})"
-    parts = [_Part("model", [("", name)])]
+    parts = [_Part("model", [("", name)])] if name else []
     if status.effort:
         parts.append(_Part("effort", [("", status.effort)]))
     if status.mode:

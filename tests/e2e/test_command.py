@@ -17,6 +17,7 @@ import pytest
 from ctxagent.agent.cli.main import main
 from ctxagent.agent.cli.options import guarded
 from ctxagent.agent.compaction.policy import PRESETS
+from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.ui.headless import Headless
 
 from ..support.command import COMMAND, PATIENCE, Place, comes, running
@@ -194,6 +195,14 @@ def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
     done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
     assert done.returncode == 2, done.stderr
     assert told in done.stderr
+    assert place.logs() == []
+
+
+def test_an_unknown_provider(place: Place) -> None:
+    env = place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
+    done = place.run("-p", "x", "--model", "opnai/gpt-5", env=env)
+    assert done.returncode == 2, done.stderr
+    assert "'opnai' is not a provider of models\nDid you mean openai/gpt-5" in done.stderr
     assert place.logs() == []
 
 
@@ -911,3 +920,14 @@ def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> N
     ]
     assert "last read or wrote them: b.txt. Read" in told[-1]
     assert "a.txt" not in told[-1]
+
+
+def test_a_value_of_the_preset_is_shown(place: Place) -> None:
+    """By `ctxagent config`, for every setting that can be "preset"."""
+    shown = place.run("-c", "compact.preset=v5", "-c", "compact.at=0.5", "config").stdout
+    rows = dict(line.split(" = ", 1) for line in shown.splitlines())
+    assert rows["compact.at"] == "0.5"
+    assert rows["demote.above"] == "preset (40_000)"
+    assert rows["truncate.at"] == 'preset ("off")'
+    presets = {name for name, key in KEYS.items() if key.default == "preset"} - {"compact.at"}
+    assert {name for name, value in rows.items() if value.startswith("preset (")} == presets

@@ -38,8 +38,10 @@ def test_an_unknown_page_names_those_like_it(place: Place) -> None:
     ]
     assert f"there is no page 'undo'. Pages with this word: {', '.join(with_word)}." in done.stderr
     assert with_word
-    done = place.run("guide", "walrus")
+    done = place.run("guide", "walrus")  # no page is near, neither is one to "never"
     assert done.returncode == 2
+    assert "there is no page 'never'." in place.run("guide", "never").stderr
+    assert "Did you mean" not in place.run("guide", "never").stderr
     assert "there is no page 'walrus'. `ctxagent guide` lists the pages." in done.stderr
 
 
@@ -48,7 +50,13 @@ def test_lines_of_the_guide_are_found_by_a_text(place: Place) -> None:
     assert done.returncode == 0
     line = PAGES["library"].read_text().splitlines().index("## Many agents in one process") + 1
     assert f"library:{line}: ## Many agents in one process" in done.stdout.splitlines()
-    assert place.run("guide", "library", "--search", "many agents in one").stdout.count("\n") == 1
+    found = place.run("guide", "library", "--search", "one in agents many").stdout.splitlines()
+    assert found[0] == f"library:{line}: ## Many agents in one process"
+    assert all(each.startswith("library:") for each in found)
+    found = place.run("guide", "--search", "compaction UNDO").stdout.splitlines()
+    assert found[0].endswith(": ## Undo a compaction")  # a heading, so its page comes first
+    assert all("undo" in line.lower() and "compaction" in line.lower() for line in found)
+    assert len(found) > 5
     done = place.run("guide", "--search", "aardvark")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "no line of the guide has 'aardvark'\n"

@@ -132,6 +132,10 @@ def test_a_client_that_is_unknown_or_missing_is_named_with_what_to_do(place: Pla
     done = place.run("wrap", "codex", env=env)
     assert done.returncode == 2
     assert "npm install -g @openai/codex" in done.stderr
+    done = place.run("wrap", "--print", "codex", "go on", env=env)  # it starts nothing
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("codex ")
+    assert "http://127.0.0.1:8765" in done.stdout
 
 
 def test_a_setting_of_the_client_that_cannot_be_read_is_named(place: Place) -> None:

@@ -17,13 +17,27 @@ def test_the_messages_api_needs_a_key(id: str) -> None:
         factory.find_key(chosen, {})
 
 
-def test_an_unknown_provider_is_reported_if_there_is_no_key() -> None:
-    with pytest.raises(NoCredentials) as e:
-        factory.find_key(ModelSettings(id="opnai/gpt-5"), {})
-    assert e.value.hint.startswith("'opnai' is not a provider (`ctxagent models` lists them)")
-    with pytest.raises(NoCredentials) as e:
-        factory.find_key(ModelSettings(id="google/gemini-3"), {})
-    assert e.value.hint.startswith("'google' is not a provider (use gemini/gemini-3)")
+@pytest.mark.parametrize(
+    ("id", "instead"),
+    [
+        ("opnai/gpt-5", "Did you mean openai/gpt-5"),
+        ("google/gemini-3", "Did you mean gemini/gemini-3?"),
+        ("walrus/tusk", "`ctxagent models` lists the providers."),
+    ],
+)
+def test_an_unknown_provider_is_refused_with_near_names(
+    tmp_path: Path, id: str, instead: str
+) -> None:
+    chosen, environ = ModelSettings(id=id), {"ANTHROPIC_API_KEY": "key-1"}
+    for call in (
+        lambda: factory.find_key(chosen, environ),
+        lambda: factory.make_model(Settings(model=chosen), environ, tmp_path),
+    ):
+        with pytest.raises(UsageError, match="is not a provider of models") as e:
+            call()
+        assert e.value.hint.startswith(instead)
+    gate = {**environ, "ANTHROPIC_BASE_URL": "http://gate.example"}
+    assert factory.find_key(chosen, gate) == "ANTHROPIC_API_KEY"
 
 
 def test_the_name_of_a_provider_is_no_model(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ctxagent.agent.models.overview import (
     facts_of,
     models_of_others,
     provider_states,
+    providers_without_key,
     served_models,
 )
 from ctxagent.agent.models.price_data import Price
@@ -101,3 +102,9 @@ def test_what_other_providers_list_is_gathered(tmp_path: Path) -> None:
 def test_facts_in_words() -> None:
     assert facts_of(None, None) == ("", "")
     assert facts_of(None, Price(1, 2, 0.5, 0)) == ("$1/2/0.5", "")
+
+
+def test_a_hosted_provider_without_a_key_needs_one() -> None:
+    found = providers_without_key({"OPENAI_API_KEY": "key-1"})
+    assert {"anthropic", "gemini"} <= found
+    assert not {"openai", "ollama"} & found

@@ -61,6 +61,8 @@ def test_the_sentence_is_about_the_cheapest_setting() -> None:
     ratio = v5.sums.dollars / none.sums.dollars
     assert headline(compared).startswith(f"v5 costs {ratio:.2f} of none over 2 sessions: $")
     assert f"{v5.sums.missed} results needed when gone; 0 results lost." in price_sentence(compared)
+    saved = none.sums.summaries - v5.sums.summaries
+    assert (f"room to save {saved} summar" in price_sentence(compared)) == (saved > 0)
     assert "Not played to the end: 1 session of none." in price_sentence(compared)
 
 
@@ -109,7 +111,14 @@ def test_the_table_has_every_setting_and_the_cost_of_every_recording() -> None:
     ]
     assert told["Cost in dollars"] == [f"{each.sums.dollars:,.2f}" for each in totals]
     assert told["Relative cost"] == [f"{each.ratio:.2f}" for each in totals]
-    assert told["Asked for again"] == [f"{each.asked:,}" for each in totals]
+    asked, used = (told[f"Needed when gone, {how}"] for how in ("asked again", "used"))
+    assert (asked, used) == (
+        [f"{each.asked:,}" for each in totals],
+        [f"{each.used:,}" for each in totals],
+    )
+    assert [each.sums.missed for each in totals] == [
+        int(a) + int(u) for a, u in zip(asked, used, strict=True)
+    ]
     names = [row[0].name.removesuffix(".jsonl") for row in compared.runs]
     assert [name for name in told if name.endswith(": dollars")] == [f"{n}: dollars" for n in names]
     assert stopped_notes(compared)[0].startswith(

@@ -65,9 +65,22 @@ def test_a_row(tmp_path: Path) -> None:
     os.utime(log, (77, 77))
     size = log.stat().st_size
     assert session_row(log) == SessionRow(
-        "one", log, "fix the parser", "Both done.", size, 77.0, 7, "main", "/here", False
+        "one", log, "fix the parser", "Both done.", size, 77.0, 7, "main", "/here", False, "x"
     )
     assert last_exchange(newest_entries(log)) == ("and the tests", "Both done.")
+
+
+def test_a_copy_is_marked_in_the_list(place: Place) -> None:
+    project = Project(place.state, place.project)
+    log = Log(project.new_log())
+    id = log.path.parent.name
+    log.append(Session(id=id, cwd=str(place.project), version="0", model="m"))
+    log.append(User(content="fix the parser"))
+    log.close()
+    copy = place.run("sessions", "fork", id).stdout.strip()
+    rows = {line.split()[0]: line for line in place.run("sessions", "list").stdout.splitlines()}
+    assert rows[id].endswith("  fix the parser")
+    assert rows[copy].endswith(f"  fix the parser  (copy of {id})")
 
 
 def test_a_title_takes_the_place_of_the_first_words(tmp_path: Path) -> None:

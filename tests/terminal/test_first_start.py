@@ -59,6 +59,7 @@ def test_a_provider_its_key_and_a_first_task(place: Place, size: tuple[int, int]
             terminal.see("❯ anthropic")
             terminal.type("\r")
             terminal.see("Step 2 of 3")
+            assert "-5-5" not in terminal.text()  # no model is chosen yet
             terminal.type(f"{KEY}\r")
             terminal.see("the key was not accepted")
             assert KEY not in terminal.raw.decode()

@@ -313,7 +313,7 @@ def test_the_models_in_a_list(desk: CommandDesk) -> None:
     shown = desk.run("/model").splitlines()
     assert shown[0].split() == ["scripted", "now", "scripted"]  # in use, and in no table
     claude, prices = "claude-sonnet-5-5", ["$2/10/0.1", "1M", "anthropic"]
-    assert shown[1].split() == [claude, *prices, claude]
+    assert shown[1].split() == [claude, *prices, "needs", "a", "key", claude]
     assert shown[2].split() == ["ollama/qwen3", "free", "32k", "ollama", "ollama/qwen3"]
     assert shown[3].split()[0] == "scripted"
     assert desk.model == ""

@@ -292,6 +292,14 @@ def test_undo_takes_back_the_last_turn(desk: Opened) -> None:
         talk.run("/undo")
 
 
+def test_a_new_file_is_shown_once(desk: Opened) -> None:
+    talk = desk(write("new.py", "COST = 490\n"), OK)
+    talk.say("add the cost")
+    shown = talk.run("/undo", "n")
+    assert shown.count("- COST = 490") == 1
+    assert shown.count("new.py") == 2  # the heading of the diff, and the list of files
+
+
 @pytest.mark.slow
 def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     talk = three_turns(desk, Step(text="Again."), OK)

@@ -134,10 +134,10 @@ KEPT_MEASURES = (
             lambda f: f"{f.sums.stubs:,}"),
     Measure("Summaries", "Times that a summary replaced the earlier context.",
             lambda f: f"{f.sums.summaries:,}"),
-    Measure("Asked for again",
+    Measure("Needed when gone, asked again",
             "Results that the session asked for again after they had left the context.",
             lambda f: f"{f.asked:,}"),
-    Measure("Used when gone",
+    Measure("Needed when gone, used",
             "Results whose text the session used after it had left the context.",
             lambda f: f"{f.used:,}"),
     Measure("Cost of missed results", "Dollars for getting them again, included in the cost above.",
@@ -199,10 +199,15 @@ def price_sentence(comparison: Comparison) -> str:
         return ""
     best = _cheapest(sums).sums
     lost = best.recovered.whole - best.recovered.part
+    saved = sums[0].sums.summaries - best.summaries
     again = f"{count_of(best.missed, 'result')} needed when gone"
     sentence = (
         f"Largest context {format_tokens(best.peak)}; {again}; {count_of(lost, 'result')} lost."
     )
+    if saved > 0 and best.stubs:
+        sentence += (
+            f" Clearing freed enough room to save {count_of(saved, 'summary', 'summaries')}."
+        )
     stopped = [
         f"{count_of(each.sums.stopped, 'session')} of {each.label}"
         for each in sums

@@ -132,6 +132,11 @@ class SearchIndex:
         """
         return self._with_database(lambda db: self._catch_up(db, patience, None), lambda _: 0)
 
+    def clear(self) -> None:
+        """Empty the index, if there is one; the next search builds it again. Raises OSError."""
+        if (self.folder / INDEX_NAME).is_file():
+            self._create(only_missing=False)
+
     def catch_up_in_background(self, delay: float = 0.0) -> threading.Thread:
         """Index new log lines in a thread after `delay` seconds, in short steps between which
         searches can run.

@@ -79,7 +79,12 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
     assert logins is not None
     logins.note_asked()
     repl.say("Welcome. Three steps and you can begin; Esc skips them.")
-    if not await _choose_provider(repl, logins, step="Step 1 of 3: "):
+    repl.conversation.is_choosing_model = True
+    try:
+        has_model = await _choose_provider(repl, logins, step="Step 1 of 3: ")
+    finally:
+        repl.conversation.is_choosing_model = False
+    if not has_model:
         repl.notify("info", SKIPPED)
     elif not has_task:
         asked = "Step 3 of 3: what comes first?"

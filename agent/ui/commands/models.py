@@ -1,6 +1,6 @@
 """Commands about models: the one in use, and the available ones."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ..menu import Menu, Option
 from . import completions
@@ -35,11 +35,12 @@ def _models(repl: CommandContext) -> Menu:
     now, rows = repl.agent.model.id, [*repl.services.models()]
 
     def load(scope: int) -> Iterator[list[Option]]:
+        without_key = repl.services.without_key()
         shown = [row[0] for row in rows]
         known = ([] if now in shown else [(now, "", "", "")]) + rows
         providers = [*dict.fromkeys(row[-1] for row in known)]
         known.sort(key=lambda row: providers.index(row[-1]))
-        yield [_option(now, *row) for row in known]
+        yield [_option(now, *row, without_key=without_key) for row in known]
         listed = repl.services.listed_models()
         yield [_option(now, *row) for row in listed if row[0] not in (*shown, now)]
 
@@ -52,8 +53,16 @@ def _models(repl: CommandContext) -> Menu:
     )
 
 
-def _option(now: str, id: str, prices: str = "", window: str = "", provider: str = "") -> Option:
-    return Option(id, id, (prices, window, provider, "now" if id == now else ""))
+def _option(
+    now: str,
+    id: str,
+    prices: str = "",
+    window: str = "",
+    provider: str = "",
+    without_key: Collection[str] = (),
+) -> Option:
+    mark = "now" if id == now else "needs a key" if provider in without_key else ""
+    return Option(id, id, (prices, window, provider, mark))
 
 
 def _unknown_model(repl: CommandContext, id: str) -> str:

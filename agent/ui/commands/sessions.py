@@ -56,7 +56,7 @@ async def _sessions(repl: CommandContext, argument: str) -> None:
             row.id,
             "here" if row.id == repl.session else _when(row),
             row.branch[:MAX_BRANCH_CHARS],
-            row.title or "(no words yet)",
+            ("copy: " if row.copy_of else "") + (row.title or "(no words yet)"),
         )
         for number, row in enumerate(listed, 1)
     ]
@@ -132,7 +132,7 @@ def _menu(repl: CommandContext) -> Menu:
 def _option(row: "SessionRow", *, with_project: bool) -> Option:
     from ..render.markdown import bare_words
 
-    facts = (_when(row), size_in_words(row.size), row.branch)
+    facts = (_when(row), size_in_words(row.size), row.branch, "copy" if row.copy_of else "")
     return Option(
         key=row.id,
         title=row.title,
@@ -149,7 +149,8 @@ def _preview(log: Path, cwd: Path) -> list[Styled]:
 
     for row in session_rows([log]):
         entries = count_of(row.entries, "entry", "entries")
-        facts = [row.id, _when(row), entries, size_in_words(row.size), row.branch]
+        copy = f"copy of {row.copy_of}" if row.copy_of else ""
+        facts = [row.id, _when(row), entries, size_in_words(row.size), row.branch, copy]
         said, answer = last_exchange(newest_entries(log))
         moved = row.cwd and Path(row.cwd) != cwd
         where = (

@@ -56,7 +56,7 @@ async def _settings(repl: CommandContext, argument: str) -> None:
     elif repl.screen.paints and (not name or name in KEYS):
         await _edit(repl, name) if name else await _browse(repl)
     else:
-        rows = [row for row in settings.rows() if name in row.key]
+        rows = [row for row in _rows(settings) if name in row.key]
         if not rows:
             raise UsageError(f"there is no setting {name!r}", hint="/settings lists them all.")
         repl.show_table([_shown(row) for row in rows])
@@ -87,6 +87,13 @@ def user_settings(repl: CommandContext) -> "UserSettings":
     if repl.services.settings is None:
         raise UsageError("there are no settings here", hint="Start ctxagent in a terminal.")
     return repl.services.settings
+
+
+def _rows(settings: "UserSettings") -> list[SettingRow]:
+    """Return all settings, with the values that the preset gives."""
+    from ...compaction.policy import with_preset_value
+
+    return [with_preset_value(row, settings.loaded.settings) for row in settings.rows()]
 
 
 def change(repl: CommandContext, name: str, text: str) -> None:
@@ -124,7 +131,7 @@ async def _browse(repl: CommandContext) -> None:
 
 
 def _menu(settings: "UserSettings") -> Menu:
-    rows = {row.key: row for row in settings.rows()}
+    rows = {row.key: row for row in _rows(settings)}
 
     def load(scope: int) -> Iterator[Sequence[Option]]:
         changed = [row for row in rows.values() if row.origin != "default" or row.held]

@@ -40,6 +40,7 @@ class Conversation:
         self._model_after = ""  # restored when the turn ends; "" for none
         self._last_mode: str = ""  # the permission mode of the newest turn
         self.is_opening, self._since = True, time.monotonic()
+        self.is_choosing_model = False  # at the first start: the status line shows no model
         self._branch = current_branch(services.cwd)
         self._closing_unwanted: asyncio.Task[None] | None = None
 
@@ -176,7 +177,7 @@ class Conversation:
             return [("", "no session is open")]
         window, sandbox = self._agent.model.current_window(), self._agent.context.sandbox
         now = status.StatusLine(
-            model=self._agent.model.id,
+            model="" if self.is_choosing_model else self._agent.model.id,
             overloaded=self._agent.model.roles.overloaded[0],
             mode=self._shown_mode(self._agent),
             branch=self._branch,

@@ -1,6 +1,6 @@
 """The services that the command line passes to the REPL: the project, its sessions and settings."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -74,6 +74,7 @@ class ConversationServices:
     settings: "UserSettings | None" = None
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of (state, check, finding)
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of (ID, prices, window, provider)
+    without_key: Callable[[], Collection[str]] = list  # names of providers that need a key
     # rows like `models`, queried from providers; may take seconds
     listed_models: Callable[[], Sequence[Sequence[str]]] = list
     # rows of (ready or -, provider, key source); queries local servers

@@ -182,6 +182,7 @@ class CommandDesk:
             settings=settings_in(talk.cwd, "model.id=scripted:x"),
             checks=lambda: [("FAIL", "credentials", "none")],
             models=lambda: [("claude-sonnet-5-5", "$2/10/0.1", "1M", "anthropic")],
+            without_key=lambda: ["anthropic"],
             listed_models=lambda: [("ollama/qwen3", "free", "32k", "ollama")],
             providers=lambda: [("ready", "ollama", "runs here, 1 model")],
             set_model=self._set_model,

@@ -1,0 +1,109 @@
+"""`ctxagent sessions delete`: removes a session and everything that was kept of it."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.session.log import Log
+
+from ..support.command import Place
+
+WORD = "quokka"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def started(place: Place, task: str) -> str:
+    """Run a task, and return the ID of its session."""
+    before = {*place.logs()}
+    script = place.root / "steps.json"
+    script.write_text(json.dumps({"steps": [{"text": "Done."}]}))
+    done = place.run("-p", task, "--model", f"scripted:{script}")
+    assert done.returncode == 0, done.stderr
+    (new,) = {*place.logs()} - before
+    return new.parent.name
+
+
+def traces(place: Place, word: str) -> list[Path]:
+    """Return the files in the state directory that contain a word."""
+    files = [path for path in place.state.rglob("*") if path.is_file()]
+    return [path for path in files if word.encode() in path.read_bytes()]
+
+
+def asked(place: Place, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run the command on a terminal where the user types an answer."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        done = place.run(*arguments, stdin=theirs, stderr=theirs)
+        return done.returncode, os.read(ours, 100_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_session_is_deleted_with_all_its_traces(place: Place) -> None:
+    gone, kept = started(place, f"say {WORD}"), started(place, "say wombat")
+    assert place.run("sessions", "search", WORD).returncode == 0  # the index has it
+    done = place.run("sessions", "delete", gone, "--yes")
+    assert (done.returncode, done.stdout) == (0, f"deleted: {gone}\n")
+    assert re.fullmatch(rf"{gone}  changed now  \d+ kB  say {WORD}\n", done.stderr)
+    assert [log.parent.name for log in place.logs()] == [kept]
+    assert not [*place.state.rglob(f"*{gone}*/log.jsonl")]
+    assert place.run("sessions", "search", WORD).returncode == 1
+    assert place.run("sessions", "search", "wombat").returncode == 0
+    assert [path for path in traces(place, gone) if "worktree.git" not in path.parts] == []
+    assert place.run("sessions", "show", gone).returncode == 2
+
+
+def test_several_are_deleted_or_none(place: Place) -> None:
+    one, two = started(place, "first"), started(place, "second")
+    done = place.run("sessions", "delete", one, "20200101-000000-abcdef", "--yes")
+    assert done.returncode == 2
+    assert "there is no session '20200101-000000-abcdef'" in done.stderr
+    assert len(place.logs()) == 2
+    log = Log.open(next(log for log in place.logs() if log.parent.name == two))
+    try:
+        done = place.run("sessions", "delete", one, two, "--yes")
+    finally:
+        log.close()
+    assert done.returncode == 1
+    assert f"session {two} is open in another process" in done.stderr
+    assert "End that process first. Nothing was deleted." in done.stderr
+    assert len(place.logs()) == 2
+    done = place.run("sessions", "delete", one, two, one, "--yes")
+    assert (done.returncode, done.stdout) == (0, f"deleted: {one}\ndeleted: {two}\n")
+    assert place.logs() == []
+
+
+def test_it_asks_and_refuses_without_a_terminal(place: Place) -> None:
+    id = started(place, "say hello")
+    done = place.run("sessions", "delete", id)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was deleted, because there is no terminal to ask\nGive --yes." in done.stderr
+    code, shown = asked(place, "n", "sessions", "delete", id)
+    assert code == 1
+    assert "say hello" in shown
+    assert "Delete 1 session for good? [y/N]" in shown
+    assert "nothing was deleted" in shown
+    assert len(place.logs()) == 1
+    assert asked(place, "y", "sessions", "delete", id)[0] == 0
+    assert place.logs() == []
+
+
+def test_a_subagent_is_deleted_with_its_session_only(place: Place) -> None:
+    id = started(place, "say hello")
+    (log,) = place.logs()
+    part = log.parent / "agents" / "a1"
+    part.mkdir(parents=True)
+    (part / "log.jsonl").write_bytes(log.read_bytes())
+    done = place.run("sessions", "delete", "a1", "--yes")
+    assert done.returncode == 2
+    assert f"ctxagent sessions delete {id}" in done.stderr
+    assert part.is_dir()
