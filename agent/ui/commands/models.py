@@ -1,6 +1,6 @@
 """Commands about models: the one in use, and the available ones."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ..menu import Menu, Option
 from . import completions
@@ -40,9 +40,9 @@ def _models(repl: CommandContext) -> Menu:
         known = ([] if now in shown else [(now, "", "", "")]) + rows
         providers = [*dict.fromkeys(row[-1] for row in known)]
         known.sort(key=lambda row: providers.index(row[-1]))
-        yield [_option(now, *row, without_key=without_key) for row in known]
+        yield [_option(now, row, without_key) for row in known]
         listed = repl.services.listed_models()
-        yield [_option(now, *row) for row in listed if row[0] not in (*shown, now)]
+        yield [_option(now, row) for row in listed if row[0] not in (*shown, now)]
 
     return Menu(
         title=f"Model · {PRICES}",
@@ -53,14 +53,9 @@ def _models(repl: CommandContext) -> Menu:
     )
 
 
-def _option(
-    now: str,
-    id: str,
-    prices: str = "",
-    window: str = "",
-    provider: str = "",
-    without_key: Collection[str] = (),
-) -> Option:
+def _option(now: str, row: Sequence[str], without_key: Collection[str] = ()) -> Option:
+    """Return the option of a row: ID and, where known, prices, window and provider."""
+    id, prices, window, provider = (*row, "", "", "")[:4]
     mark = "now" if id == now else "needs a key" if provider in without_key else ""
     return Option(id, id, (prices, window, provider, mark))
 
