@@ -126,7 +126,7 @@ WRONG = {
     "none": ((), "there is no session for", "Name files: ctxagent replay FILE"),
     "id": (("0123",), "there is no session '0123'", "ctxagent sessions list"),
     "missing": (("gone.jsonl",), "cannot be read: No such file", "Give a session file"),
-    "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Name files"),
+    "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Give files of recorded"),
     "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "models.toml"),
     "window": (("x.jsonl", "--model", "ollama/x"), "the context window of ollama/x",
                "--context-window"),
@@ -144,7 +144,7 @@ WRONG = {
     "words": (("x.jsonl", "--sweep", "compact.preset=default..lean"), "not a range of numbers",
               "--sweep compact.preset=default,lean"),
     "bound": (("x.jsonl", "--bound", "2"), "--bound needs --sweep", "--sweep KEY=A..B"),
-    "report": (("x.jsonl", "--report", "no/x.html"), "there is no directory", "Make it"),
+    "report": (("x.jsonl", "--report", "no/x.html"), "there is no directory", "Create it"),
 }  # fmt: skip
 
 

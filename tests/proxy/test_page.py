@@ -84,7 +84,7 @@ def test_of_very_many_edits_the_newest_are_listed(tmp_path: Path) -> None:
 
 
 def test_without_a_session_it_says_how_to_begin(tmp_path: Path) -> None:
-    assert "No session yet" in Page(page(ProxyStatus(()), [], "/p")).texts["sums"]
+    assert "No sessions yet" in Page(page(ProxyStatus(()), [], "/p")).texts["sums"]
 
 
 @pytest.mark.parametrize(

@@ -292,7 +292,7 @@ def test_a_rule_for_the_project_keeps_its_file_as_it_is(tmp_path: Path) -> None:
     glass = asked(desk, answer)
     text = '# of all of us\n[permissions]\ndeny = ["Read(.env)"]  # secret\nallow = []\n'
     assert ours.read_text() == text
-    assert "kept in" in flat(glass)
+    assert "Bash(touch:*) · saved in" in flat(glass)
     assert desk.loops[0].approval.rules()["session"] == []
     kept, forgotten = desk.noted()
     assert (kept.data["answer"], kept.data["where"]) == ("always", str(ours))
