@@ -177,7 +177,7 @@ def test_missing_features_are_omitted_and_remembered(tmp_path: Path, lacks: str,
         seen = [play(server, tmp_path, ask(effort="high")) for _ in range(2)]
     assert server.rejected == []
     assert [type(delta) for delta in seen[0]].count(Notice) == 1
-    assert f"takes {gap}:" in next(d.text for d in seen[0] if isinstance(d, Notice))
+    assert f"accepts {gap}:" in next(d.text for d in seen[0] if isinstance(d, Notice))
     assert text_of(seen[1]) == "Two."
     assert len(server.bodies) == 3
     field, _, inner = lacks.partition(".")
