@@ -95,7 +95,7 @@ class Project:
         logs = self.logs()
         if not logs:
             raise NoSuchSession(
-                f"no session to continue in {self.cwd}",
+                f"there is no session to continue in {self.cwd}",
                 hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
                 "other directories.",
             )

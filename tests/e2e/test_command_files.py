@@ -70,7 +70,7 @@ def test_what_a_project_brings_along_is_words_until_it_is_trusted(
     (place.root / "home" / "secret.txt").write_text("a secret\n")
     done = place.run("-p", "/review x", env=place.server(server.url))
     assert done.returncode == 0, done.stderr
-    assert "is not trusted, so `!` commands and allowed-tools in it does not count" in done.stderr
+    assert "is not trusted; ignored: `!` commands and allowed-tools" in done.stderr
     assert "ctxagent config --trust" in done.stderr
     assert "!`touch made`" in told(server)
     assert "a secret" not in told(server)
