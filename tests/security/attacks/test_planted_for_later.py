@@ -57,7 +57,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
     talk = talk_in(place, {"command": command})
     (result,) = talk.of(ToolResult)
     assert "what other programs run by themselves: lib/.git; the user is told" in result.content
-    assert "made or changed lib/.git" in told(talk)
+    assert "created or changed lib/.git" in told(talk)
     assert "/set-aside" in told(talk)
     assert not mark.exists()
     watch = talk.agent.runner.planted
