@@ -271,7 +271,10 @@ def test_an_option_that_would_be_lost_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--server", "--fetch-tokenizer"], "--fetch-tokenizer and --server are 2 different actions"),
+        (
+            ["--server", "--fetch-tokenizer"],
+            "--fetch-tokenizer and --server are 2 different actions",
+        ),
         (["x", "--repair", "--server"], "--server and --repair are 2 different actions"),
         (["x", "--server"], "--server does not take a session"),
     ],

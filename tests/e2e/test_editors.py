@@ -393,7 +393,7 @@ def test_without_a_key_the_editor_is_told(tmp_path: Path) -> None:
             with pytest.raises(RequestError, match="ANTHROPIC_API_KEY") as told:
                 await ask
             assert told.value.code == -32000
-        with pytest.raises(RequestError, match="no directory"):
+        with pytest.raises(RequestError, match="is not a directory"):
             await editor.agent.new_session("/nowhere/at/all")
 
     editor = edit(place, place.environ(), act)

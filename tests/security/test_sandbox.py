@@ -597,7 +597,7 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
-    held = "Landlock only, which is weaker; without a network" if landlock.works() else "none"
+    held = "Landlock only, which is weaker" if landlock.works() else "none"
     doctor = run("doctor").stdout
     assert f"ok    sandbox: {held}" in doctor
     assert "bwrap is not installed. Install bubblewrap" in doctor

@@ -92,7 +92,7 @@ def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa:
         ("cp {home}/notes/plain .", "a path outside of the project: "),
         ("echo x > .envrc", "a protected file: .envrc"),
         ("rm -rf .git", "a protected file: .git"),
-        ("rm -rf {cwd}", "the project's own folder"),
+        ("rm -rf {cwd}", "moving the project's folder"),
         ("sudo make install", "the rights of another user: `sudo`"),
         ("docker ps", "a service of the system: `docker`"),
     ],

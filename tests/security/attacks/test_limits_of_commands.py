@@ -149,7 +149,9 @@ def test_rules_that_name_too_many_files(secretive: Field, monkeypatch: pytest.Mo
     commands = [{"command": "true"}, {"command": "python3 -c 1"}]
     talk, _ = talking(secretive, commands, deny=["Read(.env)"])
     assert len([e for e in talk.events if isinstance(e, Notice)]) == 1
-    assert "only the text of the command is checked" in next(e.text for e in talk.events if isinstance(e, Notice))
+    assert "only the text of the command is checked" in next(
+        e.text for e in talk.events if isinstance(e, Notice)
+    )
     asked = {"mode": "sandboxed", "deny": ["Read(.env)"], "session": "asked"}
     _, questions = talking(secretive, commands, answers=[Answer(False)], **asked)
     assert "more files than the sandbox can hide" in questions[0].reason

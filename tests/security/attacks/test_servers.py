@@ -162,7 +162,7 @@ def test_an_address_without_encryption_is_warned_of(tmp_path: Path) -> None:
         assert unencrypted_host(safe) == ""
     place = Place(tmp_path)
     env = place.environ({"ANTHROPIC_BASE_URL": "http://models.invalid", "ANTHROPIC_API_KEY": KEY})
-    told = "go to models.invalid unencrypted"
+    told = "are sent to models.invalid unencrypted"
     with place.start(
         "-p", "hi", env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:

@@ -47,9 +47,9 @@ def test_instructions_that_others_may_write(tmp_path: Path) -> None:
     assert "trusted with its current content" in place.run("config", "--trust").stderr
     sent, told = requested(place)
     assert WORDS in sent
-    assert "not taken in" not in told
+    assert "AGENTS.md is ignored" not in told
     file.write_text(f"{WORDS} Now.")
-    assert "not taken in" in requested(place)[1]
+    assert "AGENTS.md is ignored" in requested(place)[1]
 
 
 def test_who_else_may_write(tmp_path: Path) -> None:
