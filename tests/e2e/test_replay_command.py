@@ -126,7 +126,7 @@ WRONG = {
     "none": ((), "there is no session for", "Name files: ctxagent replay FILE"),
     "id": (("0123",), "there is no session '0123'", "ctxagent sessions list"),
     "missing": (("gone.jsonl",), "cannot be read: No such file", "Give a session file"),
-    "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Give files of recorded"),
+    "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Give files"),
     "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "models.toml"),
     "window": (("x.jsonl", "--model", "ollama/x"), "the context window of ollama/x",
                "--context-window"),
