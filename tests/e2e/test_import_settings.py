@@ -114,7 +114,7 @@ def test_nothing_is_overwritten_and_no_link_is_followed(place: Place) -> None:
     (project / ".ctxagent" / "agents").symlink_to(elsewhere)
     done = place.run("import-settings", "--write")
     assert done.returncode == 0
-    assert "model.id = openai/gpt-5.5-codex: there it is claude-haiku-4-5" in done.stdout
+    assert "model.id = openai/gpt-5.5-codex: your file has claude-haiku-4-5" in done.stdout
     assert done.stdout.count("it is a link that leads out of the project") == 3
     text = (project / ".agentrc").read_text()
     assert text.startswith('# mine\n[model]\nid = "claude-haiku-4-5"\n')
