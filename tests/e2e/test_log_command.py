@@ -129,7 +129,7 @@ def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
         (["nosuch"], 2, "no session 'nosuch'"),
         (["--entries", "--stats"], 2, "exclude each other"),
         (["--project"], 2, "--stats"),
-        (["--stats", "--project", "x"], 2, "no session"),
+        (["--stats", "--project", "x"], 2, "does not take a session"),
     ],
 )
 def test_what_cannot_be_told(place: Place, arguments: list[str], code: int, told: str) -> None:
