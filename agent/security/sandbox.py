@@ -269,7 +269,7 @@ class Sandbox:
         """
         if lasting:
             self._lasting.append(True)
-        if not self._lasting:  # no command of ours made the files that are there now
+        if not self._lasting:  # the present files were not created by our commands
             self._parts.accept_present()
         if self.partial:
             return Enclosed(command, give_up=self._confinement())

@@ -1,4 +1,4 @@
-"""The simulated prompt cache that prices requests; every number here can be checked by hand."""
+"""The simulated prompt cache that prices requests; you can check every number manually."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -35,7 +35,7 @@ _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
 @dataclass(frozen=True, slots=True)
 class _Outlined:
-    """The exchanges that one outline replaces, and their short outline."""
+    """The exchanges that one outline replaces, and what a short outline of them saves."""
 
     exchanges: tuple[FinishedCalls, ...]
     saved: int  # unscaled tokens
@@ -178,7 +178,9 @@ def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outli
 
 
 def _beginning(call: Call, limit: int) -> str:
-    """Return at most `limit` characters of a call's main argument: of a path the end."""
+    """Return the beginning of the main argument, or the end if it is a path. `limit` is the maximum
+    length for a command; other arguments may have `_MAX_ARGUMENT_CHARS`.
+    """
     argument, room = call.argument, limit if call.name == "Bash" else _MAX_ARGUMENT_CHARS
     if "/" in argument and " " not in argument and len(argument) > room:
         return f"…{argument[1 - room :]}"
