@@ -99,7 +99,7 @@ def compact(
     wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
     if not asyncio.run(_apply(launch, choice, wanted)):
         if not is_confirmed("Compact anyway?"):
-            raise CompactionFailed("not compacted; nothing changed")
+            raise CompactionFailed("not compacted; nothing has changed")
         asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
     return 0
 

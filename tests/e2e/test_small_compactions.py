@@ -76,7 +76,7 @@ def test_the_estimate_comes_before_the_question_and_no_costs_nothing(
     assert "a summary would save little: " in shown
     assert "/compact --all leaves just the newest exchange: " in shown
     terminal.type("n")
-    terminal.see("not compacted; nothing changed")
+    terminal.see("not compacted; nothing has changed")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
     assert len(server.requests) == before

@@ -153,6 +153,7 @@ def test_a_question_is_answered_beside_words_that_are_not_sent(tmp_path: Path) -
         seat.press(ENTER)
         await seat.until("Done.")
         await seat.until("❯ half of it")
+        await seat.idle()  # while a turn runs, Ctrl-C interrupts it and leaves the text
         seat.press(CTRL_C)
 
     drive(desk, act)
@@ -266,6 +267,7 @@ def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
         seat.press(ESC)  # an interrupt gives them back too
         await seat.until("interrupted")
         assert seat.repl.screen.words.text == "second"  # type: ignore[attr-defined]
+        await seat.idle()
         seat.press(CTRL_C)
 
     drive(desk, act)
