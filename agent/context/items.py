@@ -51,7 +51,7 @@ class Item:
     # The text that replaces this item and its neighbours; "" if that text is in a neighbour; None
     # if the item is not outlined.
     outline: str | None = None
-    # Cache of `request`: the shown blocks, and the blocks sent for them.
+    # Cache of `request.py`: the shown blocks, and the blocks that are sent for them.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -136,8 +136,8 @@ class _Draft:
             said.append(_text(LOST_SEARCH))
 
     def _fitting(self, block: Block) -> Block | None:
-        """Return a reply block as it fits after the blocks before it. Return None for half of a
-        search and for a duplicate.
+        """Return a reply block adapted to the blocks before it. Return None for a search result
+        without its search, and for a duplicate search.
         """
         kind = block["type"]
         if kind == "tool_use":
@@ -293,7 +293,7 @@ def with_question(request: Request, asked: str) -> Request:
 
 
 def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Remove searches from the last reply that the server would otherwise continue."""
+    """Remove unfinished searches from the last reply, because the server would continue them."""
     replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     place = replies[-1] if replies else 0
     content = messages[place]["content"]

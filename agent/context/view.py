@@ -4,11 +4,11 @@
 adding does not depend on the length of the log. Pure: no clock, disk or settings, so a view in a
 new process equals the live one.
 
-A request has the thinking and signed calls of its own model only. Those of another model are shown
-again when that model is used again. Newer models bind each thinking block to everything before it.
-So an edit of history (a mask, a summary) hides the thinking after it, except after a summary by the
-API (`compaction_block`). Thinking from requests with another system prompt or other tools is hidden
-until that prompt and those tools are used again.
+A request has the thinking and the call signatures of its own model only. Those of another model are
+shown again when that model is used again. Newer models bind each thinking block to everything
+before it. So an edit of history (a mask, a summary) hides the thinking after it, except after a
+summary by the API (`compaction_block`). Thinking from requests with another system prompt or other
+tools is hidden until that prompt and those tools are used again.
 """
 
 import hashlib
@@ -50,8 +50,8 @@ REFUSAL = "refusal"  # a stop reason
 REINSERTED_SOURCES = (
     "environment", "instructions", PLAN, SKILL_LIST, SKILL, MEMORY, HOOK, LOADED_TOOLS,
 )  # fmt: skip
-MIN_JUDGED_TOKENS = 1_000  # the least tokens that an estimation error is divided by
-MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is ignored
+MIN_JUDGED_TOKENS = 1_000  # an estimation error is divided by at least this number of tokens
+MAX_CREDIBLE_FACTOR = 3.0  # ignore a usage that differs from the estimate by a larger factor
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # limits of `View.error`; a single text may err by the minimum
 ERROR_FACTOR = 2  # safety factor on a measured error, because the next one may be larger
 ERROR_DECAY = 0.99  # per reply: decay old estimation errors

@@ -73,7 +73,9 @@ class RewindPoint:
     trigger: str
     words: str  # the newest user message; for a turn, its first message
     path: str = ""  # of the checkpoint's file, "" for a turn
-    snapshot: str | None = None  # of the files; None with `changed`: the files were not saved
+    # The snapshot of the files. None if the files were not saved; without `changed`, None means
+    # that the current files still apply.
+    snapshot: str | None = None
     changed: bool = False  # the files may have changed since
     mid_turn: bool = False  # before a message sent during a turn
     repository: str = ""  # name of the record of the git repository
@@ -132,8 +134,8 @@ class Checkpoints:
         self.saved = saved
         self.keeper = keeper
         self._counter = counter or PointCounter()
-        self._was_noticed = False  # the missing files of the newest turn
-        self._limits_noticed = ""  # the limits of the repository records
+        self._has_no_files = False  # the newest turn's snapshot has no files
+        self._limits_noticed = ""  # what the newest notice said about the repository records
 
     @property
     def newest(self) -> int:
@@ -169,8 +171,8 @@ class Checkpoints:
         """Return a notice that a turn's snapshot has no files. Return "" if it has files or if the
         previous turn already gave the notice.
         """
-        noticed, self._was_noticed = self._was_noticed, taken.snapshot is None
-        if self.worktree is None or noticed or not self._was_noticed:
+        noticed, self._has_no_files = self._has_no_files, taken.snapshot is None
+        if self.worktree is None or noticed or not self._has_no_files:
             return ""
         return f"{self.limits or SNAPSHOT_FAILED}; {SAVED_ALONE}"
 
@@ -197,8 +199,8 @@ class Checkpoints:
         )
 
     def take(self, facts: CheckpointFacts, trigger: str, seq: int) -> Checkpoint:
-        """Write a checkpoint and return its entry, which the caller records. `seq` is the log's
-        newest entry. Blocks. Raises RecordError if the file cannot be written.
+        """Write a checkpoint and return its entry, which the caller records. `seq` is that of the
+        log's newest entry. Blocks. Raises RecordError if the file cannot be written.
         """
         number = self._counter.newest + 1
         snapshot, head, limits = self._snapshot(self._name(number))
@@ -335,7 +337,7 @@ class Checkpoints:
 
     def _kept_files(self, point: RewindPoint) -> tuple["WorkTree", str]:
         """Return the work tree and the snapshot of a point. Raises RecordError if the point has no
-        snapshot or its repository is missing.
+        snapshot, if its repository is missing, or if git has deleted objects of the snapshot.
         """
         if self.worktree is None or point.snapshot is None:
             raise RecordError(

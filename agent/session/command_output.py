@@ -15,7 +15,7 @@ from .store import content_text
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 
-# In lower case, like the other signs.
+# Compared with the output in lower case, like the other signs.
 _ERROR_SIGNS = (
     "error", "exception", "traceback", "assert", "denied", "refused", "undefined", "not found",
     "no such", "timed out",
@@ -58,8 +58,8 @@ class CommandOutput:
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines with a sign of an error, verbatim. If there are none, return the last
-    line.
+    """Return the last MAX_ERROR_LINES lines with a sign of an error, or else the last line. Each
+    line is cut to MAX_ERROR_LINE_CHARS.
     """
     text = "\n".join(lines).lower()
     signs = [sign for sign in _SIGNS if sign in text]

@@ -23,7 +23,7 @@ _SHOWS_END = word_set("cat tail tee")
 _PIPES = ("|", "|&")
 _TO_FILE = regex(r">(?!&)")
 
-# Programs with exit codes that mean "no" and not failure, and these codes.
+# Exit codes that mean the answer "no" and not a failure, by program.
 _QUESTIONS = {
     **dict.fromkeys(
         word_set(

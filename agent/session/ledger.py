@@ -85,7 +85,7 @@ class CommandFact:
     """A command that ran."""
 
     command: str
-    exit_code: int | None  # None while it runs in the background
+    exit_code: int | None  # None if unknown, e.g. while it runs in the background
     ref: int
     errors: tuple[str, ...] = ()  # the last lines of its output with a sign of an error
 

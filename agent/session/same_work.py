@@ -6,9 +6,10 @@ files and directories count first, then the words that both tasks share:
 
 1. Tasks that name files, but no common file, are different.
 2. Tasks with the same description are similar.
-3. Otherwise, each task's topics (words of its description repeated in its prompt, and numbers) must
-   occur in the other task, and the tasks must share enough words. For tasks about the same files,
-   the topics of one task are enough, and fewer shared words.
+3. Otherwise, most of each task's topics must occur in the other task, and the tasks must share
+   enough words. Topics are the words of a description that its prompt repeats, and words with
+   digits. For tasks about the same files, most topics of one of the tasks and fewer shared words
+   are enough.
 
 No word list of a language is used: short words count little, endings are ignored, and text without
 spaces between words is compared by pairs of characters.
@@ -20,7 +21,10 @@ from collections.abc import Collection, Iterable
 from ..lazy import dataclass, regex
 
 MIN_SHARED_WORDS = 2  # for tasks without a common file
-MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared part of the shorter task's words
+MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = (
+    0.5,
+    0.25,
+)  # part of the shorter task's words that the other has
 MIN_TOPICS = 0.75  # part of each task's topics that the other task has
 MIN_TOPICS_SAME_FILES = 0.65  # the same for one of the tasks
 MIN_FILES = 0.5  # part of the new task's files that the earlier task has

@@ -143,9 +143,9 @@ def missing_entries(
 ) -> list[Entry]:
     """Return the entries to record when a session continues after its process was killed.
 
-    Each subagent whose log has more than the session's gets an updated entry. One notice tells the
-    model about the subagents whose results it never received (`unheard_ids`), with the answers of
-    those that had finished.
+    Each subagent whose log has entries that its entry in the session's log does not cover gets an
+    updated entry. One notice tells the model about the subagents whose results it never received
+    (`unheard_ids`), with the answers of those that had finished.
     """
     found, unheard = list[Entry](), list[SubagentRun]()
     for agent in agents:
@@ -203,8 +203,8 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
     """Return a subagent's new entry, preceded by a note of unrecorded file changes if there are
     any.
 
-    A killed subagent may have finished before the kill; its first turn decides. Later turns,
-    started manually by the user, change only the totals.
+    A killed subagent may have finished before the kill. Its status and answer are those of its
+    first unrecorded turn. Later turns, started manually by the user, change only the totals.
     """
     totals, known, ledger = Totals(), Ledger(), Ledger()
     answer, end, turns, last = "", "", 0, 0

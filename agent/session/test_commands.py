@@ -60,8 +60,7 @@ _RUNS_NONE = word_set(
     "--listTests --show-only --dry-run --just-print"
 )
 
-# In this order: options that do not change which tests run, the ones of these with a value, options
-# that select fewer tests, and options that select more.
+# Options that do not change which tests run.
 _SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
@@ -71,16 +70,18 @@ _SAME_TESTS = regex(
     r"|import-mode|fail-fast).*",
     re.DOTALL,
 )
+# Those of them that have a value in the next word.
 _OPTIONS_WITH_VALUE = word_set(
     "-n -W -j -timeout -count -parallel --tb --maxfail --durations --color --timeout --reporter "
     "--numprocesses --dist --log-level --import-mode"
 )
+# Options that select fewer tests.
 _FEWER_TESTS = regex(
     r"-k.*|-t|-g|-run\b.*|-short|--(?:grep|testNamePattern|lf|last-failed|sw|stepwise|ignore|deselect"
     r"|shard|onlyChanged|changed)\b.*",
     re.DOTALL,
 )
-_MORE_TESTS = word_set("--workspace --all --all-features --runslow")
+_MORE_TESTS = word_set("--workspace --all --all-features --runslow")  # select more tests
 _EVERYTHING = word_set(". ...")
 _ALL_OF_GO = word_set("...")  # without it, go tests a single folder
 

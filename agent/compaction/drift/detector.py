@@ -179,8 +179,8 @@ class DriftDetector:
 
     def _false_completion(self, text: str) -> Drift | None:
         """Detect a turn that ends without a question, although open work is left that neither a
-        call nor the reply mentions. Does not apply after a question of the user, since the reply is
-        the answer.
+        call nor the reply mentions. Does not apply after a question or a new request of the user,
+        since the reply is the answer to it.
         """
         asked = any(map(ends_with_question, self._messages[-1:])) or self._new_requests()
         if asked or ends_with_question(text) or self._document.blocked:
@@ -298,7 +298,7 @@ class DriftDetector:
 
 
 def _is_removed(fact: FileFact) -> bool:
-    """Return True if the file is deleted and the session did not create it."""
+    """Return True if the file was deleted, and the deletion is the session's only change of it."""
     return fact.action == "deleted" and fact.times == 1
 
 

@@ -67,9 +67,9 @@ class TaskScope:
         return self._unrelated if self._points >= limit and self._is_clear(text) else []
 
     def _weight(self, text: str, call: Block) -> int:
-        """Return the points of an unrelated call. A new file has all points if a text explains it
-        and neither the text nor the file has a term of the task. Other calls have no points if the
-        session knows no files to compare with.
+        """Return the points of an unrelated call. A new file reaches the limit at once if a text
+        explains it and neither the text nor the file has a term of the task. Other calls have no
+        points if the session knows no files to compare with.
         """
         said, written = terms(text), terms(written_text(call))
         tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
@@ -89,8 +89,8 @@ class TaskScope:
         return subject.replace(f"{cwd}/", "").replace(cwd, ".") if cwd else subject
 
     def _is_clear(self, text: str) -> bool:
-        """Return True if the request has enough terms, in a script that the calls or the text use
-        too.
+        """Return True if the request has enough terms to compare calls with. If the request is
+        mostly in non-ASCII letters, the text must be too, since calls have few of these letters.
         """
         asked = [each[:MAX_CLARITY_CHARS] for each in self._asked[:6]]
         comparable = not _is_foreign("".join(asked)) or _is_foreign(text)

@@ -133,8 +133,8 @@ def _is_vital(probe: Probe) -> bool:
 
 
 def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
-    """Return the items that answer no probe. The least critical section comes first, and the oldest
-    item of each section.
+    """Return the files read, the finished work and the references that answer no probe. They are in
+    this order of sections, and each section begins with its oldest item.
     """
     rows = {row.path for row in document.modified}
     guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
