@@ -293,7 +293,7 @@ class ProxySession:
         else:
             self._record_reply([], reply, request, purpose="attempt")
 
-    def take_back(self, seq: int) -> None:
+    def undo(self, seq: int) -> None:
         """Undo the edit at `seq`: the next request has the client's original content there. Raises
         CompactionFailed if there is no such edit.
         """

@@ -461,7 +461,7 @@ def test_a_new_task_of_the_person_is_no_drift() -> None:
 
 
 @pytest.mark.parametrize("reason", ["a failure", "a message", "another edit"])
-def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
+def test_an_edit_may_be_reverted_for_a_reason(reason: str) -> None:
     history = session()
     ref = len(history.entries)
     if reason == "a failure":

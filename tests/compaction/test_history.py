@@ -101,7 +101,7 @@ def test_a_revert_that_was_reverted_undoes_nothing() -> None:
     assert [act.undone for act in done] == [False]
 
 
-def test_savings_leave_out_what_was_taken_back() -> None:
+def test_savings_leave_out_what_was_undone() -> None:
     assert savings(acts(LOG)) == [
         ("demote", 1, 18_500),
         ("microcompact", 2, 31_000),

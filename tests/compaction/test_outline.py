@@ -252,7 +252,7 @@ def test_what_became_of_a_reply_is_told() -> None:
         assert "outlined" in why_gone(history.entries, each)
 
 
-def test_what_was_taken_back_is_not_outlined_again() -> None:
+def test_what_was_undone_is_not_outlined_again() -> None:
     history = History()
     history.say("go")
     bash(history, "one")

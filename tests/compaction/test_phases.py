@@ -116,7 +116,7 @@ def test_a_phase_without_a_model_to_summarise(tmp_path: Path) -> None:
     assert len(talk.model.requests) == 3  # type: ignore[attr-defined]
 
 
-def test_an_interrupted_change_of_phase_is_taken_back(tmp_path: Path) -> None:
+def test_an_interrupted_change_of_phase_is_undone(tmp_path: Path) -> None:
     cwd = tmp_path / "project"
     cwd.mkdir()
 

@@ -127,7 +127,7 @@ def test_without_a_summary_it_is_made_from_the_records() -> None:
         assert said in text, said
 
 
-def test_a_summary_that_cannot_be_read_or_was_taken_back_is_passed_over() -> None:
+def test_a_summary_that_cannot_be_read_or_was_undone_is_passed_over() -> None:
     history = worked()
     for document in ({"intent": 7}, {"modified": [{"x": 1}]}):
         history.add(Summary, document=document, text="", covers=[1, 2], keep_from=3)

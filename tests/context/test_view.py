@@ -140,9 +140,9 @@ def test_an_edit_drops_the_thinking_of_all_models_behind_it_but_of_those_that_bi
     assert signed(fold(log)) == [[], ["two"]]
     assert signed(fold([*log, asked(6, "one")])) == [["one"], []]
     assert signed(fold([*log, asked(6, "two", "free")])) == [[], ["two", "two"]]
-    taken_back = [*log, said(6, "two"), Revert(seq=7, target=5)]
-    assert signed(fold(taken_back)) == [[], ["two", "two"], ["two"]]
-    assert signed(fold([*taken_back, asked(8, "two", "free")]))[1:] == [["two", "two"]] * 2
+    undone = [*log, said(6, "two"), Revert(seq=7, target=5)]
+    assert signed(fold(undone)) == [[], ["two", "two"], ["two"]]
+    assert signed(fold([*undone, asked(8, "two", "free")]))[1:] == [["two", "two"]] * 2
 
 
 def test_a_block_keeps_the_thinking_of_the_model_that_is_asked() -> None:
@@ -454,7 +454,7 @@ def test_what_was_said_again_because_of_a_summary_goes_with_it() -> None:
     assert [item.seq for item in fold(later).items][-2:] == [11, 13]
 
 
-def test_a_mask_that_was_taken_back_is_remembered() -> None:
+def test_a_mask_that_was_undone_is_remembered() -> None:
     log = [*WORK, mask(8, stub(4, "a")), mask(9, stub(6, "b"))]
     view = fold([*log, Revert(seq=10, target=8)])
     assert [found.masked for found in view.results()] == [False, True]
