@@ -278,7 +278,7 @@ class SummaryApplier:
         started = time.monotonic()
         draft = await writer.write(cut)
         draft = replace(draft, seconds=time.monotonic() - started)
-        await asyncio.to_thread(drift.prepare_reading(self.host.ledger))
+        await asyncio.to_thread(drift.terms_preloader(self.host.ledger))
         return draft
 
     def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
