@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..lazy import dataclass
 from .command_output import CommandOutput, telling_lines
-from .command_work import Work, answers_no, works_of
+from .command_work import Work, answers_no, find_work
 from .entries import (
     ATTACHMENT,
     PLAN,
@@ -513,7 +513,7 @@ class Ledger:
         does not change earlier failures. `started` is the ref of its start, if recorded separately:
         the command cannot resolve failures after its start.
         """
-        works, since = works_of(fact.command), started or fact.ref
+        works, since = find_work(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
             tests_failed, cleared = self._tests.add(
@@ -531,16 +531,16 @@ class Ledger:
                     self._failed_anew.append(before)
                 self._failing[key] = fact
         elif fact.exit_code is not None and not unknown:
-            shown = [work for work in works if work.is_shown and not work.decides]
-            succeeded = shown if shown and output.says_success() else []
-            done = [work for work in works if work.decides or work in succeeded]
+            shown = [work for work in works if work.is_shown and not work.decides_success]
+            succeeded = shown if shown and output.has_success_sign() else []
+            done = [work for work in works if work.decides_success or work in succeeded]
             for work in () if asked else done:
                 self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
             before = self._failing.get(key)
             if asked or len(done) == len(works) or (before and before.command == fact.command):
                 self._resolve(key, fact.ref, since)
         for command in cleared:
-            self._resolve(self._work_key(command, works_of(command)), fact.ref, since)
+            self._resolve(self._work_key(command, find_work(command)), fact.ref, since)
         self.commands.append(fact)
 
     def _work_key(self, command: str, works: Sequence[Work]) -> str:

@@ -48,7 +48,7 @@ def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
 def test_success_is_a_sign_of_it_and_none_of_an_error(lines: list[str]) -> None:
     text = "\n".join(lines)
     said = bool(_SUCCESS.search(text)) and not _ERROR.search(_NO_ERRORS.sub("", text))
-    assert CommandOutput(lines).says_success() == said
+    assert CommandOutput(lines).has_success_sign() == said
 
 
 def test_the_lines_of_an_offloaded_result_are_those_of_its_preview() -> None:

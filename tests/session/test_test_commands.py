@@ -62,7 +62,7 @@ def test_where_and_with_what_it_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "single", "quiet", "decides"),
+    ("command", "single", "is_only_printer", "decides_success"),
     [
         ("pytest", True, True, True), ("pytest a; pytest b", False, True, False),
         ("pytest && npm test", False, True, True),
@@ -78,9 +78,15 @@ def test_where_and_with_what_it_runs() -> None:
         ("cat f | pytest", True, False, True),
     ],
 )  # fmt: skip
-def test_what_else_the_command_does(command: str, single: bool, quiet: bool, decides: bool) -> None:
+def test_what_else_the_command_does(
+    command: str, single: bool, is_only_printer: bool, decides_success: bool
+) -> None:
     found = find_test_command(command)
-    assert (found.single, found.quiet, found.decides) == (single, quiet, decides)
+    assert (found.single, found.is_only_printer, found.decides_success) == (
+        single,
+        is_only_printer,
+        decides_success,
+    )
 
 
 @pytest.mark.parametrize(
