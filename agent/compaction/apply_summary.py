@@ -270,7 +270,9 @@ class SummaryApplier:
                 if _TASK_FILE.fullmatch(name):
                     return name
         end = previous.covers[1] if previous else 0
-        begun = next((ref for ref, _ in self.host.ledger.words if ref > end), cut.evicted[0].seq)
+        begun = next(
+            (ref for ref, _ in self.host.ledger.typed_messages if ref > end), cut.evicted[0].seq
+        )
         return f"{TASK_SUMMARY_PREFIX}{begun}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:

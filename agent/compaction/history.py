@@ -215,7 +215,7 @@ def _why(act: Mask | Summary) -> str:
     return readable_trigger(act.trigger)
 
 
-def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
+def user_wrote_since(entries: Iterable[Entry], seq: int) -> bool:
     """Return True if the user sent a message after an entry."""
     return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
 

@@ -153,7 +153,7 @@ def _sections(
     document: SummaryDocument, ledger: Ledger, changed: Sequence[str]
 ) -> Iterator[_Section]:
     """Yield all sections, the most important first."""
-    newest = [f"#{ref}: {text}" for ref, text in ledger.words[-1:]]
+    newest = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-1:]]
     stands = [*document.in_progress, *filter(None, [document.phase])]
     yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
     yield _Section("Stands", stands, 1)
@@ -161,7 +161,7 @@ def _sections(
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)
     yield _Section("Newest words", newest, 1)
-    earlier = [f"#{ref}: {text}" for ref, text in ledger.words[-2::-1]]
+    earlier = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-2::-1]]
     yield _Section("Earlier messages of the user", earlier, 2)
     yield _Section("Blocked", document.blocked, 2)
     yield _Section("Open errors", document.errors, 2, longer=2)

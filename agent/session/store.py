@@ -49,7 +49,7 @@ from .entries import (
 )
 from .log import LOG_NAME, Entries, find_entries, find_entry, seq_of_line, try_parse_entry
 from .searches import search_text
-from .titles import TITLE_TOPIC, keep_title
+from .titles import TITLE_TOPIC, save_title
 
 AGENTS = "agents"
 _IMAGE = regex(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
@@ -172,7 +172,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             elif isinstance(entry, SubagentRun):
                 runs[entry.id] = entry
             elif isinstance(entry, Note) and entry.topic == TITLE_TOPIC:
-                keep_title(folder, entry.text)
+                save_title(folder, entry.text)
     if _is_own(source / "offloaded") and (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded", share_private)
     for path in filter(None, paths):

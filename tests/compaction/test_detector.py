@@ -195,7 +195,7 @@ def armed_after(*edits: list[Block], history: History | None = None) -> DriftDet
     """A watch that starts after these edits."""
     ledger, memory = folded(history or session()), CallMemory()
     for blocks in edits:
-        memory.add(blocks, ledger.words[-1][0])
+        memory.add(blocks, ledger.typed_messages[-1][0])
     return DriftDetector(DOCUMENT, ledger, earlier=memory)
 
 

@@ -11,8 +11,8 @@ from ctxagent.agent.compaction.history import (
     intent_preserved,
     last_acts,
     marks,
-    person_spoke_since,
     savings,
+    user_wrote_since,
     why_gone,
 )
 from ctxagent.agent.compaction.layers import demote
@@ -180,8 +180,8 @@ def test_how_an_act_is_named() -> None:
 
 def test_whether_a_turn_followed() -> None:
     said = [User(seq=8, content="and now?"), User(seq=9, content="cut off", source="notice")]
-    assert person_spoke_since(said, 7)
-    assert not person_spoke_since(said, 8)
+    assert user_wrote_since(said, 7)
+    assert not user_wrote_since(said, 8)
 
 
 def call(purpose: str, cost: float | None) -> Assistant:

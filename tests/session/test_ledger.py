@@ -593,7 +593,7 @@ def test_words_todos_and_denials() -> None:
     for _ in range(2):
         script.add(Note, topic="permission", text="not authorised: Bash git push")
     script.add(Note, topic="warning", text="something else")
-    assert list(script.ledger.words) == [(words, "Mend it."), (words + 2, "See:\n[image]")]
+    assert list(script.ledger.typed_messages) == [(words, "Mend it."), (words + 2, "See:\n[image]")]
     assert list(script.ledger.todos) == [{"content": "Find", "status": "completed"}]
     assert list(script.ledger.denials) == ["not authorised: Bash git push"]
 
@@ -693,7 +693,7 @@ def test_a_real_conversation_gives_real_facts(tmp_path: Path) -> None:
     assert list(ledger.read) == ["old.txt"]
     (failed,) = ledger.unresolved()
     assert (failed.exit_code, failed.errors) == (3, ("error: no luck",))
-    assert [words for _, words in ledger.words] == ["Make a greeting."]
+    assert [words for _, words in ledger.typed_messages] == ["Make a greeting."]
     assert list(ledger.offloaded.values()) == [failed.ref]
 
 

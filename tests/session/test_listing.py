@@ -23,7 +23,7 @@ from ctxagent.agent.session.listing import (
 )
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project, all_logs
-from ctxagent.agent.session.titles import keep_title, title_note
+from ctxagent.agent.session.titles import save_title, title_note
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
@@ -91,7 +91,7 @@ def test_a_title_takes_the_place_of_the_first_words(tmp_path: Path) -> None:
     log.append(User(content="fix the parser"))
     for title in ("The first", " The parser,\nmended "):
         note = log.append(title_note(title))
-        keep_title(log.path.parent, note.text)
+        save_title(log.path.parent, note.text)
     for _ in range(40):
         log.append(said("word " * 5_000))
     log.close()

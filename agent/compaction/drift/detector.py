@@ -88,7 +88,7 @@ class DriftDetector:
         self._is_after_summary = turns >= WATCHED_TURNS  # fewer: a resumed session or a new plan
         self._reported: set[Indicator] = set()
         self._was_continued = False  # this turn was continued because of drift, at most once
-        self._messages = [text for _, text in ledger.words][-MAX_READ_MESSAGES:]
+        self._messages = [text for _, text in ledger.typed_messages][-MAX_READ_MESSAGES:]
         self._new_messages: list[str] = []
         self._earlier = earlier.copy() if earlier else CallMemory()
         self._all_calls = self._earlier.copy()
@@ -167,7 +167,7 @@ class DriftDetector:
 
     def _newest_message_ref(self) -> int:
         """Return the ref of the newest user message."""
-        return max((ref for ref, _ in self._ledger.words), default=0)
+        return max((ref for ref, _ in self._ledger.typed_messages), default=0)
 
     def _failed_since(self, ref: int) -> bool:
         """Return True if a command failed or a call was denied after the entry `ref`."""
@@ -262,7 +262,7 @@ class DriftDetector:
         return any(base in text.casefold() for text in asked)
 
     def _newer_messages(self, ref: int) -> list[str]:
-        return [*(t for at, t in self._ledger.words if at > ref), *self._new_messages]
+        return [*(t for at, t in self._ledger.typed_messages if at > ref), *self._new_messages]
 
     def _broken_constraint(self, calls: Sequence[Block]) -> Drift | None:
         """Detect a call that repeats a denied call, or that changes a path named by a rule for the
@@ -319,7 +319,7 @@ def terms_preloader(ledger: Ledger) -> Callable[[], None]:
     """Return a function that preloads the terms of the current user messages for a `DriftDetector`.
     The function is slow and may run in a thread.
     """
-    messages = [text for _, text in ledger.words[-MAX_READ_MESSAGES:]]
+    messages = [text for _, text in ledger.typed_messages[-MAX_READ_MESSAGES:]]
 
     def read() -> None:
         for text in messages:
@@ -330,4 +330,6 @@ def terms_preloader(ledger: Ledger) -> Callable[[], None]:
 
 def newest_ref(ledger: Ledger) -> int:
     facts = [f.ref for f in ledger.files.values()] + [c.ref for c in ledger.commands]
-    return max([*facts, *ledger.read.values(), *(ref for ref, _ in ledger.words)], default=0)
+    return max(
+        [*facts, *ledger.read.values(), *(ref for ref, _ in ledger.typed_messages)], default=0
+    )

@@ -66,7 +66,7 @@ class DriftMonitor:
         """Return a summary without its open steps. Without a summary, the first user message is the
         intent.
         """
-        first = next((text for _, text in self.ledger.words if text.strip()), "")
+        first = next((text for _, text in self.ledger.typed_messages if text.strip()), "")
         document = document_of(summary) or SummaryDocument(intent=first)
         return replace(document, in_progress=(), next_steps=())
 
@@ -107,7 +107,7 @@ class DriftMonitor:
             }
             self.record(Note(topic="drift", text=drift.detection, data=data))
             self.emit()(Notice("warning", warning(drift, self._document.intent)))
-            messages = [text for _, text in self.ledger.words]
+            messages = [text for _, text in self.ledger.typed_messages]
             text = realignment(drift, document, messages, found)
             self.record(User(content=text, source="notice"))
 

@@ -137,7 +137,7 @@ def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> Su
     """Make a summary without a model, merged with `previous`. It has the previous intent or else
     the user's first message, the todo list, the last command, failures and denied calls.
     """
-    words = [(ref, text) for ref, text in ledger.words if text.strip()]
+    words = [(ref, text) for ref, text in ledger.typed_messages if text.strip()]
     earlier = previous or SummaryDocument()
     intent = earlier.intent or shorten_at_gap(words[0][1] if words else "", MAX_INTENT_CHARS)
     steps = {

@@ -140,7 +140,7 @@ def _read_files(here: set[int], ledger: Ledger) -> Iterator[Probe]:
 
 
 def _intent(here: set[int], ledger: Ledger) -> Iterator[Probe]:
-    for ref, text in ledger.words[:1]:
+    for ref, text in ledger.typed_messages[:1]:
         if ref in here and (fact := first_line(text)):
             yield Probe("recall", "What did the user first ask for?", fact, "intent", ref, fact)
 

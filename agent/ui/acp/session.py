@@ -325,7 +325,7 @@ class EditorSession:
         await self._tell_usage()
         await self._tell_commands()
         ledger = self.conversation.agent.ledger
-        words = ledger.words[0][1] if ledger.words else ""
+        words = ledger.typed_messages[0][1] if ledger.typed_messages else ""
         if title := ledger.title or one_line(words, MAX_TITLE_CHARS):
             now = datetime.now(UTC).isoformat()
             self._send(

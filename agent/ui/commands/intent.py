@@ -21,7 +21,7 @@ async def _intent(repl: CommandContext, argument: str) -> None:
     from .. import compaction_report
 
     agent = repl.agent
-    repl.show(compaction_report.intent(agent.view.summary, agent.ledger.words))
+    repl.show(compaction_report.intent(agent.view.summary, agent.ledger.typed_messages))
 
 
 @command(

@@ -25,7 +25,7 @@ from .tasks import end_tasks
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
-    from ...session.checkpoints import RewindDifference, RewindPoint, WayBack
+    from ...session.checkpoints import RestorePlan, RewindDifference, RewindPoint
     from ...session.entries import Entry
     from ...session.since_point import SincePoint
     from ...worktree import TreeChange
@@ -231,9 +231,9 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
         return (), error.message
 
 
-def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
+def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[RestorePlan, SincePoint]":
     """Find out from the records how to restore the files of a point."""
-    from ...session.checkpoints import WayBack
+    from ...session.checkpoints import RestorePlan
     from ...session.since_point import read_lineage, read_since
 
     entries, tracker = agent.log.entries(), agent.runner.change_tracker
@@ -243,7 +243,7 @@ def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, Sinc
         touches = tracker.record.others(_nanoseconds(point.at))
         until = _nanoseconds(line.until) if line.until else inf
         others = touches.without(line.sessions, until).paths
-    return WayBack(point, since.saved, others), since
+    return RestorePlan(point, since.saved, others), since
 
 
 def _nanoseconds(at: str) -> int:
@@ -368,12 +368,12 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or (kept.snapshot is None and point.snapshot is not None):
         raise CtxagentError(f"the current files cannot be saved: {agent.checkpoints.limits}")
-    held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
+    held = await asyncio.to_thread(agent.checkpoints.add_overwritten_files, way, kept)
     if held != kept:
         agent.record(held)
     if agent.runner.change_tracker:
         unsaved = await agent.runner.change_tracker.save_before_rewind(way.saved)
-        whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
+        whole, way = way, await asyncio.to_thread(agent.checkpoints.exclude, way, unsaved)
         if left := sorted(way.stay - whole.stay):
             repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
     difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)
