@@ -13,7 +13,7 @@ from ctxagent.agent.compaction.history import (
     marks,
     savings,
     user_wrote_since,
-    why_gone,
+    why_not_in_context,
 )
 from ctxagent.agent.compaction.layers import demote
 from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
@@ -305,14 +305,17 @@ def test_why_an_entry_is_gone() -> None:
     result = ToolResult(seq=3, at=AT, tool_use_id="a", content="out")
     moved = replace(result, offloaded="offloaded/a")
     log: list[Entry] = [User(seq=2, at=AT, content="go"), result]
-    assert why_gone(log, 3) == ""
-    assert why_gone([log[0], moved], 3) == "moved to a file when it was recorded: offloaded/a"
-    told = why_gone([*log, cleared], 3)
+    assert why_not_in_context(log, 3) == ""
+    assert (
+        why_not_in_context([log[0], moved], 3)
+        == "moved to a file when it was recorded: offloaded/a"
+    )
+    told = why_not_in_context([*log, cleared], 3)
     assert told.startswith("#5: 1 old result cleared (it pays). Keeping it after it became due")
     assert "1,204 input tokens" in told
     assert "the chance that it is needed again was 1.3%" in told
-    assert why_gone([*log, cleared], 2) == ""
-    assert why_gone([*log, cleared, Revert(seq=6, target=5)], 3) == ""
+    assert why_not_in_context([*log, cleared], 2) == ""
+    assert why_not_in_context([*log, cleared, Revert(seq=6, target=5)], 3) == ""
     stands = replace(summary(7), covers=[2, 4], trigger="HOOK-CTX-003: 94% of the window")
-    assert why_gone([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
-    assert why_gone([*log, mask(5, "truncate", 9, 8), stands], 9) == ""
+    assert why_not_in_context([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
+    assert why_not_in_context([*log, mask(5, "truncate", 9, 8), stands], 9) == ""

@@ -101,7 +101,7 @@ def find_cut(
     start = _newest_reply(items) if newest_only else start
     if start is None:
         return None
-    words = unanswered(items, KEPT_WORDS_SHARE * window.size / view.ratio)
+    words = unanswered_items(items, KEPT_WORDS_SHARE * window.size / view.ratio)
     if newest_only and not words:
         words = [item for item in items if item.source == "person"][-1:]
     keep = tuple(item.seq for item in words if item.seq < items[start].seq)
@@ -139,7 +139,7 @@ def _newest_reply(items: Sequence[Item]) -> int | None:
     return next(places, None)
 
 
-def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
+def unanswered_items(items: Sequence[Item], max_size: float) -> list[Item]:
     """Return the user's unanswered messages: always the newest, and earlier ones while they fit.
     The summary and the archive have the others.
     """

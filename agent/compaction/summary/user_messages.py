@@ -60,10 +60,10 @@ def budget_tokens(window: Window, ratio: float = 1.0) -> int:
     return int(max(BUDGET_SHARE * window.size, MIN_BUDGET_TOKENS) / max(ratio, 0.1))
 
 
-def messages_gone(
+def evicted_messages(
     messages: Sequence[LoggedMessage], view: View, evicted: Collection[int]
 ) -> list[LoggedMessage]:
-    """Return the messages that are not in the view without the entries `evicted`."""
+    """Return the messages that are no longer in the view once the entries `evicted` are removed."""
     staying = {item.seq for item in view.items} - set(evicted)
     return [message for message in messages if message.ref not in staying]
 

@@ -144,7 +144,7 @@ async def phases(repl: CommandContext) -> Sequence[Offer]:
     """Return the predefined phases. Any other name is allowed too."""
     from ...compaction.phases import PHASES
 
-    return [(form.name, f"ends with {form.asks}") for form in PHASES.values()]
+    return [(form.name, f"ends with {form.description}") for form in PHASES.values()]
 
 
 async def preserved(repl: CommandContext) -> Sequence[Offer]:
