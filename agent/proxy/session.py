@@ -468,7 +468,7 @@ class ProxySession:
             if call and place:
                 pairs = zip(strings_in(call.input), strings_in(shorter), strict=False)
                 edits.inputs[place] = {old: new for old, new in pairs if new != old}
-        if item.edited and self.host.view.binds:
+        if item.edited and self.host.view.binds_thinking:
             edits.dropped.update(part.thinking)
 
 

@@ -29,7 +29,7 @@ def test_thinking_and_signatures_are_for_the_model_that_made_them() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     reply = Item(1, "assistant", [thought, {**CALL, "signature": "s"}], 9)
     assert shown_blocks(reply)[0] == thought
-    reply.thinking, reply.foreign = False, True
+    reply.thinking, reply.by_other_model = False, True
     assert shown_blocks(reply) == [CALL]
 
 
