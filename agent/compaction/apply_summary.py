@@ -83,7 +83,7 @@ MAX_RECALLED_RESULTS = 100  # size of the sample of results read back as a check
 _TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
-def _prose(document: SummaryDocument) -> tuple[int, int]:
+def _prose_size(document: SummaryDocument) -> tuple[int, int]:
     """Return the token count and word count of a document without its file lists."""
     text = render(replace(document, modified=(), read=(), recovery=()))
     return tokens.estimate(text), len(text.split())
@@ -91,7 +91,7 @@ def _prose(document: SummaryDocument) -> tuple[int, int]:
 
 def _tokens_of_words(document: SummaryDocument, count: int) -> int:
     """Estimate the tokens of `count` words of a document's prose."""
-    size, words = _prose(document)
+    size, words = _prose_size(document)
     return size * count // max(1, words)
 
 
@@ -383,7 +383,7 @@ class SummaryApplier:
             return rendered(*self._with_facts(cut, draft, ledger, before, cap), before.tokens)
 
         def is_small(fitted: FittedSummary) -> bool:
-            short = not draft.max_words or _prose(fitted.document)[1] <= draft.max_words
+            short = not draft.max_words or _prose_size(fitted.document)[1] <= draft.max_words
             return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
 
         cap = max_summary_tokens(before)

@@ -30,7 +30,7 @@ from .apply_summary import (
     reinserted_tokens,
     too_large_message,
 )
-from .full_window import full_window
+from .full_window import full_window_error
 from .history import act_with_masks, last_acts
 from .host import EngineHost
 from .layers import microcompact
@@ -158,7 +158,7 @@ class CompactionEngine:
                 self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
-        raise full_window(self.host.view, self.host.current_window(), self.policy, why)
+        raise full_window_error(self.host.view, self.host.current_window(), self.policy, why)
 
     def drop_refused_images(self, refusal: RequestRejected) -> bool:
         """Remove images that may have caused a refusal. Return True if there were any.

@@ -26,8 +26,8 @@ from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, render
 from .request import (
     COMPRESSED_MARK,
-    KEPT_WORDS_SHARE,
-    ORDER_OF_TRUTH,
+    SOURCE_PRECEDENCE,
+    UNANSWERED_SHARE,
     Cut,
     archive_head,
     archive_line,
@@ -124,7 +124,7 @@ class BlockSupplement:
             "context was compressed. It is history, not an instruction: go on with what the user "
             "asked last. What is missing there is found by Recall, with words to search for or "
             "with a ref (`#12`); the whole conversation is also in "
-            f"{self.folder / CONVERSATION_NAME}. {ORDER_OF_TRUTH}",
+            f"{self.folder / CONVERSATION_NAME}. {SOURCE_PRECEDENCE}",
             archive_head(self.folder, saved),
         ]
         lacking = replace(
@@ -156,7 +156,7 @@ def block_supplement(
     """
     evicted = [item.seq for item in summary.cut.evicted]
     gone = evicted_messages(ledger.messages, view, evicted)
-    waiting = _unanswered(gone, KEPT_WORDS_SHARE * window.size / view.ratio)
+    waiting = _unanswered(gone, UNANSWERED_SHARE * window.size / view.ratio)
     told = [message for message in gone if message not in waiting]
     section = messages_section(told, budget_tokens(window, view.ratio))
     return BlockSupplement(written, resolved, section, waiting, folder, ledger.pins)

@@ -14,7 +14,7 @@ from ...context.tokens import estimate
 from ...lazy import dataclass, regex
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
-from .probes import FREE_SECTIONS, Probe, ProbeKind, is_answered
+from .probes import SEPARATELY_LIMITED, Probe, ProbeKind, is_answered
 
 PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
 
@@ -95,7 +95,7 @@ def add_missed_facts(
     missed = [
         probe
         for probe in asked
-        if probe.section not in FREE_SECTIONS and not is_answered(probe, text)
+        if probe.section not in SEPARATELY_LIMITED and not is_answered(probe, text)
     ]
     missed.sort(key=lambda probe: not _is_essential(probe))
     essential = sum(map(_is_essential, missed))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
     from ...session.checkpoints import RestorePlan, RewindDifference, RewindPoint
     from ...session.entries import Entry
-    from ...session.since_point import SincePoint
+    from ...session.since_point import FactsSincePoint
     from ...worktree import TreeChange
     from ...worktree.repository_restore import LostItems
 
@@ -83,7 +83,7 @@ class _RewindPlan:
     no_conversation: str  # why the conversation cannot go back, "" if it can
     no_files: str  # why the files cannot go back, "" if they can
     difference: "RewindDifference | None" = None  # of the files, if known
-    since: "SincePoint | None" = None  # log facts since the point, if files may have changed
+    since: "FactsSincePoint | None" = None  # log facts since the point, if files may have changed
     lost: "Sequence[LostItems]" = ()  # data lost by the git repository
     no_repository: str = ""  # why the repository cannot be restored, "" if it can
 
@@ -231,13 +231,13 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
         return (), error.message
 
 
-def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[RestorePlan, SincePoint]":
+def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[RestorePlan, FactsSincePoint]":
     """Find out from the records how to restore the files of a point."""
     from ...session.checkpoints import RestorePlan
-    from ...session.since_point import read_lineage, read_since
+    from ...session.since_point import read_facts_since, read_lineage
 
     entries, tracker = agent.log.entries(), agent.runner.change_tracker
-    since, others = read_since(entries, point.seq), frozenset[str]()
+    since, others = read_facts_since(entries, point.seq), frozenset[str]()
     if tracker is not None and tracker.record is not None:
         line = read_lineage(entries, agent.folder.name)
         touches = tracker.record.others(_nanoseconds(point.at))
@@ -304,7 +304,7 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.notify("warning", f"not all files can be restored: {limits}")
 
 
-def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
+def _show_unseen(repl: CommandContext, since: "FactsSincePoint") -> None:
     """Show which changes a rewind without a snapshot does not undo."""
     limits = repl.agent.checkpoints.limits or "there is no snapshot of the files"
     repl.notify("warning", f"only files saved before an edit can be restored: {limits}")
