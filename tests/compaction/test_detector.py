@@ -200,7 +200,7 @@ def armed_after(*edits: list[Block], history: History | None = None) -> DriftDet
 
 
 @pytest.mark.parametrize("before", [(OLD, NEW), (OLD, ""), (f"x\n{OLD}y\n", f"x\n{NEW}y\n")])
-def test_taking_back_an_edit_from_before_the_summary(before: tuple[str, str]) -> None:
+def test_reverting_an_edit_from_before_the_summary(before: tuple[str, str]) -> None:
     """A line that was replaced or removed, such as a dependency, is written again."""
     old, new = before
     drifts = armed_after(changes(old, new)).check_reply(changes(new, old), final=False)
@@ -494,7 +494,7 @@ def test_each_indicator_is_reported_once() -> None:
     assert armed.check_reply(write("migrations/b.py"), final=False) == []
 
 
-def test_it_is_silent_after_three_turns() -> None:
+def test_no_drift_is_reported_after_three_turns() -> None:
     armed = watch()
     for _ in range(3):
         assert armed.armed
@@ -542,7 +542,7 @@ def test_the_warning_has_all_its_fields(indicator: Indicator, severity: str) -> 
     )
 
 
-def test_the_realignment_puts_the_intent_and_the_words_back() -> None:
+def test_the_realignment_quotes_the_intent_and_the_user() -> None:
     [drift] = told(watch(), say("What would you like me to do?"))
     text = realignment(drift, DOCUMENT, [WORDS], ["the timeout is 30 s (#12)"])
     assert text.startswith("[Goal check] This is a notice of the program, not the user's words.")

@@ -619,7 +619,7 @@ def test_the_first_words_may_be_larger_than_the_window(project: Path) -> None:
     assert talk.say("and?").text == "Yes."
 
 
-def test_words_that_were_never_answered_do_not_pile_up(project: Path) -> None:
+def test_unanswered_messages_do_not_pile_up(project: Path) -> None:
     down = Step(error=ModelUnavailable("down"))
     paste = "a line of the paste\n" * 1_400
     up = [False]

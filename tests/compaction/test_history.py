@@ -178,7 +178,7 @@ def test_how_an_act_is_named() -> None:
     assert describe(mask(4, "microcompact", 2, 1)) == "1 old result cleared (level)"
 
 
-def test_whether_a_turn_followed() -> None:
+def test_user_wrote_since() -> None:
     said = [User(seq=8, content="and now?"), User(seq=9, content="cut off", source="notice")]
     assert user_wrote_since(said, 7)
     assert not user_wrote_since(said, 8)
@@ -299,7 +299,7 @@ def test_masks_are_undone_with_their_summary() -> None:
     assert [act.seq for act in last_acts([*log, *undone])] == [4]
 
 
-def test_why_an_entry_is_gone() -> None:
+def test_why_an_entry_is_not_in_the_context() -> None:
     target = {"seq": 3, "tool_use_id": "a", "stub": "x", "need_chance": 0.013, "read_for": 1204}
     cleared = replace(mask(5, "microcompact", 90, 60), targets=[target], trigger="it pays")
     result = ToolResult(seq=3, at=AT, tool_use_id="a", content="out")

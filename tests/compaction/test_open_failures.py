@@ -122,7 +122,7 @@ def test_the_newest_past_failures_have_their_own_limit() -> None:
     assert f"#{refs[-2]}" in before_last[-1]
 
 
-def test_calls_that_failed_are_told_once_and_no_line_twice() -> None:
+def test_failed_calls_are_listed_once_without_repeated_lines() -> None:
     history = History()
     for said, details in (("error: not there", {}), ("denied", {"denied": True})):
         history.call("Edit", {"path": "a.py"}, said, is_error=True, details=details)

@@ -33,7 +33,7 @@ def test_thinking_and_signatures_are_for_the_model_that_made_them() -> None:
     assert shown_blocks(reply) == [CALL]
 
 
-def test_a_copy_is_edited_alone() -> None:
+def test_an_edited_copy_leaves_the_item_unchanged() -> None:
     item = Item(1, "user", [RESULT], 9)
     copy = item.copy()
     copy.stubs["c"] = "[cleared]"

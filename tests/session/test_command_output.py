@@ -34,7 +34,7 @@ _LINES = st.lists(st.lists(_PARTS, max_size=4).map(" ".join), max_size=9)
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(_LINES)
-def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
+def test_error_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
     shown = [line for line in lines if line.strip()]
     telling = [line for line in shown if _ERROR.search(line)] or shown[-1:]
     assert telling_lines(lines) == tuple(

@@ -130,7 +130,7 @@ def test_words_that_stand_far_from_the_end(tmp_path: Path, length: int) -> None:
     assert (session_row(log).last, session_row(log).entries) == ("near the end", 5)
 
 
-def test_nothing_said(tmp_path: Path) -> None:
+def test_a_session_without_messages_has_no_title(tmp_path: Path) -> None:
     assert session_row(write(tmp_path, opened())).title == ""
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"")
@@ -218,7 +218,7 @@ def test_rows_are_kept_as_long_as_the_logs_are_the_same(tmp_path: Path) -> None:
     ["", "[]", "{", "[" * 9_999, '{"v": 2, "cards": {"s1": 1}}', '{"v": 1, "cards": [1]}',
      '{"v": 1, "cards": {"s0": 7, "s1": [SIZE, TIME, 1, "", 2, "", ""]}}'],
 )  # fmt: skip
-def test_a_garbled_catalogue_is_made_anew(tmp_path: Path, text: str) -> None:
+def test_a_damaged_catalogue_is_rebuilt(tmp_path: Path, text: str) -> None:
     project = Project(tmp_path / "state", tmp_path)
     logs = [
         write(project.folder / "sessions" / f"s{n}", User(content="a"))

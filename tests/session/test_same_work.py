@@ -120,7 +120,7 @@ def test_the_same_work(one: Task, other: Task) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=lambda task: task[0])
-def test_other_work(one: Task, other: Task) -> None:
+def test_different_tasks_have_no_similarity(one: Task, other: Task) -> None:
     assert similarity(GivenTask(*one), GivenTask(*other)) == 0
     assert similarity(GivenTask(*other), GivenTask(*one)) == 0
 
@@ -144,7 +144,7 @@ def test_the_place_is_known_by_any_form_of_its_path() -> None:
     assert not similarity(other, before)
 
 
-def test_what_looks_like_a_path_and_is_none() -> None:
+def test_texts_that_only_look_like_paths() -> None:
     before = GivenTask(
         "Count the lists", "Count the entries, e.g. of red and/or blue lists. 3.5 s at most."
     )
@@ -154,7 +154,7 @@ def test_what_looks_like_a_path_and_is_none() -> None:
     assert similarity(new, before)
 
 
-def test_the_closer_one_is_more_alike() -> None:
+def test_the_closer_task_is_more_similar() -> None:
     new = GivenTask("Fix the parser test", "Fix tests/test_parser.py: the parser test fails.")
     near = GivenTask("Repair parser test", "The parser test in tests/test_parser.py fails. Fix it.")
     far = GivenTask("Run the parser test", "Run it often and say whether the parser test is flaky.",
@@ -163,7 +163,7 @@ def test_the_closer_one_is_more_alike() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=200), st.text(max_size=60), st.text(max_size=200))
-def test_any_text_is_like_itself(one: str, prompt: str, other: str, more: str) -> None:
+def test_any_text_is_similar_to_itself(one: str, prompt: str, other: str, more: str) -> None:
     assert similarity(GivenTask(one, prompt), GivenTask(one, prompt)) > 0
     assert similarity(GivenTask(one, prompt), GivenTask(other, more)) >= 0
 
