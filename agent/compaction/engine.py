@@ -99,10 +99,10 @@ class CompactionEngine:
     policy: Policy
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
-    _done_once: set[str] = field(default_factory=set)  # actions done since the last summary
+    _done_since_summary: set[str] = field(default_factory=set)  # names of actions
     _warned_sections: set[str] = field(default_factory=set)  # warnings shown
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a boundary
-    _done_todos: tuple[str, ...] = ()  # todo list at the call before, if done and not summarised
+    _boundary_todos: tuple[str, ...] = ()  # the completed todo list that last was a boundary
+    _completed_todos: tuple[str, ...] = ()  # at the previous call, () if open or summarised
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time and newest seq at start or last summary
     _account: SummaryAccount = field(default_factory=SummaryAccount)
     _unusable: UnusableSummaries = field(init=False)
@@ -224,7 +224,7 @@ class CompactionEngine:
             draft = replace(draft, max_words=max_words)
         self._background.discard()
         summary = await self._applier.apply(cut, draft, trigger, before, max_after)
-        self._calls_since_summary, self._done_once, self._done_todos = 0, set(), ()
+        self._calls_since_summary, self._done_since_summary, self._completed_todos = 0, set(), ()
         self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
         self._account = SummaryAccount()
@@ -448,11 +448,11 @@ class CompactionEngine:
         ledger = self.host.ledger
         todos = tuple(t["content"] for t in ledger.todos)
         done = all(t["status"] == "completed" for t in ledger.todos)
-        done_before, new = self._done_todos, ledger.todos != ledger.summarized_todos
-        self._done_todos = todos if done and new else ()
-        finished = self._done_todos if turn_start else done_before
-        if self.policy.boundaries and finished and finished != self._finished_todos:
-            self._finished_todos = finished
+        done_before, new = self._completed_todos, ledger.todos != ledger.summarized_todos
+        self._completed_todos = todos if done and new else ()
+        finished = self._completed_todos if turn_start else done_before
+        if self.policy.boundaries and finished and finished != self._boundary_todos:
+            self._boundary_todos = finished
             return f"{TASK_BOUNDARY}: the todo list is done"
         if not turn_start:
             return ""
@@ -478,8 +478,8 @@ class CompactionEngine:
 
     def _first_time(self, what: str) -> bool:
         """Return True on the first call with `what` since the newest summary."""
-        first = what not in self._done_once
-        self._done_once.add(what)
+        first = what not in self._done_since_summary
+        self._done_since_summary.add(what)
         return first
 
     def _prepare_summary(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # trigger of a snapshot at the start of a turn
 BEFORE_REWIND_TRIGGER = "before rewind"
-OBJECTS_GONE = "git has deleted objects that the snapshot borrowed"
+OBJECTS_GONE = "git has deleted objects that the snapshot needs"
 SNAPSHOT_FAILED = "git could not take a snapshot"
 NO_SNAPSHOTS = "this session keeps no snapshots of the files"
 RESTORED_WITHOUT_SNAPSHOT = (

@@ -164,7 +164,9 @@ def missing_entries(
 
 
 def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()) -> str:
-    """List the unfinished subagents and those `at_work` for the model, or return ""."""
+    """Return a text for the model that lists the unfinished subagents and those `at_work`; "" if
+    there are none.
+    """
     left, working = list[str](), list[str]()
     for agent in agents:
         if agent.id in at_work or agent.status != "done":
