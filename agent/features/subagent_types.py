@@ -84,7 +84,7 @@ def built_in_types() -> list[AgentType]:
         AgentType("general", "does work of any kind, with all tools but Task", _prompt("general")),
         AgentType(
             "review",
-            "takes a second look at a change or plan, and changes nothing",
+            "reviews a change or plan, and changes nothing",
             _prompt("review"),
             READ_ONLY_TOOLS,
             looks_only=True,
