@@ -169,7 +169,7 @@ def test_words_that_wait_are_taken_out_one_by_one_and_keep_their_place() -> None
     assert waiting.later(" ") == "three!"  # what is empty is gone
     assert waiting.later("three!") == ""
     assert waiting.later("anything") is None
-    assert waiting.take_back() == ["ONE", "three!"]
+    assert waiting.take_all() == ["ONE", "three!"]
     assert not waiting
 
 

@@ -204,7 +204,7 @@ class Repl:
         if self._scripted:
             self._stop()
         elif self._task.cancel() or not self._task.running:
-            if unsent := self._waiting.take_back():
+            if unsent := self._waiting.take_all():
                 self.screen.restore("\n".join(unsent))
             self.screen.touch()
 
@@ -514,7 +514,7 @@ class Repl:
 
     async def _end(self) -> None:
         """Stop everything that runs, and close the session."""
-        unsent = self._waiting.take_back()
+        unsent = self._waiting.take_all()
         await self._task.end(INTERRUPT_TIMEOUT_S)
         await self._background.end()
         try:
