@@ -30,12 +30,12 @@ class ScreenHost(Protocol):
     def working(self) -> bool:
         """Whether a turn runs, which Esc and Ctrl-C interrupt."""
 
-    def submit(self, words: str, *, alt: bool = False) -> None:
+    def submit(self, message: str, *, alt: bool = False) -> None:
         """Submit a message. During a turn, send it after the current call or after the turn
         (setting); `alt` swaps the two.
         """
 
-    def send_keys(self, words: str) -> str:
+    def send_keys(self, message: str) -> str:
         """Return a hint on which key sends the message when; "" if Enter sends it now."""
 
     def interrupt(self) -> None: ...
@@ -70,12 +70,12 @@ class ScreenHost(Protocol):
     def unfold(self) -> None:
         """Print the newest folded output in full; a repeated call prints the previous one."""
 
-    def earlier(self, words: str) -> str | None:
+    def earlier(self, message: str) -> str | None:
         """Take out the newest queued message for editing, or the one before the message that is
-        out, which is put back as `words`. None if the queue is empty.
+        out, which is put back as `message`. None if the queue is empty.
         """
 
-    def later(self, words: str) -> str | None:
+    def later(self, message: str) -> str | None:
         """Return the queued message after the one that is out, "" at the end; None if
         none is out.
         """
@@ -153,11 +153,11 @@ class Screen(Protocol):
         Raises CtxagentError.
         """
 
-    async def type(self, words: str, pace: float) -> None:
+    async def type(self, message: str, pace: float) -> None:
         """Show a message being typed, at `pace` seconds per character."""
         return
 
-    def restore(self, words: str) -> None:
+    def restore(self, message: str) -> None:
         """Put an unsent message back into the input line."""
         return
 

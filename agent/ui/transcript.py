@@ -279,7 +279,7 @@ class Transcript:
 
     def recap(self, said: str, answer: str) -> None:
         """Print the end of a resumed session: the user's last message and the shortened answer."""
-        self.put("words", render.last_words(said))
+        self.put("user", render.last_user_message(said))
         if text := answer.strip():
             beginning = text[: render.MAX_RECAP_CHARS]
             if beginning != text:
@@ -393,10 +393,10 @@ class Transcript:
         first, _, more = event.text.partition("\n")
         lines = more.count("\n") + 2
         if first != prompt.partition("\n")[0] or lines <= MAX_PROMPT_LINES:
-            self.put("words", render.words(event.text))
+            self.put("user", render.user_message(event.text))
         else:
             self.put(
-                "words", render.dim(f"sent its instructions: {lines:,} lines{self._unfold_hint}")
+                "user", render.dim(f"sent its instructions: {lines:,} lines{self._unfold_hint}")
             )
             self.fold("the prompt of the command", event.text)
 

@@ -108,7 +108,7 @@ def test_alt_with_a_key_does_not_interrupt(tmp_path: Path, key: str) -> None:
         await seat.until(lambda: seat.repl.working)
         seat.press(key)
         await seat.until("One.")
-        seat.repl.screen.words.reset()  # type: ignore[attr-defined]
+        seat.repl.screen.draft.reset()  # type: ignore[attr-defined]
 
     _, glass = drive(desk, act)
     assert "interrupted" not in glass.all()

@@ -202,7 +202,7 @@ def test_esc_goes_back_step_by_step_and_ctrl_c_interrupts(tmp_path: Path) -> Non
         await seat.until(CHOICES)
         seat.press("n not like this")
         await seat.until("? n not like this")
-        await seat.until("no; the model gets these words · Esc: back")
+        await seat.until("no; the model gets this text · Esc: back")
         seat.press(ESC)
         await seat.until("? n not like this", gone=True)
         assert seat.repl.working, "the turn goes on"

@@ -300,7 +300,7 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
 
 def test_a_title_is_offered_to_be_changed(desk: CommandDesk) -> None:
     offered = completions.completions_for(desk.line.context, "/rename")
-    assert asyncio.run(offered) == [("what is in big.txt?", "the first words")]
+    assert asyncio.run(offered) == [("what is in big.txt?", "the first message")]
     assert "is now called: Big words" in desk.run("/rename  Big   words")
     assert desk.screen.window == "Big words"
     offered = completions.completions_for(desk.line.context, "/ren")

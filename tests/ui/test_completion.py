@@ -99,7 +99,7 @@ def test_paths_out_of_the_project(tmp_path: Path) -> None:
 
 
 def typed(seat: Seat) -> str:
-    return seat.repl.screen.words.text  # type: ignore[attr-defined,no-any-return]
+    return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
 
 
 def menu(seat: Seat) -> str:
@@ -111,7 +111,7 @@ def menu(seat: Seat) -> str:
 
 def offers(seat: Seat, text: str) -> bool:
     """Return True if Tab would offer this for the typed text."""
-    state = seat.repl.screen.words.complete_state  # type: ignore[attr-defined]
+    state = seat.repl.screen.draft.complete_state  # type: ignore[attr-defined]
     if state is None or state.original_document.text != typed(seat):
         return False
     return text in menu(seat) and any(text in c.display_text for c in state.completions)

@@ -231,7 +231,7 @@ def test_what_stands_behind_words_that_are_edited_is_not_taken_by_the_turn_eithe
 
 
 def typed(seat: Seat) -> str:
-    return seat.repl.screen.words.text  # type: ignore[attr-defined,no-any-return]
+    return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.mark.slow

@@ -261,12 +261,12 @@ def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
         seat.say("second")
         await seat.until("❯ second")
         seat.press(UP)
-        await seat.until(lambda: seat.repl.screen.words.text == "second")  # type: ignore[attr-defined]
+        await seat.until(lambda: seat.repl.screen.draft.text == "second")  # type: ignore[attr-defined]
         seat.press(ENTER)
-        await seat.until(lambda: not seat.repl.screen.words.text)  # type: ignore[attr-defined]
+        await seat.until(lambda: not seat.repl.screen.draft.text)  # type: ignore[attr-defined]
         seat.press(ESC)  # an interrupt gives them back too
         await seat.until("interrupted")
-        assert seat.repl.screen.words.text == "second"  # type: ignore[attr-defined]
+        assert seat.repl.screen.draft.text == "second"  # type: ignore[attr-defined]
         await seat.idle()
         seat.press(CTRL_C)
 
@@ -322,7 +322,7 @@ def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> No
         seat.say("hi")
         await seat.until(lambda: not desk.fails)
         await seat.idle()
-        assert seat.repl.screen.words.text == "hi"  # type: ignore[attr-defined]
+        assert seat.repl.screen.draft.text == "hi"  # type: ignore[attr-defined]
         seat.press(ENTER)
         await seat.until("Hello.")
 
@@ -510,7 +510,7 @@ def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
         seat.press(CTRL_R + "need")
         await seat.until("find the needle")
         seat.press(ENTER)
-        await seat.until(lambda: seat.repl.screen.words.text == "find the needle")  # type: ignore[attr-defined]
+        await seat.until(lambda: seat.repl.screen.draft.text == "find the needle")  # type: ignore[attr-defined]
         seat.press(ENTER)
         await seat.until("Found.")
 

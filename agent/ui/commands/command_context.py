@@ -36,7 +36,7 @@ class CommandContext:
     questions: Questions
     transcript: "Callable[[], Transcript]"  # the transcript, created at first use
     task: RunningTask  # the task that Esc interrupts
-    say_next: Callable[[str], None]  # sends a user message before queued ones
+    send_next: Callable[[str], None]  # sends a user message before queued ones
     is_leaving: bool = False  # whether the question about running tasks is open
     handed_over: str = ""  # hand-over text from the previous session
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
@@ -97,12 +97,12 @@ class CommandContext:
 
         self.put(render.table(rows, head=head, wrap=wrap))
 
-    def send_prompt(self, words: str) -> None:
+    def send_prompt(self, prompt: str) -> None:
         """Send a command's prompt as a user message, before queued ones. A long prompt is shown as
         one line.
         """
-        self.transcript().sends(words)
-        self.say_next(words)
+        self.transcript().sends(prompt)
+        self.send_next(prompt)
 
     def doing(self, text: str) -> None:
         """Show the command's current activity until the next call; "" shows nothing."""

@@ -121,7 +121,7 @@ async def sessions(repl: CommandContext) -> Sequence[Offer]:
     def read() -> list[Offer]:
         logs = repl.services.sessions()[: MAX_SESSIONS + 1]
         others = [log for log in logs if log.parent.name != repl.session][:MAX_SESSIONS]
-        return [(row.id, _short(row.title or "(no words yet)")) for row in session_rows(others)]
+        return [(row.id, _short(row.title or "(no message yet)")) for row in session_rows(others)]
 
     return await asyncio.to_thread(read)
 
@@ -157,7 +157,7 @@ async def titles(repl: CommandContext) -> Sequence[Offer]:
     """Return the session's title and its first message, as a start for a new title."""
     ledger = repl.agent.ledger
     first = _short(ledger.words[0][1]) if ledger.words else ""
-    known = {ledger.title: "its title now", first: "the first words"}
+    known = {ledger.title: "its title now", first: "the first message"}
     return [(text, what) for text, what in known.items() if text]
 
 

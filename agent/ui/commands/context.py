@@ -35,7 +35,7 @@ SMALL_CHOICES_OF_ALL = "[y]es, compact anyway · [n]o"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
 PART_NAMES = {
     "system": "system prompt",
-    "words": "your words",
+    "words": "your messages",
     "commands": "your commands",
     "text": "answers",
     "calls": "tool calls",
@@ -45,7 +45,7 @@ PART_NAMES = {
 TYPED = {"shell": "your command: ", "note": "your note: "}
 SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", "hook": "hook: ", **TYPED}
 STYLES = {  # theme roles of the bar's parts
-    **dict.fromkeys(("system", "tools"), "filling.fixed"),
+    **dict.fromkeys(("system", "tools"), "context.fixed"),
     **dict.fromkeys(
         (
             "instructions",
@@ -58,11 +58,11 @@ STYLES = {  # theme roles of the bar's parts
             "pinned",
             "notices",
         ),
-        "filling.again",
+        "context.reinserted",
     ),
-    **dict.fromkeys(("words", "commands", "notes"), "filling.person"),
-    **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
-    **dict.fromkeys(("results", "images", "stubs", "other"), "filling.tools"),
+    **dict.fromkeys(("words", "commands", "notes"), "context.user"),
+    **dict.fromkeys(("text", "thinking", "calls"), "context.agent"),
+    **dict.fromkeys(("results", "images", "stubs", "other"), "context.tools"),
 }
 _FLAG = regex(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
 
@@ -130,7 +130,7 @@ async def _choose_scope(
         return True
     repl.say("not compacted; nothing has changed")
     if word not in ("n", "no", BACK):
-        repl.say_next(answer)
+        repl.send_next(answer)
     return None
 
 

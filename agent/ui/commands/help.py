@@ -136,7 +136,7 @@ async def _choose(repl: CommandContext) -> None:
     elif command.anytime and command.run:
         await command.run(repl, "")
     else:
-        repl.say_next(f"/{command.name}")
+        repl.send_next(f"/{command.name}")
 
 
 def _menu(commands: Mapping[str, Command], rows: Sequence[tuple[str, str]]) -> Menu:
@@ -155,7 +155,7 @@ def _menu(commands: Mapping[str, Command], rows: Sequence[tuple[str, str]]) -> M
             return ()
         names = _other_names(command)
         about = f"{command.help} · also {names}" if names else command.help
-        return [("words", _call(command)), ("", about)]
+        return [("message", _call(command)), ("", about)]
 
     return Menu(
         title="Commands",

@@ -90,7 +90,7 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
         asked = "Step 3 of 3: what comes first?"
         row = await repl.questions.take_row(asked, FIRST_TASKS)
         if row is not None and row.key != OWN_TASK:
-            repl.say_next("/init" if "/init" in row.label else row.label.capitalize())
+            repl.send_next("/init" if "/init" in row.label else row.label.capitalize())
 
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:

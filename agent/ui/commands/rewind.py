@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CANCEL_RETRY_S = 0.1  # interval to check whether an interrupt can be passed on
 MAX_LISTED_FILES = 20
 MAX_LISTED_FILES_FOR_MODEL = 100
-MAX_WORDS_CHARS = 60  # of a message in a list
+MAX_MESSAGE_CHARS = 60  # of a message in a list
 CHOICES = ("conversation", "files", "both", "repository")
 LOOKING = "checking the files"
 MAX_LISTED_COMMANDS = 5
@@ -58,11 +58,11 @@ UNCERTAIN = (
 async def _checkpoint(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
     agent.log.check_writable()
-    words = " ".join(argument.split())
+    name = " ".join(argument.split())
     repl.doing(LOOKING)
     try:
         await agent.begin()  # creates the log before the first turn
-        taken = await agent.engine.host.take_checkpoint(f"by hand: {words}" if words else "by hand")
+        taken = await agent.engine.host.take_checkpoint(f"by hand: {name}" if name else "by hand")
     finally:
         repl.doing("")
     if taken is None:
@@ -311,7 +311,7 @@ def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
     if since.not_saved:
         repl.say(f"changed, and not saved: {_listed(repl.agent, since.not_saved)}")
     if since.commands:
-        shown = [f"`{one_line(each, MAX_WORDS_CHARS)}`" for each in since.commands]
+        shown = [f"`{one_line(each, MAX_MESSAGE_CHARS)}`" for each in since.commands]
         more = len(shown) - MAX_LISTED_COMMANDS
         named = ", ".join([*shown[:MAX_LISTED_COMMANDS], *([f"+{more:,}"] if more > 0 else [])])
         repl.say(f"changes by these commands to files they do not name are not undone: {named}")
@@ -446,7 +446,7 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
         what = "The user has taken the conversation back to here, but not the files."
         text = _warn_model(agent, what, difference.changes)
         agent.record(User(content=text, source="notice"))
-    before = "before those words" if point.mid_turn else "before that turn"
+    before = "before that message" if point.mid_turn else "before that turn"
     where = before if point.trigger == TURN_TRIGGER else "at that checkpoint"
     note = f"this is a copy that ends {where}; what came later: /resume {left}"
     repl.notify("info", note)
@@ -506,7 +506,7 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
 
 def _title(point: "RewindPoint") -> str:
     """Return the message after a turn's point, or a checkpoint's trigger and previous message."""
-    words = one_line(point.words, MAX_WORDS_CHARS)
+    words = one_line(point.words, MAX_MESSAGE_CHARS)
     if not point.path:
         return f"while it worked: {words}" if point.mid_turn else words
     after = f"after: {words}" if words else "before the first turn"

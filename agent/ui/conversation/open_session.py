@@ -189,7 +189,7 @@ class Conversation:
             effort=self._agent.model.effort or "",
             preparing=self._agent.engine.is_preparing,
             extra=" ".join(self._agent.features.status()),
-            sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
+            sandbox=status.sandbox_warning(sandbox.absent, sandbox.partial) if sandbox else "",
         )
         return status.fit_line(now, width)
 

@@ -59,4 +59,4 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
 
 def _choices(problem: str, typed: str) -> str:
     """Return the problem with the previous answer, or the effect of the refusal being typed."""
-    return "no; the model gets these words" if typed.strip() else problem
+    return "no; the model gets this text" if typed.strip() else problem

@@ -32,7 +32,7 @@ MAX_ONE_KEY_RULE_CHARS = 120  # longest such rule
 BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
 LEAVE_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
 MAX_LISTED_TASKS = 5
-BUSY_WORDS = ("read", "fork", "wait", "leave")  # the first letter is accepted too
+BUSY_ANSWERS = ("read", "fork", "wait", "leave")  # the first letter is accepted too
 
 
 async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None") -> Answer | None:
@@ -210,13 +210,13 @@ class Questions:
         return self._turn.locked()
 
     async def busy_session(self) -> str:
-        """Ask what to do with a session that another process has open. Return one of BUSY_WORDS."""
-        keys = "".join(word[0] for word in BUSY_WORDS)
+        """Ask what to do with a session that is in use. Return one of `BUSY_ANSWERS`."""
+        keys = "".join(word[0] for word in BUSY_ANSWERS)
         while not self.always_yes:
             answer, _, _ = (await self.choose(BUSY_CHOICES, keys)).strip().lower().partition(" ")
             if answer in ("n", "no"):
                 break
-            if word := next((word for word in BUSY_WORDS if answer in (word, word[0])), ""):
+            if word := next((word for word in BUSY_ANSWERS if answer in (word, word[0])), ""):
                 return word
         return "leave"
 
@@ -374,7 +374,7 @@ def permission_choices(typed: str) -> str:
     answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
     if answer is None or answer.allow:
         return ""
-    return "no; the model gets these words" if answer.reason else "no · say why, or press Enter"
+    return "no; the model gets this text" if answer.reason else "no · say why, or press Enter"
 
 
 def reminder_of(question: Question, *, always: bool = False) -> str:

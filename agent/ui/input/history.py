@@ -38,18 +38,18 @@ class ProjectHistory(FileHistory):
     def load_history_strings(self) -> Iterable[str]:
         before = ""
         with suppress(OSError):
-            for words in super().load_history_strings():
-                if words != before:  # drop repeated entries, also from two sessions
-                    yield self._pasted.fold(words)
-                before = words
+            for message in super().load_history_strings():
+                if message != before:  # drop repeated entries, also from two sessions
+                    yield self._pasted.fold(message)
+                before = message
 
     def store_string(self, string: str) -> None:
         from ...security.redaction import redaction_for
 
         unfolded = self._pasted.unfold(string)
-        words = redaction_for(os.environ).without_known(unfolded).encode(errors="replace")
+        content = redaction_for(os.environ).without_known(unfolded).encode(errors="replace")
         head = f"\n# {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n".encode()
-        entry = head + b"".join(b"+%b\n" % line for line in words.split(b"\n"))
+        entry = head + b"".join(b"+%b\n" % line for line in content.split(b"\n"))
         if len(entry) > MAX_HISTORY_BYTES // 2:
             return
         try:
@@ -94,11 +94,11 @@ class BackgroundHistory(ThreadedHistory):
 
     async def load(self) -> AsyncGenerator[str, None]:
         if self._loaded:
-            for words in list(self._loaded_strings):
-                yield words
+            for message in list(self._loaded_strings):
+                yield message
             return
-        async for words in super().load():
-            yield words
+        async for message in super().load():
+            yield message
         get_app().invalidate()  # an earlier search may need it
 
 

@@ -190,7 +190,7 @@ def report(text: str) -> RenderableType:
     return document(_LABEL.sub("  \n", clean(text)))
 
 
-def bare_words(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """Return a text on one line without Markdown marks."""
     return " ".join(" ".join(map(_bare, _pieces(text))).split())
 

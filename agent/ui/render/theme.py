@@ -48,7 +48,7 @@ HUES: dict[Palette, dict[str, str]] = {
 ROLES = {
     # Messages and tool calls.
     "dim": "quiet",
-    "words": "bold",
+    "message": "bold",
     "prompt": "cyan bold",
     "thought": "quiet italic",
     "running": "cyan",
@@ -78,11 +78,11 @@ ROLES = {
     "level.red": "red",
     "level.critical": "red bold",
     # Content of the context, by origin.
-    "filling.fixed": "violet",
-    "filling.again": "violet bold",
-    "filling.person": "cyan bold",
-    "filling.agent": "green",
-    "filling.tools": "yellow",
+    "context.fixed": "violet",
+    "context.reinserted": "violet bold",
+    "context.user": "cyan bold",
+    "context.agent": "green",
+    "context.tools": "yellow",
     # Markdown, by rich's names.
     "markdown.code": "cyan",
     "markdown.code_block": "cyan",

@@ -19,7 +19,7 @@ class QueuedMessage:
 
 
 class InputQueue:
-    """A queue of messages with one consumer. `next_mid_turn` removes messages for the running turn."""
+    """A queue of messages with one consumer. The running turn takes its `mid_turn` messages."""
 
     def __init__(self) -> None:
         self._messages: list[QueuedMessage] = []

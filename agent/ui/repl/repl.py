@@ -178,18 +178,18 @@ class Repl:
         waits = self.conversation.is_opening and bool(self._waiting)
         return self._task.running or self._scripted or waits
 
-    def submit(self, words: str, *, alt: bool = False) -> None:
-        if self._at_once(words):
+    def submit(self, message: str, *, alt: bool = False) -> None:
+        if self._at_once(message):
             self._waiting.drop()
         else:
-            mid_turn = self._is_for_turn(words) and alt == self._enter_waits
-            self._waiting.add(words, mid_turn=mid_turn)
+            mid_turn = self._is_for_turn(message) and alt == self._enter_waits
+            self._waiting.add(message, mid_turn=mid_turn)
             if self._in_turn and self.screen.echoes:  # this screen paints no queue
                 self._transcript().show(Notice("info", SPOKEN_TIMES[self._when(mid_turn)]))
         self.screen.touch()
 
-    def send_keys(self, words: str) -> str:
-        if not self._is_for_turn(words):
+    def send_keys(self, message: str) -> str:
+        if not self._is_for_turn(message):
             return ""
         keys = self.screen.keys
         rows = (
@@ -208,13 +208,13 @@ class Repl:
                 self.screen.restore("\n".join(unsent))
             self.screen.touch()
 
-    def earlier(self, words: str) -> str | None:
+    def earlier(self, message: str) -> str | None:
         self.screen.touch()
-        return self._waiting.earlier(words)
+        return self._waiting.earlier(message)
 
-    def later(self, words: str) -> str | None:
+    def later(self, message: str) -> str | None:
         self.screen.touch()
-        return self._waiting.later(words)
+        return self._waiting.later(message)
 
     def drop(self) -> None:
         self._waiting.drop()
@@ -272,14 +272,14 @@ class Repl:
         self.screen.touch()
 
     def live(self) -> "list[RenderableType]":
-        words = [(self._sending, "")] if self._sending else []
-        words += [(each.text, self._when(each.mid_turn)) for each in self._waiting]
-        if not words and self._shown is None:
+        queued = [(self._sending, "")] if self._sending else []
+        queued += [(each.text, self._when(each.mid_turn)) for each in self._waiting]
+        if not queued and self._shown is None:
             return []
         from ..render import render
 
         shown = self._transcript().live()
-        return [*shown, *([""] if words else []), *render.queue(words)]
+        return [*shown, *([""] if queued else []), *render.queue(queued)]
 
     def own_line(self, width: int) -> list[status.Fragment]:
         return self._status_command.line(width)
@@ -347,30 +347,30 @@ class Repl:
             await self._context.reopen()
         return True
 
-    async def _serve_one(self, words: str) -> None:
-        if words.startswith("/"):
+    async def _serve_one(self, message: str) -> None:
+        if message.startswith("/"):
             await read_command_files(self._context)
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError as error:
-            self._echo(words)
+            self._echo(message)
             self.tell(error)
             return
         if found and found[0].run is not None:
-            await self._task.run(self._command(words, *found))
+            await self._task.run(self._command(message, *found))
             self._context.doing("")
         else:
             if found:  # a skill: use its full name
-                words = f"/{found[0].name} {found[1]}".rstrip()
-            self._sending = words
-            await self._take_turn(words)
+                message = f"/{found[0].name} {found[1]}".rstrip()
+            self._sending = message
+            await self._take_turn(message)
             if self._sending:
                 self.screen.restore(self._sending)
                 self._sending = ""
         if not self._watching:
             self._background.start(self._watch())
 
-    async def _take_turn(self, words: str) -> None:
+    async def _take_turn(self, message: str) -> None:
         """Run one turn until it finishes or is interrupted."""
         # Loaded with the session, after the first paint.
         from ...loop.turn import run_turn
@@ -381,7 +381,7 @@ class Repl:
                 async with self._task.redrawing():
                     await self._context.reopen()
             self.conversation.begin_turn()
-            turn = run_turn(self.conversation.agent, words, self._next_mid_turn)
+            turn = run_turn(self.conversation.agent, message, self._next_mid_turn)
             finished = await self._task.run(turn)
             by_itself = finished is not None and finished.status != "interrupted"
             if finished is not None:
@@ -399,22 +399,22 @@ class Repl:
 
     def _next_mid_turn(self) -> str | None:
         """Remove the next message to send during the running turn; None if there is none."""
-        words = self._waiting.next_mid_turn()
-        self._sending = words or ""
-        return words
+        message = self._waiting.next_mid_turn()
+        self._sending = message or ""
+        return message
 
-    def _is_for_turn(self, words: str) -> bool:
-        """Return True if `words` can be sent during the running turn. Commands cannot, and neither
-        can lines from a pipe, because each of them is a turn.
+    def _is_for_turn(self, message: str) -> bool:
+        """Return True if `message` can be sent during the running turn. Commands cannot. Lines from
+        a pipe cannot either, because each line is a turn.
         """
         try:
-            is_command = self._parse(words) is not None
+            is_command = self._parse(message) is not None
         except UsageError:
             return False
         return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
 
-    def _parse(self, words: str) -> tuple[Command, str] | None:
-        return parse(words, added_commands(self._context))
+    def _parse(self, message: str) -> tuple[Command, str] | None:
+        return parse(message, added_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
         """Return the label for when a queued message is sent; "" if it is next."""
@@ -432,40 +432,40 @@ class Repl:
             self.screen.touch()
         self._watching = False
 
-    def _at_once(self, words: str) -> bool:
+    def _at_once(self, message: str) -> bool:
         """Start a command that need not wait for the running task; return True if started."""
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError:
             return False
         if not found or not found[0].anytime:
             return False
         if not (self._task.running or found[0].name == LEAVE_COMMAND):
             return False
-        self._background.start(self._command(words, *found))
+        self._background.start(self._command(message, *found))
         return True
 
-    def _command_at_question(self, words: str) -> bool:
+    def _command_at_question(self, message: str) -> bool:
         """Handle a command typed at a question: run it now, queue it until after the turn, or show
-        its error. Return False if `words` are no command.
+        its error. Return False if `message` is not a command.
         """
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError as error:
-            if " " in words.strip():  # a reason may begin with a path
+            if " " in message.strip():  # a reason may begin with a path
                 return False
             self.tell(error)
             return True
         if not found:
             return False
-        self.submit(words)
+        self.submit(message)
         if self._waiting and not found[0].anytime:
             told = f"/{found[0].name} waits for the end of the turn; the question is still open"
             self._transcript().show(Notice("info", told))
         return True
 
-    async def _command(self, words: str, command: Command, argument: str) -> None:
-        self._echo(words)
+    async def _command(self, message: str, command: Command, argument: str) -> None:
+        self._echo(message)
         session, run = self.conversation.session, command.run
         assert run is not None
         try:
@@ -494,17 +494,17 @@ class Repl:
         elif error is not None:
             raise error
 
-    def _echo(self, words: str) -> None:
+    def _echo(self, message: str) -> None:
         from ..render import render
 
         if not self.screen.echoes:
-            self._transcript().put("words", render.words(words))
+            self._transcript().put("user", render.user_message(message))
 
     async def _play(self, script: Sequence[str], pace: float) -> None:
-        for words in script:
+        for message in script:
             await self._waiting.idle()
-            await self.screen.type(words, pace)
-            self.submit(words)
+            await self.screen.type(message, pace)
+            self.submit(message)
         await self._waiting.idle()
         self.screen.exit()
 
@@ -522,7 +522,7 @@ class Repl:
                 from ..render import render
 
                 self._context.put(
-                    *(render.notice("info", f"not sent: {words}") for words in unsent)
+                    *(render.notice("info", f"not sent: {message}") for message in unsent)
                 )
             if self.conversation.is_open and not self._scripted:
                 await self._say_goodbye(self.conversation.agent)

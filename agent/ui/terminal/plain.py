@@ -155,8 +155,8 @@ class PlainScreen(Screen):
             hint="Say no, and what to change.",
         )
 
-    def restore(self, words: str) -> None:
-        self._write(f"Not sent: {clean(words)}\n")
+    def restore(self, message: str) -> None:
+        self._write(f"Not sent: {clean(message)}\n")
 
     def hint(self, text: str) -> None:
         self._write(clean(text) + "\n")

@@ -31,7 +31,7 @@ from ....tools.system.unicode import clean
 from ...errors import CtxagentError
 from .. import signals, status
 from ..capabilities import Colours, TerminalBackground
-from ..input.completion import WordsCompleter, mention_of
+from ..input.completion import InputCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
 from ..input.keys import key_bindings
@@ -99,8 +99,8 @@ class Terminal:
         self.palette = choose_palette(theme, colours, background)
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
-        self._completer = WordsCompleter(host, cwd)
-        self.words = Buffer(
+        self._completer = InputCompleter(host, cwd)
+        self.draft = Buffer(
             multiline=True,
             history=open_history(history, self.pasted, host.tell),
             completer=self._completer,
@@ -144,7 +144,7 @@ class Terminal:
 
     @property
     def drafting(self) -> bool:
-        return self.asking and self.app.layout.current_buffer is self.words
+        return self.asking and self.app.layout.current_buffer is self.draft
 
     def take_keys(self) -> None:
         self._focus(self.reply)
@@ -186,10 +186,10 @@ class Terminal:
 
     def send_keys(self) -> StyleAndTextTuples:
         """Return the line that shows which key sends the typed message when."""
-        if self.asking or not self.words.text.strip():
+        if self.asking or not self.draft.text.strip():
             return []
         columns = self.output.get_size().columns - 1
-        line = self.host.send_keys(self.words.text)
+        line = self.host.send_keys(self.draft.text)
         while len(line) > columns:
             line = line.rpartition(" · ")[0]
         return [("class:dim", f"{line} ")]
@@ -226,8 +226,8 @@ class Terminal:
             pass
         finally:
             loop.set_exception_handler(None)
-            if self.words.text.strip() and not self.words.text[0].isspace():
-                self.words.append_to_history()  # so that unsent text is not lost
+            if self.draft.text.strip() and not self.draft.text[0].isspace():
+                self.draft.append_to_history()  # so that unsent text is not lost
             if self._scheduled:
                 self._scheduled.cancel()
             self._modes.release()
@@ -303,11 +303,11 @@ class Terminal:
         self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
         # Text being typed must not answer a question that appears meanwhile: keys go to the
         # input until its text is sent, or left by Tab.
-        self._instant = "" if self.words.text else self.asked.instant
+        self._instant = "" if self.draft.text else self.asked.instant
         question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._question = question
         self.reply.reset(Document(self.asked.text))
-        self._focus(self.words if self.words.text else self.reply)
+        self._focus(self.draft if self.draft.text else self.reply)
         self._ready.ask(follows=BACK in keys)
         self._notices.question_waits()
         self._paint()
@@ -317,22 +317,22 @@ class Terminal:
             self._question = None
             self._notices.question_is_over()
             self._ready.end()
-            self.app.layout.focus(self.words)
+            self.app.layout.focus(self.draft)
             self.touch()
 
     async def pick(self, menu: "Menu") -> "Option | None":
         if self.asking:  # the question needs the place of the menu
             return None
-        typed = "" if "\n" in self.words.text else self.words.text
+        typed = "" if "\n" in self.draft.text else self.draft.text
         if typed:  # typed before the menu opened: search for it, but do not choose
-            self.words.reset()
+            self.draft.reset()
             self.host.drop()
         self._focus(self.picker.search)
         self.touch()
         return await self.picker.pick(menu, typed)
 
     def _picked(self, unused: str) -> None:
-        self.app.layout.focus(self.words)
+        self.app.layout.focus(self.draft)
         if unused:
             self.restore(unused)
         self.touch()
@@ -384,19 +384,19 @@ class Terminal:
         elif self._question is not None and not self._question.done():
             self._question.set_result(row.key if row else text)
             self._question = None
-            self.app.layout.focus(self.words)
+            self.app.layout.focus(self.draft)
 
-    async def type(self, words: str, pace: float) -> None:
-        for character in words:
-            self.words.insert_text(character)
+    async def type(self, message: str, pace: float) -> None:
+        for character in message:
+            self.draft.insert_text(character)
             if pace:
                 await asyncio.sleep(pace)
-        self.words.reset()
+        self.draft.reset()
 
-    def restore(self, words: str) -> None:
-        typed, words = self.words.text, self.pasted.fold(words)
-        self.words.text = f"{words}\n{typed}" if typed else words
-        self.words.cursor_position = len(self.words.text)
+    def restore(self, message: str) -> None:
+        typed, message = self.draft.text, self.pasted.fold(message)
+        self.draft.text = f"{message}\n{typed}" if typed else message
+        self.draft.cursor_position = len(self.draft.text)
 
     def hint(self, text: str) -> None:
         self._hint = text
@@ -469,9 +469,9 @@ class Terminal:
         self.app.editing_mode = EditingMode.VI if mode == "vi" else EditingMode.EMACS
         self.touch()
 
-    def _typed(self, words: Buffer) -> None:
+    def _typed(self, draft: Buffer) -> None:
         self._completer.cancel()
-        if not words.text:
+        if not draft.text:
             self.host.drop()
 
     def _answered(self, buffer: Buffer) -> bool:
@@ -490,7 +490,7 @@ class Terminal:
         self._modes.mend()
         asks = self.asking or self.picker.is_open
         self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
-        if self.drafting and not self.words.text:
+        if self.drafting and not self.draft.text:
             self.take_keys()
         finished = self._finished()  # first, because it may finish live output
         self.live = self._render_live()
