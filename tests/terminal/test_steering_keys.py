@@ -217,7 +217,7 @@ def test_words_that_wait_answer_no_question(place: Place) -> None:
 
 
 @over_each_wire
-def test_esc_gives_both_back(place: Place, wire: Wire) -> None:
+def test_esc_restores_all_queued_messages(place: Place, wire: Wire) -> None:
     with at_work(place, [begin(), Say("All of it.")], wire=wire) as (terminal, _):
         shows(terminal, "", "❯")
         terminal.type("then the docs" + ALT_ENTER)

@@ -34,7 +34,7 @@ from ..conversation.services import ConversationServices
 from .command_screen import CommandScreen
 from .prompt import EditorPrompt, PromptBlock, read_prompt_blocks
 from .questions import EditorQuestions
-from .updates import Update, UpdateStream, message, replayed, usage_update
+from .updates import Update, UpdateStream, message, replay_updates, usage_update
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
@@ -134,7 +134,7 @@ class EditorSession:
 
     async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
         """Open a new session, or an existing one by its ID. Raises CtxagentError."""
-        await self.conversation.reopen(resume=resume, fork=fork)
+        await self.conversation.switch_session(resume=resume, fork=fork)
         self.id = self.conversation.session
         self._shown_mode = self.conversation.agent.approval.mode
 
@@ -142,17 +142,17 @@ class EditorSession:
         """Send the recorded conversation to the editor, which already knows the session."""
         self._is_known = True
         entries = self.conversation.agent.log.entries()
-        shown = await asyncio.to_thread(lambda: [*replayed(entries, self._services.cwd)])
+        shown = await asyncio.to_thread(lambda: [*replay_updates(entries, self._services.cwd)])
         for update in shown:
             self._send(update)
 
-    async def tell_state(self) -> None:
+    async def send_state(self) -> None:
         """Send updates from the opening, the available commands, and the context usage."""
         while self._early:
             self._send_to(self.id, self._early.pop(0))
         self._is_known = True
-        await self._tell_commands()
-        await self._tell_usage()
+        await self._send_commands()
+        await self._send_usage()
 
     async def close(self) -> None:
         """Interrupt the running task, and close the session."""
@@ -228,7 +228,7 @@ class EditorSession:
                 return TurnFinished("ok" if waiting.is_taken else "interrupted", "")
             self._waiting.remove(waiting)
             finished = await self._serve(waiting.prompt)
-            await self._tell_after_turn()
+            await self._send_after_turn()
             return finished
 
     def cancel(self) -> None:
@@ -321,9 +321,9 @@ class EditorSession:
                 told = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
                 self._send(told)
 
-    async def _tell_after_turn(self) -> None:
-        await self._tell_usage()
-        await self._tell_commands()
+    async def _send_after_turn(self) -> None:
+        await self._send_usage()
+        await self._send_commands()
         ledger = self.conversation.agent.ledger
         first = ledger.words[0][1] if ledger.words else ""
         if title := ledger.title or one_line(first, MAX_TITLE_CHARS):
@@ -332,12 +332,12 @@ class EditorSession:
                 SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now)
             )
 
-    async def _tell_usage(self) -> None:
+    async def _send_usage(self) -> None:
         agent = self.conversation.agent
         window = agent.model.current_window()
         self._send(usage_update(window.tokens, window.size, agent.totals.all.cost_usd))
 
-    async def _tell_commands(self) -> None:
+    async def _send_commands(self) -> None:
         await read_command_files(self._context)
         self._screen.take()  # problems with files are shown when a command is called
         shown = [

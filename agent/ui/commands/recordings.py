@@ -34,7 +34,7 @@ async def _from_recording(repl: CommandContext, argument: str) -> None:
     if not argument:
         await pick_recording(repl)
     elif await repl.may_end_tasks():
-        await _go_on(repl, argument)
+        await _continue(repl, argument)
 
 
 async def pick_recording(repl: CommandContext) -> bool:
@@ -42,13 +42,13 @@ async def pick_recording(repl: CommandContext) -> bool:
     picked = await repl.screen.pick(_menu(_recordings(repl)))
     if picked is None or (repl.session and not await repl.may_end_tasks()):
         return False
-    await _go_on(repl, picked.key)
+    await _continue(repl, picked.key)
     return True
 
 
-async def _go_on(repl: CommandContext, path: str) -> None:
+async def _continue(repl: CommandContext, path: str) -> None:
     made = await asyncio.to_thread(_recordings(repl).take, path)
-    await repl.reopen(resume=made.id)
+    await repl.switch_session(resume=made.id)
     repl.say(made.line)
 
 

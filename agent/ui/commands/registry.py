@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import UsageError
 from ...extensions.command_groups import CommandGroup
 from ...lazy import dataclass, regex
-from ..habits import habits
+from ..foreign_names import foreign_names
 from ..screen import Offer
 from .command_context import CommandContext
 
@@ -68,7 +68,7 @@ def parse(text: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, st
     name, _, argument = text.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
-    wanted, aliases, hints = name[1:], habits("aliases"), habits("commands")
+    wanted, aliases, hints = name[1:], foreign_names("aliases"), foreign_names("commands")
     if ":" in wanted:
         commands = {f"{c.plugin}:{c.name}": c for c in more.values() if c.plugin} | commands
     if wanted in commands:

@@ -41,7 +41,7 @@ async def _resume(repl: CommandContext, argument: str) -> None:
         raise UsageError("you are already in this session")
     if not await repl.may_end_tasks():
         return
-    await repl.reopen(resume=argument)
+    await repl.switch_session(resume=argument)
 
 
 @command("the sessions of this project", anytime=True, group="conversation")
@@ -86,14 +86,14 @@ async def _fork(repl: CommandContext, argument: str) -> None:
         raise UsageError("there is nothing to copy yet: this session is empty")
     if not await repl.may_end_tasks():
         return
-    await repl.reopen(resume=repl.session, fork=True)
+    await repl.switch_session(resume=repl.session, fork=True)
 
 
 async def pick_session(repl: CommandContext, *, fork: bool = False) -> bool:
     """Resume a session that the user picks, or a copy of it. Return True if one was picked."""
     picked = await repl.screen.pick(_menu(repl))
     if picked is not None:
-        await repl.reopen(resume=picked.key, fork=fork)
+        await repl.switch_session(resume=picked.key, fork=fork)
     return picked is not None
 
 
@@ -111,7 +111,7 @@ def _menu(repl: CommandContext) -> Menu:
     def load(scope: int) -> Iterator[Sequence[Option]]:
         from ...session.listing import session_rows
 
-        logs_of = repl.services.everywhere if scope else repl.services.sessions
+        logs_of = repl.services.all_sessions if scope else repl.services.sessions
         others = (row for row in session_rows(logs_of()) if row.title and row.id != here)
         size = FIRST_PAGE_ROWS
         while part := [*islice(others, size)]:

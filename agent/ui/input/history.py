@@ -19,21 +19,23 @@ from ....tools.system.files import make_private_folder
 from ...errors import CtxagentError
 from .pasted import PastedTexts
 
-Tell = Callable[[CtxagentError], None]
+ReportError = Callable[[CtxagentError], None]
 
 MAX_HISTORY_BYTES = 4 << 20  # a longer file is cut to half this size
 
 
 class ProjectHistory(FileHistory):
     """The history file. Entries contain the full texts of pasted marks, with API keys removed.
-    `tell` gets the first write error.
+    `report_error` gets the first write error.
     """
 
-    def __init__(self, path: Path, pasted: PastedTexts, tell: Tell | None = None) -> None:
+    def __init__(
+        self, path: Path, pasted: PastedTexts, report_error: ReportError | None = None
+    ) -> None:
         super().__init__(str(path))
         self._path = path
         self._pasted = pasted
-        self._tell = tell
+        self._report_error = report_error
 
     def load_history_strings(self) -> Iterable[str]:
         before = ""
@@ -55,10 +57,10 @@ class ProjectHistory(FileHistory):
         try:
             self._store(entry)
         except OSError as error:
-            if self._tell:
+            if self._report_error:
                 message = f"the input history cannot be saved: {self._path}: {error.strerror}"
-                self._tell(CtxagentError(message))
-            self._tell = None
+                self._report_error(CtxagentError(message))
+            self._report_error = None
 
     def _store(self, entry: bytes) -> None:
         """Append a whole entry, or leave the file unchanged. Raises OSError."""
@@ -88,8 +90,8 @@ class ProjectHistory(FileHistory):
 
 
 class BackgroundHistory(ThreadedHistory):
-    """A history that is read in the background. Once read, it answers at once, so that Up right
-    after sending finds the sent line.
+    """A history that is loaded in the background. Once loaded, it returns its entries at once, so
+    that pressing Up directly after sending shows the sent line.
     """
 
     async def load(self) -> AsyncGenerator[str, None]:
@@ -99,9 +101,11 @@ class BackgroundHistory(ThreadedHistory):
             return
         async for message in super().load():
             yield message
-        get_app().invalidate()  # an earlier search may need it
+        get_app().invalidate()  # a history search may have started before the load ended
 
 
-def open_history(path: Path | None, pasted: PastedTexts, tell: Tell) -> History:
+def open_history(path: Path | None, pasted: PastedTexts, report_error: ReportError) -> History:
     """Return the history in a file, read in the background, or else an in-memory history."""
-    return BackgroundHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()
+    return (
+        BackgroundHistory(ProjectHistory(path, pasted, report_error)) if path else InMemoryHistory()
+    )

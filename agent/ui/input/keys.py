@@ -1,9 +1,10 @@
 """The key bindings of the input and of an open question.
 
 The settings `keys` define the keys to send, to insert a new line and so on. A backslash before the
-send key also inserts a new line. Ctrl-C stops the running task. When idle, it clears the input, and
-pressed twice in an empty input it leaves, as Ctrl-D does. When nothing runs, Ctrl-B moves left. Up
-in an empty input takes out queued messages for editing, newest first; Down puts them back.
+send key also inserts a new line. Ctrl-C stops the running task. When no task runs, Ctrl-C clears
+the input, and Ctrl-C twice in an empty input leaves, as Ctrl-D does. When no task runs, Ctrl-B
+moves the cursor left. Up in an empty input takes out queued messages for editing, newest first;
+Down puts them back.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from .pasted import PastedTexts
 
 Handler = Callable[[KeyPressEvent], None]
 
-KEY_ALONE_S = 0.15  # a key counts as single if no other key follows within this time
+SINGLE_KEY_S = 0.15  # a key counts as single if no other key follows within this time
 
 
 class KeyTarget(Protocol):
@@ -59,7 +60,7 @@ class KeyTarget(Protocol):
     def drafting(self) -> bool:
         """Whether the user is still typing a message while a question is open."""
 
-    def take_keys(self) -> None:
+    def focus_question(self) -> None:
         """Move the focus to the open question."""
 
     @property
@@ -70,7 +71,7 @@ class KeyTarget(Protocol):
     def takes_rows(self) -> bool:
         """Whether the arrows select rows of the open question."""
 
-    def give(self, text: str) -> None:
+    def give_answer(self, text: str) -> None:
         """Answer the open question."""
 
     async def edit(self, text: str, name: str) -> str:
@@ -160,7 +161,7 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 
     @keys.add("tab", filter=Condition(lambda: target.drafting and not draft.complete_state))
     def _(event: KeyPressEvent) -> None:
-        target.take_keys()
+        target.focus_question()
 
     keys.add("c-d", filter=typing & waiting)(lambda _: target.host.leave())
 
@@ -213,7 +214,7 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         if mentions := target.dropped(text):
-            _insert_apart(draft, mentions)
+            _insert_spaced(draft, mentions)
         elif text:
             draft.insert_text(target.pasted.paste(text))
         else:  # some terminals paste an empty text if the clipboard has an image
@@ -238,10 +239,10 @@ async def _paste_image(target: KeyTarget) -> None:
     except CtxagentError as error:
         _hint_until_a_key(target, f"{error.message}. {error.hint}")
         return
-    _insert_apart(target.draft, mark)
+    _insert_spaced(target.draft, mark)
 
 
-def _insert_apart(draft: Buffer, text: str) -> None:
+def _insert_spaced(draft: Buffer, text: str) -> None:
     """Insert a mention or a mark with spaces around it."""
     before = draft.document.text_before_cursor
     draft.insert_text(f"{' ' * bool(before and not before[-1].isspace())}{text} ")
@@ -253,7 +254,7 @@ async def _compose(target: KeyTarget) -> None:
     try:
         text = await target.edit(target.pasted.unfold(typed), "message.md")
     except CtxagentError as error:
-        target.host.tell(error)
+        target.host.show_error(error)
         return
     restored = target.draft.text.removesuffix(
         typed
@@ -271,7 +272,7 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
         @keys.add(key, filter=replying & Condition(lambda: key in target.instant))
         def _(event: KeyPressEvent) -> None:
             target.reply.insert_text(key)
-            _answer_if_alone(target, key)
+            _answer_if_single(target, key)
 
     for key in INSTANT_KEYS:
         add(key)
@@ -287,11 +288,11 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     @keys.add("escape", filter=replying & _can_go_back(target) & (~vi | vi_navigation_mode))
     def _(event: KeyPressEvent) -> None:
         if target.asked.allows_back:
-            target.give(BACK)
+            target.give_answer(BACK)
         elif target.reply.text:
             target.reply.reset()
         elif not target.host.withdraw():
-            target.give(BACK)
+            target.give_answer(BACK)
 
     keys.add("c-d", filter=replying & empty & leaving)(lambda _: target.host.leave())
 
@@ -311,8 +312,10 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     return keys
 
 
-def _answer_if_alone(target: KeyTarget, key: str) -> None:
-    """Answer with the key unless another key follows at once. Then both are text of the reply."""
+def _answer_if_single(target: KeyTarget, key: str) -> None:
+    """Answer with the key unless another key follows at once. In that case, both keys are text of
+    the reply.
+    """
     asked, keys = target.asked, target.app.key_processor
     target.app.vi_state.reset()  # following keys are text, whatever the vi mode was
 
@@ -323,9 +326,9 @@ def _answer_if_alone(target: KeyTarget, key: str) -> None:
     def settle() -> None:
         drop(None)
         if target.asking and target.asked is asked and not keys.key_buffer:
-            target.give(key)
+            target.give_answer(key)
 
-    timer = asyncio.get_running_loop().call_later(KEY_ALONE_S, settle)
+    timer = asyncio.get_running_loop().call_later(SINGLE_KEY_S, settle)
     keys.before_key_press.add_handler(drop)
 
 
@@ -419,7 +422,7 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
             asked_at = time.monotonic()
             _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
-    # Not in a menu, because it hides the mode.
+    # Not in a menu, because a menu hides the mode.
     outside = has_focus(draft) | has_focus(target.reply) | is_searching
     keys.add(*key_sequence(bound.cycle_mode), filter=outside)(lambda _: target.host.cycle_mode())
 

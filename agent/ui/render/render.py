@@ -77,7 +77,7 @@ COLUMN_GAP = 2
 MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS = 50, 13  # minimum terminal width: in total, and per column
 MAX_LINE_CHARS = 1_000  # more than a few terminal lines
 RECAP_MESSAGE_LINES, RECAP_ANSWER_LINES = 3, 10  # shown of the last turn in a resumed session
-MAX_RECAP_CHARS = 10_000  # read of each for these lines
+MAX_RECAP_CHARS = 10_000  # used of a message or answer for these lines
 MAX_MESSAGE_LINES, MAX_WAITING_LINES = 30, 5  # shown of a sent and of a queued message
 MAX_SHOWN_WAITING = 8  # newest queued messages shown
 
@@ -153,7 +153,7 @@ def thought(text: str, seconds: float, unfold_hint: str = "") -> RenderableType:
     """Show finished thinking as one line; `unfold_hint` says how to see the rest."""
     first = " ".join(clean(text[:MAX_LINE_CHARS]).split())
     line = f"thought for {duration(seconds)}: {first}"
-    return Either(
+    return ScreenOrSpoken(
         *(Headline(Text(text, style="thought"), unfold_hint) for text in (f"∴ {line}", line))
     )
 
@@ -202,7 +202,7 @@ def receipt(
     parts.append(price if spends or cost_usd is None else f"{status.WOULD_COST} {price}")
     if share is not None:
         parts.append(f"context {share:.0%}")
-    return Either(indented(_Facts(parts)), Text(f"This turn: {', '.join(parts)}."))
+    return ScreenOrSpoken(indented(_Facts(parts)), Text(f"This turn: {', '.join(parts)}."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def _first_lines(text: str, limit: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class ScreenOrSpoken:
     """A renderable for the screen, and an alternative for screen readers."""
 
     shown: RenderableType
@@ -354,10 +354,12 @@ class Either:
 
 def _hanging(mark: str, text: RenderableType, style: str, spoken: str = "") -> RenderableType:
     """Show a mark and a text next to it. For screen readers, `spoken` replaces the mark."""
-    return Either(_beside(mark, text, style), _beside(spoken, text, style) if spoken else text)
+    return ScreenOrSpoken(
+        _mark_and_text(mark, text, style), _mark_and_text(spoken, text, style) if spoken else text
+    )
 
 
-def _beside(mark: str, text: RenderableType, style: str) -> RenderableType:
+def _mark_and_text(mark: str, text: RenderableType, style: str) -> RenderableType:
     grid = Table.grid()
     grid.add_column(width=len(mark), no_wrap=True)
     grid.add_column(overflow="fold")

@@ -4,7 +4,7 @@ A role has attributes and a hue; a palette defines the hues. `dark` and `light` 
 256-colour set that are readable on any usual background of that kind; the contrast palettes use
 stronger ones. `ansi` uses the terminal's own colours, `none` no colours.
 
-The module is light because the first paint needs it.
+The module imports little, because the first paint waits for it.
 """
 
 from collections.abc import Sequence

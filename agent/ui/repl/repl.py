@@ -2,7 +2,7 @@
 
 The prompt is painted before the session opens. The session opens in the background, and input waits
 for it. Messages and commands are served in order, so the user can type ahead while the agent works.
-Messages that may be sent during a turn are added before its next call. The screen and the
+During a turn, a queued message may be sent with the turn's next model call. The screen and the
 transcript define the appearance.
 """
 
@@ -38,8 +38,8 @@ from ..conversation.services import ConversationServices
 from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput
+from .configured_commands import NoticeCommand, StatusCommand
 from .input_queue import InputQueue
-from .own_commands import NoticeCommand, StatusCommand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,7 +92,7 @@ class Repl:
         self._sending = ""  # the message being sent, not yet recorded
         self._in_turn = False
         self._enter_waits = ui.enter_while_working == "after-turn"
-        self._task = RunningTask(self.screen.touch)
+        self._task = RunningTask(self.screen.request_repaint)
         questions = Questions(
             self.screen,
             self._transcript,
@@ -112,11 +112,13 @@ class Repl:
             self._task,
             self._waiting.add_first,
         )
-        self._background = BackgroundTasks(self.screen.exit)  # `run` raises its faults
+        self._background = BackgroundTasks(
+            self.screen.exit
+        )  # on an exception, the screen ends and `run` raises it
         start = self._background.start
         self._notice_command = NoticeCommand(ui.notify_command, start, self._warn)
         self._status_command = StatusCommand(
-            services.status_command, start, self._warn, self.screen.touch
+            services.status_command, start, self._warn, self.screen.request_repaint
         )
         picks = services.choice.pick or services.choice.pick_recording
         self.conversation.is_opening = not picks
@@ -138,9 +140,9 @@ class Repl:
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._scripted = self._questions.always_yes = bool(script)
         where = status.short_path(self._services.cwd)
-        self.screen.greet(f"ctxagent {self._services.version} · {where} · /help")
+        self.screen.print_line(f"ctxagent {self._services.version} · {where} · /help")
         if self.screen.paints and not script:
-            self.screen.greet(HINTS.format(cycle_mode=key_name(self.screen.keys.cycle_mode)))
+            self.screen.print_line(HINTS.format(cycle_mode=key_name(self.screen.keys.cycle_mode)))
         self._check_key()
 
         def begin() -> None:
@@ -148,7 +150,7 @@ class Repl:
             self._background.start(self._serve())
             if first is not None:
                 if self.screen.echoes:  # `first` was not typed, so the terminal has not echoed it
-                    self.screen.greet(first)
+                    self.screen.print_line(first)
                 self.submit(first)
             if script:
                 self._background.start(self._play(script, pace))
@@ -169,7 +171,7 @@ class Repl:
             may_ask = logins is not None and self.screen.paints and not self._scripted
             self._asks_provider = may_ask and logins is not None and logins.is_first
             for line in [] if self._asks_provider else str(error).split("\n"):
-                self.screen.greet(line)
+                self.screen.print_line(line)
 
     # ScreenHost methods.
 
@@ -186,7 +188,7 @@ class Repl:
             self._waiting.add(message, mid_turn=mid_turn)
             if self._in_turn and self.screen.echoes:  # this screen paints no queue
                 self._transcript().show(Notice("info", SPOKEN_TIMES[self._when(mid_turn)]))
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def send_keys(self, message: str) -> str:
         if not self._is_for_turn(message):
@@ -206,14 +208,14 @@ class Repl:
         elif self._task.cancel() or not self._task.running:
             if unsent := self._waiting.take_all():
                 self.screen.restore("\n".join(unsent))
-            self.screen.touch()
+            self.screen.request_repaint()
 
     def earlier(self, message: str) -> str | None:
-        self.screen.touch()
+        self.screen.request_repaint()
         return self._waiting.earlier(message)
 
     def later(self, message: str) -> str | None:
-        self.screen.touch()
+        self.screen.request_repaint()
         return self._waiting.later(message)
 
     def drop(self) -> None:
@@ -230,7 +232,7 @@ class Repl:
         try:
             self.conversation.send_to_background()
         except CtxagentError as error:
-            self.tell(error)
+            self.show_error(error)
 
     @property
     def asks_to_leave(self) -> bool:
@@ -259,7 +261,7 @@ class Repl:
 
     def withdraw(self) -> bool:
         offered, self._questions.offered_mode = self._questions.offered_mode, None
-        self.screen.touch()
+        self.screen.request_repaint()
         return offered is not None
 
     def cycle_mode(self) -> None:
@@ -269,7 +271,7 @@ class Repl:
             asked.offered_mode = None if mode == self.conversation.agent.approval.mode else mode
         elif mode is not None:
             self.conversation.set_mode(mode)
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def live(self) -> "list[RenderableType]":
         queued = [(self._sending, "")] if self._sending else []
@@ -281,7 +283,7 @@ class Repl:
         shown = self._transcript().live()
         return [*shown, *([""] if queued else []), *render.queue(queued)]
 
-    def own_line(self, width: int) -> list[status.Fragment]:
+    def status_command_line(self, width: int) -> list[status.Fragment]:
         return self._status_command.line(width)
 
     def status(self, width: int) -> list[status.Fragment]:
@@ -294,7 +296,7 @@ class Repl:
 
     def notice_given(self, title: str, text: str) -> None:
         if self.conversation.is_open:
-            self._notice_command.give(self.conversation.agent, title, text)
+            self._notice_command.run_for_notice(self.conversation.agent, title, text)
 
     # Events of the conversation.
 
@@ -313,8 +315,8 @@ class Repl:
             self._sending = ""
         self._transcript().show(event)
         if self._ended and isinstance(event, Waiting) and event.what:
-            self.screen.greet(f"waiting for {event.what}")
-        self.screen.touch()
+            self.screen.print_line(f"waiting for {event.what}")
+        self.screen.request_repaint()
 
     # Serving submitted input.
 
@@ -326,15 +328,15 @@ class Repl:
                 self.leave()
                 return
         except CtxagentError as error:
-            self.tell(error)
+            self.show_error(error)
         if self._asks_provider:
             form = first_start(self._context, has_task=bool(self._waiting))
             await self._task.run(self._finish_work(form))
         while True:
-            self.screen.touch()
+            self.screen.request_repaint()
             await self._serve_one(await self._waiting.next())
             if not self._waiting:
-                self.screen.rest()
+                self.screen.show_prompt()
 
     async def _open_first(self) -> bool:
         """Open the requested session. Return False if the user should pick one and did not."""
@@ -344,7 +346,7 @@ class Repl:
         if choice.pick_recording:
             return bool(await self._task.run(pick_recording(self._context)))
         async with self._task.redrawing():
-            await self._context.reopen()
+            await self._context.switch_session()
         return True
 
     async def _serve_one(self, message: str) -> None:
@@ -354,11 +356,11 @@ class Repl:
             found = self._parse(message)
         except UsageError as error:
             self._echo(message)
-            self.tell(error)
+            self.show_error(error)
             return
         if found and found[0].run is not None:
             await self._task.run(self._command(message, *found))
-            self._context.doing("")
+            self._context.show_activity("")
         else:
             if found:  # a skill: use its full name
                 message = f"/{found[0].name} {found[1]}".rstrip()
@@ -379,7 +381,7 @@ class Repl:
         try:
             if not self.conversation.is_open:
                 async with self._task.redrawing():
-                    await self._context.reopen()
+                    await self._context.switch_session()
             self.conversation.begin_turn()
             turn = run_turn(self.conversation.agent, message, self._next_mid_turn)
             finished = await self._task.run(turn)
@@ -391,7 +393,7 @@ class Repl:
                     await self._task.run(self._finish_work(again))
         except CtxagentError as error:
             self._transcript().abandon()
-            self.tell(error)
+            self.show_error(error)
         self._in_turn = False
         self.conversation.end_turn()
         if by_itself and not (self._waiting or self._scripted):
@@ -429,7 +431,7 @@ class Repl:
             for ended in self.conversation.ended_jobs(running):
                 seen = f"/tasks {ended.id} shows its output"
                 self.emit(Notice("info", f"{ended.id} has ended: {ended.status} · {seen}"))
-            self.screen.touch()
+            self.screen.request_repaint()
         self._watching = False
 
     def _at_once(self, message: str) -> bool:
@@ -454,7 +456,7 @@ class Repl:
         except UsageError as error:
             if " " in message.strip():  # a reason may begin with a path
                 return False
-            self.tell(error)
+            self.show_error(error)
             return True
         if not found:
             return False
@@ -488,9 +490,9 @@ class Repl:
                 raise
         error = None if task.cancelled() else task.exception()
         if isinstance(error, CtxagentError):
-            self.tell(error)
+            self.show_error(error)
         elif isinstance(error, Exception):
-            self.tell(self.conversation.record_fault(error))
+            self.show_error(self.conversation.record_fault(error))
         elif error is not None:
             raise error
 
@@ -525,12 +527,12 @@ class Repl:
                     *(render.notice("info", f"not sent: {message}") for message in unsent)
                 )
             if self.conversation.is_open and not self._scripted:
-                await self._say_goodbye(self.conversation.agent)
+                await self._finish_session(self.conversation.agent)
         finally:
             self._ended = True
             await self.conversation.close()
 
-    async def _say_goodbye(self, agent: "AgentState") -> None:
+    async def _finish_session(self, agent: "AgentState") -> None:
         """Write the summary or checkpoint that the policy requires at the end of a session. Then
         print the command that resumes the session.
         """
@@ -539,15 +541,15 @@ class Repl:
         try:
             await self.conversation.finish()
         except (CtxagentError, TimeoutError) as error:
-            self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
-        self.screen.greet(f"Resume with: ctxagent --resume {self.conversation.session}")
+            self.screen.print_line(f"no summary at the end: {error or 'it took too long'}")
+        self.screen.print_line(f"Resume with: ctxagent --resume {self.conversation.session}")
 
-    def tell(self, error: CtxagentError) -> None:
+    def show_error(self, error: CtxagentError) -> None:
         from ..render import render
 
         self._set_exit_code(error.exit_code)
         self._transcript().put("error", render.failure(error.message, error.hint))
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def _set_exit_code(self, code: int) -> None:
         if self._scripted and not self._exit_code:

@@ -50,7 +50,7 @@ class LayoutParts(Protocol):
 
     def status(self) -> StyleAndTextTuples: ...
 
-    def own_line(self) -> StyleAndTextTuples: ...
+    def status_command_line(self) -> StyleAndTextTuples: ...
 
 
 def make_layout(terminal: LayoutParts) -> Layout:
@@ -84,8 +84,12 @@ def make_layout(terminal: LayoutParts) -> Layout:
             search,
             Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
             ConditionalContainer(
-                Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
-                Condition(lambda: bool(terminal.own_line())),
+                Window(
+                    FormattedTextControl(terminal.status_command_line),
+                    height=1,
+                    style="class:status",
+                ),
+                Condition(lambda: bool(terminal.status_command_line())),
             ),
             completions_menu(),
             Window(height=Dimension(min=0, preferred=0)),
