@@ -74,7 +74,7 @@ def conversation_place(
         check_key=lambda: check_key(launch),
         warm=lambda: warm(launch),
         sessions=project.logs,
-        everywhere=lambda: all_logs(project.state),
+        all_sessions=lambda: all_logs(project.state),
         recordings=Recordings(launch),
         copy=project.fork,
         command_files=lambda: command_files_of(launch),

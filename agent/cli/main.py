@@ -97,9 +97,9 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
 
 def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
     """Return the error about an unknown option. For an option of another agent, it names ours."""
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
-    hint = habits("options").get(error.option_name)
+    hint = foreign_names("options").get(error.option_name)
     return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
 
 

@@ -225,12 +225,12 @@ def _check_first_word(context: click.Context) -> None:
     """Raise UsageError if the message is a mistyped command or a command of another agent."""
     from difflib import get_close_matches
 
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
     first, *more = context.args
     if not re.fullmatch(r"[\w-]+", first):
         return
-    main, subcommands = context.command, habits("words")
+    main, subcommands = context.command, foreign_names("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.list_commands(context) if isinstance(main, click.Group) else ()
     hint = ""

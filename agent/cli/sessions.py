@@ -156,11 +156,11 @@ def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
     from ..session.deletion import folder_bytes
     from ..session.listing import session_row
-    from ..ui.commands.sessions import age, size_in_words
+    from ..ui.commands.sessions import age, format_size
 
     row = session_row(log)
     title = clean(row.title)[:70] or "(no messages yet)"
-    since, size = age(row.changed), size_in_words(folder_bytes(log.parent))
+    since, size = age(row.changed), format_size(folder_bytes(log.parent))
     when = since if since == "now" else f"{since} ago"
     return f"{row.id}  changed {when}  {size}  {title}"
 

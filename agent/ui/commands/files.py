@@ -41,8 +41,8 @@ async def read_command_files(repl: CommandContext) -> None:
         if each.name in COMMANDS
     ]
     for text in [*warnings, *told]:
-        if text not in repl.told_of_files:
-            repl.told_of_files.add(text)
+        if text not in repl.reported_problems:
+            repl.reported_problems.add(text)
             repl.notify("warning", text)
     called = {name for name, skill in skills.items() if skill.for_person}
     repl.command_files = {

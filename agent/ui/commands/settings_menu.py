@@ -32,7 +32,7 @@ THEMES: dict[Theme, str] = {
     "none": "no colours; bold and underlined text stays",
 }
 _SAMPLE: tuple[Styled, ...] = (
-    ("words", "❯ rename parse() to read()"),
+    ("message", "❯ rename parse() to read()"),
     ("running", "● Edit src/parser.py"),
     ("removed", "- def parse(text):"),
     ("added", "+ def read(text):"),
