@@ -158,7 +158,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
     """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
     session of the proxy is not copied, because its client has the whole history.
     """
-    from ..compaction.history import last_acts, person_spoke_since
+    from ..compaction.history import last_acts, user_wrote_since
     from ..launch import SessionChoice
 
     async with _opened(launch, choice) as agent:
@@ -166,12 +166,12 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to undo")
-        if _is_of_client(entries) or not person_spoke_since(entries, last[-1].seq):
-            _take_back(agent)
+        if _is_of_client(entries) or not user_wrote_since(entries, last[-1].seq):
+            _undo_newest(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
     async with _opened(launch, SessionChoice(id=copy)) as agent:
-        _take_back(agent)
+        _undo_newest(agent)
         say("Turns followed the compaction, so it was undone in a copy that ends before them.")
     return 0
 
@@ -184,12 +184,12 @@ def _is_of_client(entries: "Iterable[Entry]") -> bool:
     return isinstance(first, Session) and bool(first.client)
 
 
-def _take_back(agent: "AgentState") -> None:
+def _undo_newest(agent: "AgentState") -> None:
     from ..compaction.history import describe
 
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.model.current_window().tokens
-    say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
+    say(f"undone: {describe(*last)}; the context holds {tokens:,} tokens again")
     if _is_of_client(agent.log.entries()):
         say("It applies from the client's next request.")
     else:

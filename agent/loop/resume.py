@@ -33,7 +33,7 @@ from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
 from ..session.log_file import FileState
-from ..session.subagent_logs import update_unheard
+from ..session.subagent_logs import update_unreported
 from ..session.totals import Totals
 from ..version import __version__
 
@@ -84,7 +84,7 @@ class SessionState:
         self.behind = self.behind or not self.folding.add(entry)
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
-        update_unheard(self.untold, entry)
+        update_unreported(self.untold, entry)
         text = conversation_text(entry)
         self.conversation_bytes += len(text)
         self.entries += 1

@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..events import ToolFinished, ToolStarted
 from ..permissions.work_folders import checked_directory
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
-from ..session.titles import keep_title, title_note
+from ..session.titles import save_title, title_note
 from .agent import AgentState
 from .directories import add_folder, untold_directories
 
@@ -77,7 +77,7 @@ def rename(agent: AgentState, words: str) -> str:
     agent.log.check_writable()
     agent.open()
     agent.record(note)
-    keep_title(agent.folder, note.text)
+    save_title(agent.folder, note.text)
     return note.text
 
 

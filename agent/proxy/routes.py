@@ -87,7 +87,7 @@ class ProxyPages:
         if log is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is no session {id!r} here")
         try:
-            await self._take_back(log, seq)
+            await self._undo_edit(log, seq)
         except CompactionFailed as error:
             return _error(HTTPStatus.NOT_FOUND, error.message)
         except CtxagentError as error:
@@ -107,7 +107,7 @@ class ProxyPages:
             for at, text in reversed([*self.proxy.faults])
         ]
 
-    async def _take_back(self, log: Path, seq: int) -> None:
+    async def _undo_edit(self, log: Path, seq: int) -> None:
         """Undo the edit at `seq`. Raises CompactionFailed if there is no such edit, or another
         CtxagentError.
         """
@@ -115,7 +115,7 @@ class ProxyPages:
         for session in conversations.open:
             if session.host.log.path == log and session.host.log.unchanged_state is not None:
                 async with session.lock:
-                    session.take_back(seq)
+                    session.undo(seq)
                 return
         opened, _, _ = resume_session(log)
         try:

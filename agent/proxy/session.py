@@ -293,7 +293,7 @@ class ProxySession:
         else:
             self._record_reply([], reply, request, purpose="attempt")
 
-    def take_back(self, seq: int) -> None:
+    def undo(self, seq: int) -> None:
         """Undo the edit at `seq`: the next request has the client's original content there. Raises
         CompactionFailed if there is no such edit.
         """
@@ -468,7 +468,7 @@ class ProxySession:
             if call and place:
                 pairs = zip(strings_in(call.input), strings_in(shorter), strict=False)
                 edits.inputs[place] = {old: new for old, new in pairs if new != old}
-        if item.edited and self.host.view.binds:
+        if item.edited and self.host.view.binds_thinking:
             edits.dropped.update(part.thinking)
 
 

@@ -82,7 +82,9 @@ def test_files_directories_and_lines_are_brought_in(project: Path) -> None:
         "[The user attached the directory src:]\nsrc/app.py",
         "[The user attached the file my notes (old).txt:]\n1\ta note",
     ]
-    assert talk.agent.ledger.words == [(2, words)]  # a file's content is not what the person said
+    assert talk.agent.ledger.typed_messages == [
+        (2, words)
+    ]  # a file's content is not what the person said
     assert list(talk.agent.ledger.read) == ["src/app.py", "my notes (old).txt"]
     assert notices(talk, "info") == [
         "attached src/app.py:2-3", "attached src", "attached my notes (old).txt",

@@ -325,7 +325,7 @@ class EditorSession:
         await self._send_usage()
         await self._send_commands()
         ledger = self.conversation.agent.ledger
-        first = ledger.words[0][1] if ledger.words else ""
+        first = ledger.typed_messages[0][1] if ledger.typed_messages else ""
         if title := ledger.title or one_line(first, MAX_TITLE_CHARS):
             now = datetime.now(UTC).isoformat()
             self._send(

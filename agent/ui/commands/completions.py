@@ -144,7 +144,7 @@ async def phases(repl: CommandContext) -> Sequence[Offer]:
     """Return the predefined phases. Any other name is allowed too."""
     from ...compaction.phases import PHASES
 
-    return [(form.name, f"ends with {form.asks}") for form in PHASES.values()]
+    return [(form.name, f"ends with {form.description}") for form in PHASES.values()]
 
 
 async def preserved(repl: CommandContext) -> Sequence[Offer]:
@@ -156,7 +156,7 @@ async def preserved(repl: CommandContext) -> Sequence[Offer]:
 async def titles(repl: CommandContext) -> Sequence[Offer]:
     """Return the session's title and its first message, as a start for a new title."""
     ledger = repl.agent.ledger
-    first = _short(ledger.words[0][1]) if ledger.words else ""
+    first = _short(ledger.typed_messages[0][1]) if ledger.typed_messages else ""
     known = {ledger.title: "its title now", first: "the first message"}
     return [(text, what) for text, what in known.items() if text]
 
@@ -173,7 +173,7 @@ def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
     known = {fact.ref: _short(f"$ {fact.command}") for fact in ledger.commands[-MAX_REFS:]}
     known |= {ref: f"read {path}" for path, ref in ledger.read.items()}
     known |= {fact.ref: f"{fact.action} {fact.path}" for fact in ledger.files.values()}
-    known |= {ref: _short(f"you: {text}") for ref, text in ledger.words[-MAX_REFS:]}
+    known |= {ref: _short(f"you: {text}") for ref, text in ledger.typed_messages[-MAX_REFS:]}
     return known | {ref: _short(f"pinned: {text}") for ref, text in ledger.pins.items()}
 
 

@@ -177,13 +177,13 @@ def _first_word(answer: str) -> str:
 @command("undo the last compaction", group="context")
 async def _uncompact(repl: CommandContext, argument: str) -> None:
     """Undo the last compaction. If turns followed it, do so in a copy that ends there."""
-    from ...compaction.history import describe, last_acts, person_spoke_since
+    from ...compaction.history import describe, last_acts, user_wrote_since
 
     entries, left = repl.agent.log.entries(), repl.session
     last = await asyncio.to_thread(last_acts, entries)
     if not last:
         raise CompactionFailed("there is no compaction to undo")
-    if await asyncio.to_thread(person_spoke_since, entries, last[-1].seq):
+    if await asyncio.to_thread(user_wrote_since, entries, last[-1].seq):
         await repl.switch_session(resume=repl.copy_session(last[-1].seq))
         entries = repl.agent.log.entries()
         note = f"this is a copy that ends at the compaction; what came later: /resume {left}"

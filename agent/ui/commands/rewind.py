@@ -25,9 +25,9 @@ from .tasks import end_tasks
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
-    from ...session.checkpoints import RewindDifference, RewindPoint, WayBack
+    from ...session.checkpoints import RestorePlan, RewindDifference, RewindPoint
     from ...session.entries import Entry
-    from ...session.since_point import SincePoint
+    from ...session.since_point import FactsSincePoint
     from ...worktree import TreeChange
     from ...worktree.repository_restore import LostItems
 
@@ -83,7 +83,7 @@ class _RewindPlan:
     conversation_objection: str  # why the conversation cannot go back, "" if it can
     files_objection: str  # why the files cannot go back, "" if they can
     difference: "RewindDifference | None" = None  # of the files, if known
-    since: "SincePoint | None" = None  # log facts since the point, if files may have changed
+    since: "FactsSincePoint | None" = None  # log facts since the point, if files may have changed
     lost: "Sequence[LostItems]" = ()  # data lost by the git repository
     repository_objection: str = ""  # why the repository cannot be restored, "" if it can
 
@@ -243,21 +243,21 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
         return (), error.message
 
 
-def _restore_sources(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
+def _restore_sources(agent: "AgentState", point: "RewindPoint") -> "tuple[RestorePlan, FactsSincePoint]":
     """Return the files to restore for a point, and what changed since the point, from the log and
     the change records.
     """
-    from ...session.checkpoints import WayBack
-    from ...session.since_point import read_lineage, read_since
+    from ...session.checkpoints import RestorePlan
+    from ...session.since_point import read_lineage, read_facts_since
 
     entries, tracker = agent.log.entries(), agent.runner.change_tracker
-    since, others = read_since(entries, point.seq), frozenset[str]()
+    since, others = read_facts_since(entries, point.seq), frozenset[str]()
     if tracker is not None and tracker.record is not None:
         line = read_lineage(entries, agent.folder.name)
         touches = tracker.record.others(_nanoseconds(point.at))
         until = _nanoseconds(line.until) if line.until else inf
         others = touches.without(line.sessions, until).paths
-    return WayBack(point, since.saved, others), since
+    return RestorePlan(point, since.saved, others), since
 
 
 def _nanoseconds(at: str) -> int:
@@ -320,7 +320,7 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.notify("warning", f"not all files can be restored: {limits}")
 
 
-def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
+def _show_unseen(repl: CommandContext, since: "FactsSincePoint") -> None:
     """Show which changes a rewind without a snapshot does not undo."""
     limits = repl.agent.checkpoints.limits or "there is no snapshot of the files"
     repl.notify("warning", f"only files saved before an edit can be restored: {limits}")
@@ -383,12 +383,12 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or (kept.snapshot is None and point.snapshot is not None):
         raise CtxagentError(f"the current files cannot be saved: {agent.checkpoints.limits}")
-    held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
+    held = await asyncio.to_thread(agent.checkpoints.add_overwritten_files, way, kept)
     if held != kept:
         agent.record(held)
     if agent.runner.change_tracker:
         unsaved = await agent.runner.change_tracker.save_before_rewind(way.saved)
-        whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
+        whole, way = way, await asyncio.to_thread(agent.checkpoints.exclude, way, unsaved)
         if left := sorted(way.stay - whole.stay):
             repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
     difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)

@@ -111,7 +111,7 @@ class Conversation:
             return None
         from ...session.listing import last_answer
 
-        since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
+        since, said = opened.ledger.typed_messages[-1] if opened.ledger.typed_messages else (0, "")
         reading = asyncio.to_thread(last_answer, opened.log.entries(), since)
         try:
             return said, await reading
