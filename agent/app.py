@@ -31,7 +31,7 @@ from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
-# Searches update the index anyway, so a short session need not.
+# Short sessions need not update the index, because each search updates it first.
 INDEX_DELAY_S = 3.0
 
 

@@ -216,8 +216,8 @@ def _handle(
 
 
 def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
-    """Return the models of a conversation. A scripted model or a program's own model has no other
-    models next to it, unless a script is named for them.
+    """Return the models of a conversation. A model of the program has no models for plan mode and
+    overloads. A scripted model has them only if they are scripted too.
     """
     chosen = launch.settings.model
     if launch.model is not None:

@@ -191,7 +191,7 @@ def _is_there(path: Path) -> bool:
         regular = S_ISREG(path.stat().st_mode)
         masked = path.samefile(os.devnull)
     except FileNotFoundError:
-        raise _unreadable(path, "it is a link to nothing") from None
+        raise _unreadable(path, "it is a broken symlink") from None
     except OSError as error:
         raise _unreadable(path, error.strerror) from None
     if not (regular or masked):
@@ -235,8 +235,9 @@ def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[st
 
 
 def _of_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
-    """Return the keys (address, window) whose layer also names a model of another provider than
-    `model`. These values are reset, because the key of `model` must not go to that address.
+    """Return the keys (model.base_url, model.context_window) whose layer also sets a model of
+    another provider than `model`. They are reset, because the API key for `model` must not be sent
+    there.
     """
     models: dict[str, str] = {}
     layers: dict[str, str] = {}

@@ -175,7 +175,7 @@ class AttachmentsFeature(Feature):
         elif not blocks and estimate(output.text) > self._most():
             content, lines = _beginning(self.handle.policy, mention, output)
             details |= {"lines": lines} if "lines" in details else {}
-            told += ", by reference: it is large"
+            told += ", as a reference because it is large"
         elif "width" in details:
             told += f", {image_size(details)}"
         self.handle.record(
@@ -252,8 +252,8 @@ class AttachmentsFeature(Feature):
         )
 
     def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
-        """Return (text without secrets, None). Write a large text to a file of the session and
-        return (reference, file). Blocks. Raises RecordError.
+        """Return (text without secrets, None). For a large text, write it to a file of the session
+        and return (reference, file). Blocks. Raises RecordError.
         """
         text = self.handle.context.redact(Output(text)).text
         policy = self.handle.policy.demoting_above(self._most())

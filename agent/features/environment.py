@@ -1,7 +1,7 @@
 """The surroundings of a session: the machine, the project and its instructions.
 
-The model of a new session gets a description of the surroundings, and again after each summary. The
-model of a resumed session gets a list of changed files.
+The model gets a description of the surroundings at the start of a new session and after each
+summary. In a resumed session it gets a list of changed files.
 """
 
 import asyncio

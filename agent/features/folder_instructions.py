@@ -1,8 +1,8 @@
 """Instructions of folders below the working directory, and rules for certain files only.
 
 The model gets them when a call first reads or changes a file they apply to. After a summary removed
-them, the model gets them again at the next such call. Touched files are found in the log, so a
-resumed session gets instructions that a kill prevented.
+them, the model gets them again at the next such call. Touched files are found in the log. So a
+resumed session also gets the instructions for the last calls before a kill.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ MAX_TOOL_OUTPUT_CHARS = 16_384
 MAX_CONTINUATIONS_IN_A_ROW = 8  # by hooks, without a tool call in between
 MAX_CONTINUATIONS = 100  # by hooks, per turn
 IDLE_S = 60.0  # delay after a turn before hooks are notified that the agent waits
-HOOK_TOPIC = "hook"  # topic of the note that the hooks for a start have run
+HOOK_TOPIC = "hook"  # topic of the note that the SessionStart hooks have run
 
 Begins = Literal["startup", "resume", "clear", "compact"]
 

@@ -1,9 +1,9 @@
 """The possible paths of instruction files: the user's, the project's, and those of added
 directories.
 
-Only known paths are checked; no folder tree is searched. In each folder the order is `FILES`, then
-the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model reads the most
-specific text last.
+Only known paths are checked, and all files below folders of rules. In each folder the order is
+`FILES`, then the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model
+reads the most specific text last.
 """
 
 import os
@@ -19,7 +19,7 @@ from ..permissions.rules import path_matcher
 FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 RULES_FOLDER = ".claude/rules"
 LOCAL_FILE = "CLAUDE.local.md"
-OTHER_AGENTS = (".claude", ".codex")  # folders in the home directory
+OTHER_AGENTS = (".claude", ".codex")  # their folders in the home directory
 MAX_RULES = 200  # per folder of rules
 MAX_RULE_FOLDERS = 200  # per folder of rules
 # Folders of third-party content, whose instruction files are not the project's.
@@ -32,7 +32,7 @@ class Candidate:
 
     path: Path
     folder: Path  # the folder that the instructions apply to
-    root: Path | None  # limit for links and imports; None for a file of the user
+    root: Path | None  # of symlinks and imports; None for a file of the user
     is_scoped: bool = False  # applies only to work in the folder
     is_rule: bool = False  # may have a head with file patterns
     problem: str = ""  # a problem with a folder of rules; then there is no file
@@ -121,7 +121,9 @@ class InstructionPlaces:
         return self.home.resolve().is_relative_to(root.resolve())
 
     def located(self, path: Path) -> Path:
-        """Return a path that was reached through a symlink as its path in the project."""
+        """Return the path below a root of the session for a path below the target of this root, if
+        the root is a symlink. Return other paths unchanged.
+        """
         for root in self.roots:
             if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
                 return root / path.relative_to(real)
@@ -138,7 +140,7 @@ class InstructionPlaces:
         ]
 
     def _own(self, root: Path) -> Iterator[Candidate]:
-        """Yield the candidates of the user's own files. Codex's file counts only if there is no
+        """Yield the candidates of the user's own files. Include Codex's file only if there is no
         other.
         """
         claude = self.home / ".claude" / "CLAUDE.md"

@@ -65,8 +65,8 @@ class Told:
 
 
 def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None = None) -> User:
-    """Return the entry with a text, or with a reference to an earlier entry that has it. Cut a text
-    above `max_tokens`, or leave it out if too little would remain.
+    """Return the entry with the text of a file, or with a reference to an earlier entry that has
+    this text. Cut a text above `max_tokens`, or leave it out if too little would remain.
     """
     details: dict[str, Any] = {"path": str(file.path), "sha256": _digest(file.text)}
     if file.folder:
@@ -301,7 +301,7 @@ def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
 
 def told_files(view: "View", staying: Collection[int] | None = None) -> dict[str, Told]:
     """Return the newest text of each file in the context, by path. Search all items, or only the
-    seqs `staying`. A reference to a text counts while the text itself is there.
+    seqs `staying`. Leave out references to a text that is not in the context.
     """
     items = view.items if staying is None else (i for i in view.items if i.seq in staying)
     told = _told(items, view)

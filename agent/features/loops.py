@@ -60,7 +60,7 @@ class LoopsFeature(Feature):
             self._calls.add(entry)
 
     async def before_tool(self, call: ToolCall) -> None:
-        """Raise Veto for a call that a reply repeats too often before it gets a result."""
+        """Raise Veto for a call that is equal to too many calls right before it."""
         if self._folded().is_beyond(call.id):
             raise Veto(NOT_RUN.format(times=MAX_TIMES))
 

@@ -1,4 +1,4 @@
-"""What of a project's `.claude` folder is used here."""
+"""A line for the user about the files in a project's `.claude` folder that ctxagent uses."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The hooks of a conversation in the published format: which run at an event, and their answers.
 
 The hooks of an event run one after another. Each gets the arguments as changed by the previous
-hook. If an event can be blocked, a hook that denies stops the later ones. The text of a hook for
+hook. At an event that hooks can block, no hook runs after one that denies. The text of a hook for
 the model becomes an entry of source HOOK.
 """
 
@@ -126,7 +126,9 @@ class PublishedHooks:
         call: ToolCall | None = None,
         **told: Any,
     ) -> HookOutcome:
-        """Run the hooks for an event whose matcher fits one of these names, or the tool call."""
+        """Run the hooks of an event whose matcher accepts one of these names, or the tool of the
+        call. `told` are more fields of their input.
+        """
         names = tool_names(call.tool) if call else names
         matching = (hook for hook in self.all if hook.event == event and hook.matches(*names))
         hooks = [*dropwhile(lambda hook: not self._is_meant(hook, call), matching)]

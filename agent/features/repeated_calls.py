@@ -96,14 +96,14 @@ class RepeatedCalls:
         self._at = entry.at
 
     def is_beyond(self, id: str) -> bool:
-        """Return True if a call of the newest reply repeats the previous call too often to run
-        again.
+        """Return True if a call of the newest reply must not run, because it is equal to too many
+        calls right before it.
         """
         return id in self._beyond
 
     def _calls_beyond(self) -> Iterator[str]:
-        """Yield the IDs of calls that repeat too often. Their results are unknown yet, so only
-        adjacent equal calls count.
+        """Yield the IDs of calls of the newest reply that are equal to too many calls right before
+        them. Their results are not known yet.
         """
         last, times = ("", ""), 0
         factor = 1

@@ -2,8 +2,8 @@
 
 After a summary, a run continues without confirmation by the user, within the given permissions. The
 number of continuations is limited by the units of work left in the state. The question itself is
-not interpreted: the notice decides nothing, and a model that repeats its question at once ends its
-turn.
+not interpreted, and the notice does not answer it. If the model repeats the question at once, the
+turn ends.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ GO_ON_WITH_RUN = (
 
 
 class RunStateFeature(Feature):
-    """Answers a question at the end of a turn from the run's state."""
+    """Continues a run if the model asks at the end of a turn."""
 
     name = "run-state"
 
@@ -58,8 +58,8 @@ class RunStateFeature(Feature):
         return notice
 
     async def _notice(self, text: str) -> str | None:
-        """Return the answer to a final text, or None if it is not a question, nothing was done
-        since the last answer, or no run is in progress.
+        """Return the notice for a final text. Return None if the text is not a question, nothing
+        was done since the last notice, or no run is in progress.
         """
         if not self._worked or not ends_with_question(text):
             return None

@@ -43,7 +43,7 @@ class RunningSubagent:
     changes_files: bool
     work: "asyncio.Task[Output]" = field(init=False)
     child: AgentState | None = None
-    is_recorded: bool = False  # whether `run` is in the log of its parent
+    is_recorded: bool = False  # whether `run` is in the parent's log
     is_stopped: bool = False
     takes_messages: bool = True
     messages: deque[str] = field(default_factory=deque)  # delivered before its next call
@@ -67,7 +67,7 @@ class RunningSubagent:
 
     @property
     def started(self) -> AgentStarted:
-        """The event that it started or continues, or moved to the background."""
+        """The event for its start, its continuation, or its move to the background."""
         return AgentStarted(self.id, self.run.type, self.description, self.in_background)
 
     def stop(self) -> None:
@@ -77,8 +77,8 @@ class RunningSubagent:
             self.step()
 
     async def hears(self, message: str) -> bool:
-        """Queue a message for its next call. If it no longer takes messages, wait for its end and
-        return False.
+        """Queue a message for its next model call and return True. If it no longer takes messages,
+        wait for its end and return False.
         """
         if self.takes_messages:
             self.messages.append(message)

@@ -277,7 +277,7 @@ class SkillsFeature(Feature):
                 handle.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved
-            told = f"the skill {skill.name} is cut: {saved:,} of its tokens are more than"
+            told = f"the skill {skill.name} is cut by {saved:,} tokens: one skill takes at most"
             handle.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
         handle.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
         handle.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))

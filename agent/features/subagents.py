@@ -130,8 +130,8 @@ class SubagentsFeature(Feature):
             del self._ended[0]
 
     async def run(self, task: SubagentTask) -> Output:
-        """Run a subagent, or send a message to a running one. Return its answer, or for the
-        background a notice that it runs.
+        """Run a subagent, or send a message to a running one. Return its answer, or a notice if it
+        runs in the background.
 
         Raises ToolError for a task that cannot start, and Interrupted with the partial result.
         """
@@ -148,7 +148,7 @@ class SubagentsFeature(Feature):
     def _begin(self, kind: AgentType, task: SubagentTask) -> RunningSubagent:
         """Start a subagent in an asyncio task. Raises ToolError and RecordError."""
         if not self._running:
-            # Both are bound to the current event loop.
+            # A semaphore and a lock are bound to the current event loop.
             self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
         id = task.resume or f"{kind.name.rpartition(':')[2]}-{secrets.token_hex(3)}"
         run = SubagentRun(
@@ -231,7 +231,9 @@ class SubagentsFeature(Feature):
             del self._running[running.id]
 
     def _check_end(self, running: RunningSubagent, work: "asyncio.Task[Output]") -> None:
-        """Record the end of a background subagent that could not start or could not be recorded."""
+        """Record the end of a background subagent that failed: it could not start, or an entry
+        could not be recorded.
+        """
         error = None if work.cancelled() else work.exception()
         if error is None or not running.in_background:
             return

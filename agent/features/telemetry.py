@@ -59,7 +59,7 @@ class TelemetryFeature(Feature):
         has_contents: bool,
     ) -> None:
         """`agent` is the type of a subagent, whose turns are children of its `parent`'s turn.
-        `provider` names the provider of a model without a server, else "".
+        `provider` is "custom" for a model of the program, "scripted" for a scripted model, else "".
         """
         super().__init__(handle)
         self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent

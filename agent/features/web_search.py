@@ -70,8 +70,10 @@ class WebSearchFeature(Feature):
         return [WebSearchTool()] if self._has_tool else []
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
-        """Remove a possible cause of the refusal: searches without a result, then all other
-        searches, then the tool. Return True if something was removed.
+        """Remove a possible cause of the refusal, and return True if something was removed.
+
+        If the refusal names a message, remove searches without a result, then all other searches,
+        then the tool. Otherwise remove the tool first, then the searches.
         """
         said = refusal.message
         refused = refusal.status in REFUSED_STATUSES and not isinstance(refusal, PromptTooLong)

@@ -59,18 +59,22 @@ class AgentState:
         return self.handle.emit
 
     async def begin(self) -> None:
-        """Record the beginning of a session, once. Raises RecordError."""
+        """Prepare the features, then record the opening and the first entries, once. Raises
+        RecordError.
+        """
         await self.prepare()
         self.open()
         await self.record_startup()
 
     async def prepare(self) -> None:
-        """Complete the list of tools, once, before the session is opened."""
+        """Let the features complete the list of tools, unless the opening is recorded."""
         if not self.is_open:
             await self.features.prepare()
 
     def open(self) -> None:
-        """Record how the session was opened, once. Raises RecordError."""
+        """Record the opening of the session (model, system prompt, tools), once. Raises
+        RecordError.
+        """
         if not self.is_open:
             self.handle.record_opening()
             self.is_open = True
@@ -83,7 +87,9 @@ class AgentState:
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Prepare the end of a session that ends normally. Call this before `close`."""
+        """Write the summary or checkpoint that the policy requires at the normal end of a session.
+        Call this before `close`.
+        """
         if self.is_open:
             await self.engine.finish()
 

@@ -80,7 +80,7 @@ async def _send_request(agent: AgentState) -> Reply:
     reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
     agent.model.token_correction = 1.0
     if reply.usage.web_searches:
-        return reply  # its usage counts the prompt several times
+        return reply  # each search counts the prompt again in the usage
     if wrong := agent.model.learned_window.accept(reply.usage.prompt):
         text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is larger "
         agent.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))

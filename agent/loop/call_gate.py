@@ -219,7 +219,7 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # the last known: a command may have created too many
+            guarded = self.handle.guarded  # the last known files: now there are too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.closed()]

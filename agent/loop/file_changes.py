@@ -79,7 +79,7 @@ class ChangeTracker:
     _own: set[str] = field(default_factory=set)  # paths edited since the base
     _since: int = 0  # index of the first edit after the base
     _found: list[dict[str, Any]] = field(default_factory=list)  # rows not yet in a result
-    _shared: list[TreeChange] = field(default_factory=list)  # the same, of an uncertain session
+    _shared: list[TreeChange] = field(default_factory=list)  # the same, author uncertain
     _open: dict[str, frozenset[str]] = field(default_factory=dict)  # written paths, by call ID
     _busy: bool = False
     moment: float = HURRIED_LOOK_S

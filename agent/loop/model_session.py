@@ -111,7 +111,7 @@ class ModelSession:
             self.last_calls[self.id] = time.time()
             after = self.roles.fallback_after(self.id)
             request = replace(request, overload_wait=self.overload_wait, fallback_after=after)
-        # Both may change during the request.
+        # The client and the ratio may change during the request.
         client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         in_flight = RequestInFlight(self.session, self.budget_meter, purpose, client.id)
@@ -159,8 +159,8 @@ class ModelSession:
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
-        """Return True if the server is known to offer summaries for this conversation. It does not
-        if it gets an earlier compaction block as text.
+        """Return True if the server is known to offer summaries. If the conversation has a
+        compaction block, the server must also accept such blocks.
         """
         abilities, summary = self.client.abilities, self.session.view.summary
         if summary is None or summary.block is None:

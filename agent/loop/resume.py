@@ -202,7 +202,7 @@ class ResumeCache:
         """
         told, kept = self._load(), None
         if told is not None:
-            with ThreadPoolExecutor(1) as aside:  # both are slow
+            with ThreadPoolExecutor(1) as aside:  # checking and parsing are slow
                 holds = aside.submit(self._holds, told["segments"])
                 kept = _parsed_state(told)
                 kept = kept if holds.result() else None
@@ -216,7 +216,7 @@ class ResumeCache:
             kept.follow(self._log)
         if kept.standing.behind:
             kept.standing.catch_up(Entries(self._log))
-            self.reached = 0  # so that the cache is written, and the log not read in full again
+            self.reached = 0  # makes `keep` write, else each resume reads the whole log
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:

@@ -200,7 +200,7 @@ def made_odd(path: Path, kind: str) -> None:
     elif kind == "pipe":
         os.mkfifo(path)
     else:
-        path.symlink_to({"link to nothing": "nowhere", "loop": path.name}[kind])
+        path.symlink_to({"broken symlink": "nowhere", "loop": path.name}[kind])
 
 
 @pytest.mark.parametrize("whose", ["mine", "ours"])
@@ -209,7 +209,7 @@ def made_odd(path: Path, kind: str) -> None:
     [
         ("folder", "not a regular file"),
         ("pipe", "not a regular file"),
-        ("link to nothing", "a link to nothing"),
+        ("broken symlink", "a broken symlink"),
         ("loop", "symbolic links"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_large_file_comes_as_a_reference(project: Path) -> None:
     )
     assert lines[0] == "1\t0 of the lines of a log"
     assert DEFAULT.preview_chars / 2 < len("\n".join(lines)) <= DEFAULT.preview_chars
-    assert notices(talk, "info") == ["attached big.log, by reference: it is large"]
+    assert notices(talk, "info") == ["attached big.log, as a reference because it is large"]
 
 
 @pytest.mark.slow
