@@ -19,7 +19,7 @@ from ..permissions.rules import path_matcher
 FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 RULES_FOLDER = ".claude/rules"
 LOCAL_FILE = "CLAUDE.local.md"
-OTHER_AGENTS = (".claude", ".codex")  # their folders in the home directory
+OTHER_AGENT_FOLDERS = (".claude", ".codex")  # their folders in the home directory
 MAX_RULES = 200  # per folder of rules
 MAX_RULE_FOLDERS = 200  # per folder of rules
 # Folders of third-party content, whose instruction files are not the project's.
@@ -71,9 +71,9 @@ class InstructionPlaces:
     @property
     def own_folders(self) -> list[Path]:
         """The folders of the user's own instruction files."""
-        return [*(self.home / name for name in OTHER_AGENTS), self.config_home]
+        return [*(self.home / name for name in OTHER_AGENT_FOLDERS), self.config_home]
 
-    def standing(self) -> list[Candidate]:
+    def for_all_work(self) -> list[Candidate]:
         """Return the candidates that apply to all work, and those of added directories."""
         root = self.root
         found = [*self._own(root)]
@@ -86,17 +86,17 @@ class InstructionPlaces:
             once.setdefault(each.path, each)
         return [*once.values()]
 
-    def below(self, paths: Iterable[Path]) -> list[Candidate]:
-        """Return the candidates that apply to work on these files and are not in `standing`."""
+    def for_files(self, paths: Iterable[Path]) -> list[Candidate]:
+        """Return the candidates that apply to work on these files and are not in `for_all_work`."""
         roots, folders = self.roots, set[Path]()
         always = {self.cwd, *self.cwd.parents, *self.added}
-        for path in map(self.located, paths):
+        for path in map(self.below_root, paths):
             root = next((each for each in roots if path.is_relative_to(each)), None)
             if root and THIRD_PARTY.isdisjoint(path.relative_to(root).parts):
                 folders |= {root / each for each in path.relative_to(root).parents} - always
-        return self.scoped(folders)
+        return self.in_folders(folders)
 
-    def scoped(self, folders: Iterable[Path]) -> list[Candidate]:
+    def in_folders(self, folders: Iterable[Path]) -> list[Candidate]:
         """Return the candidates in these folders of the project or of an added directory."""
         roots = self.roots
         return [
@@ -120,7 +120,7 @@ class InstructionPlaces:
     def _has_home(self, root: Path) -> bool:
         return self.home.resolve().is_relative_to(root.resolve())
 
-    def located(self, path: Path) -> Path:
+    def below_root(self, path: Path) -> Path:
         """Return the path below a root of the session for a path below the target of this root, if
         the root is a symlink. Return other paths unchanged.
         """
@@ -158,7 +158,7 @@ def instruction_warnings(places: InstructionPlaces) -> list[str]:
     users may write it.
     """
     found = []
-    for path in (each.path for each in places.standing() if each.root and _is_file(each.path)):
+    for path in (each.path for each in places.for_all_work() if each.root and _is_file(each.path)):
         with suppress(OSError):
             if (why := other_writer(path)) and not is_file_trusted(path, places.trust_dir):
                 found.append(untrusted(path, why))
