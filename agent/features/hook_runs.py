@@ -70,7 +70,7 @@ class AnswerSink(HeadSink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.went_on = asyncio.Event()
+        self.goes_to_background = asyncio.Event()
         self._first: bytes | None = b""  # start of the first line; None after the line
 
     def feed(self, data: bytes) -> None:
@@ -81,8 +81,8 @@ class AnswerSink(HeadSink):
                 self._first = data
                 return
             self._first = None
-            if end and _goes_on(line):
-                self.went_on.set()
+            if end and _continues_in_background(line):
+                self.goes_to_background.set()
                 data = data[len(line) + 1 :]
         super().feed(data)
 
@@ -91,7 +91,7 @@ class AnswerSink(HeadSink):
         super().feed(first or b"")
 
 
-def _goes_on(line: bytes) -> bool:
+def _continues_in_background(line: bytes) -> bool:
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
