@@ -9,7 +9,7 @@ from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
 from .features import prompt
 from .features.crash_recovery import unknown_outcomes
-from .features.from_outside import extensions_of, model_of
+from .features.extension_features import extensions_of, model_of
 from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
 from .features.other_agents import line_about_others

@@ -23,7 +23,7 @@ from .config.keys import SCRIPTED
 from .events import Ask, Emit
 from .features import FeatureSources, built_in_features
 from .features.environment import Surroundings
-from .features.from_outside import add_extensions, model_of, without_clashes
+from .features.extension_features import add_extensions, model_of, without_clashes
 from .features.instruction_places import InstructionPlaces
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType

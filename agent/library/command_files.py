@@ -43,7 +43,7 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     for a failed command, and ToolError for a prompt of a server.
     """
     from ..app import change_model
-    from ..features.from_outside import find_command, run_command
+    from ..features.extension_features import find_command, run_command
     from ..features.mcp import servers_of
     from ..features.skills import SkillsFeature
     from ..loop.command_words import command_words, model_of_turn, prompt_words

@@ -32,7 +32,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ...tools.system.plural import count_of
     from ..compaction.policy import policy_of
     from ..context import tokens
-    from ..features.from_outside import extensions_of, model_of
+    from ..features.extension_features import extensions_of, model_of
     from ..replay.formats import load_recording
     from ..replay.recorded_entries import EntryTerms
     from ..replay.session_log import write_session_log

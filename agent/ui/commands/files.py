@@ -89,7 +89,7 @@ def _feature_commands(repl: CommandContext) -> "Sequence[FeatureCommand]":
 
 async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument: str) -> None:
     """Run the command of a feature: show its text, or send its prompt."""
-    from ...features.from_outside import run_command
+    from ...features.extension_features import run_command
     from ...loop.feature import Prompt
 
     found = await run_command(command, argument)
