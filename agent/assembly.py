@@ -271,7 +271,9 @@ def _tools(
         return without_clashes([*base_tools(brief=brief), *own, *launch.tools], emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
-    return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]
+    return [
+        by_name.get(tool.name, tool) for tool in parts.type.allowed_tools(parts.parent.handle.tools)
+    ]
 
 
 def _server_names(launch: LaunchOptions, parts: SessionParts) -> Sequence[str]:

@@ -77,7 +77,7 @@ class CrashRecoveryFeature(Feature):
         """Warn the user about the leftovers of a killed process."""
         if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
             return
-        if text := left_behind(entry, self.handle.ledger.display_path):
+        if text := describe_leftovers(entry, self.handle.ledger.display_path):
             self.handle.notify("warning", text)
 
 
@@ -130,7 +130,7 @@ def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
     return [f"killed before {named} had a result: {its} unknown"]
 
 
-def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
+def describe_leftovers(found: Note, display_path: Callable[[str], str]) -> str:
     """Return a line for the user about the leftovers of a kill, from the recovery note, or ""."""
     parts = []
     if changes := found.data.get("changes"):

@@ -30,7 +30,7 @@ _FENCE = regex(
 )
 _SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re.DOTALL)
 _IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
-_BEHIND = ".,;:!?'\")]}>*…"  # punctuation after a path
+_TRAILING_PUNCTUATION = ".,;:!?'\")]}>*…"  # punctuation after a path
 _FILE_LIKE = ("./", "../", "~/", "/")
 _BARE_GLOB = regex(r"^([ \t]*(?:-|(?:paths|globs):)[ \t]+)([*{][^\n]*)$", re.MULTILINE)
 _BETWEEN_COMMAS = regex(r"(?:[^,{]|\{[^{}]*\}|\{)+")
@@ -188,7 +188,9 @@ class InstructionReader:
 def imported_names(text: str) -> list[str]:
     """Return the unique names that a text imports, without names in code and comments."""
     prose = _SPAN.sub(" ", _FENCE.sub("", text))
-    names = (found.replace("\\ ", " ").rstrip(_BEHIND) for found in _IMPORT.findall(prose))
+    names = (
+        found.replace("\\ ", " ").rstrip(_TRAILING_PUNCTUATION) for found in _IMPORT.findall(prose)
+    )
     return list(dict.fromkeys(filter(None, names)))
 
 

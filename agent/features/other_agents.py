@@ -19,10 +19,15 @@ _PARTS = {
     "skill": ("skills/*/SKILL.md",),
 }
 _NEED_TRUST = ("subagent", "skill")
-_OF_ITS_OWN = ("worktrees", "plans", "todos", "agent-memory")  # written by the other agent
+_WRITTEN_BY_OTHER_AGENT = (
+    "worktrees",
+    "plans",
+    "todos",
+    "agent-memory",
+)  # written by the other agent
 
 
-def line_about_others(launch: LaunchOptions) -> str:
+def used_files_line(launch: LaunchOptions) -> str:
     """Return a line on what is used of the `.claude` folder, or "" if there is no folder or the
     user has seen the line. Blocks.
     """
@@ -36,8 +41,12 @@ def line_about_others(launch: LaunchOptions) -> str:
     try:
         if told.exists():
             return ""
-        taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
-        left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
+        taken = ", ".join(_used_files(folder, launch.trust or launch.state)) or "nothing"
+        left = [
+            each.name
+            for each in folder.iterdir()
+            if each.name not in {*known, *_WRITTEN_BY_OTHER_AGENT}
+        ]
         make_private_folder(told.parent)  # a session without messages has no folder yet
         write_private(told, b"")
     except OSError:
@@ -46,7 +55,7 @@ def line_about_others(launch: LaunchOptions) -> str:
     return f"from {FOLDER} in this project: {taken}{rest}"
 
 
-def _taken(folder: Path, trust_dir: Path) -> Iterator[str]:
+def _used_files(folder: Path, trust_dir: Path) -> Iterator[str]:
     """Yield the number of used files of each kind, and whether they still need trust."""
     for name, patterns in _PARTS.items():
         files = [path for pattern in patterns for path in folder.glob(pattern)]

@@ -69,7 +69,7 @@ def notices(talk: Conversation, level: str) -> list[str]:
     ],
 )
 def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> None:
-    assert [mention.given for mention in find_mentions(words, project)] == named
+    assert [mention.as_written for mention in find_mentions(words, project)] == named
 
 
 def test_files_directories_and_lines_are_brought_in(project: Path) -> None:

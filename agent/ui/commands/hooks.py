@@ -64,10 +64,10 @@ async def _skills(repl: CommandContext, argument: str) -> None:
 
     found, warnings = await asyncio.to_thread(repl.services.skills)
     feature = repl.agent.features.find(SkillsFeature)
-    standing = feature.standing() if feature else {}
+    texts = feature.texts_in_context() if feature else {}
     rows = []
     for name, skill in found.items():
-        ref = standing.get((name, skill.digest))
+        ref = texts.get((name, skill.digest))
         state = "for the agent and you (/NAME)"
         state = state if skill.for_model else "for you alone (/NAME)"
         state = state if skill.for_person else "for the agent alone"

@@ -58,14 +58,14 @@ async def _open_fresh(repl: CommandContext, told: str) -> None:
     """Open a new session on a clean screen with this hand-over text, which is folded."""
     if not await repl.may_end_tasks():
         return
-    left_behind = _left_behind(repl.agent) if repl.session else []
+    describe_leftovers = _left_behind(repl.agent) if repl.session else []
     left = repl.session
     repl.screen.clean()
     await repl.reopen(prior=told)
     parts = ["new session"]
-    if left_behind:
+    if describe_leftovers:
         parts.append(f"/resume {left} returns to the last one")
-        parts.append(f"not carried over: {', '.join(left_behind)}")
+        parts.append(f"not carried over: {', '.join(describe_leftovers)}")
     if told:
         key = key_name(repl.screen.keys.unfold) if repl.screen.paints else "/unfold"
         parts.append(f"{key} shows the hand-over")
