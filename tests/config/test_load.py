@@ -183,7 +183,7 @@ def test_the_nearest_project_file_up_to_the_root_of_the_repository(place: Place)
     assert place.load(cwd=deep).settings.ui.theme == "auto"
 
 
-def test_below_home_without_a_repository_home_is_the_end(place: Place) -> None:
+def test_the_search_for_a_project_file_ends_at_home(place: Place) -> None:
     notes = place.home / "notes"
     notes.mkdir()
     (place.root / ".agentrc").write_text('[ui]\ntheme = "light"\n')
