@@ -102,7 +102,7 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     sandbox = agent.context.looking = make_sandbox(
         launch, agent.folder, agent.approval.folders.added
     )
-    sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
+    sandbox.decide = lambda host: agent.runner.gate.network_refusal(host)
     agent.approval.looks_confined = lambda: sandbox.holds_looking
     if not sandbox.off:
         agent.context.sandbox = agent.approval.sandbox = sandbox

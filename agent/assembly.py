@@ -102,7 +102,7 @@ def assemble(
     context = _context(launch, parts)
     worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
     saved = SavedFiles(store / SAVED_FOLDER)
-    unrecorded = missing_entries(folder, state.untold, state.ledger.agents.values())
+    unrecorded = missing_entries(folder, state.unreported, state.ledger.agents.values())
     for entry in unrecorded:  # count the usage of subagents before it is logged
         state.totals.add(entry)
     keeper = RepositoryKeeper(launch.cwd, store / REPOSITORY_FOLDER, context.env)

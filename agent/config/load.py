@@ -168,16 +168,16 @@ def keys_needing_trust(path: Path, data: bytes) -> list[str]:
 def _user_file(environ: Mapping[str, str]) -> Path | None:
     """Return the user's file if it exists or if the variable CTXAGENT_CONFIG requires it."""
     path = user_file(environ)
-    return path if environ.get(USER_FILE_VARIABLE) or _is_there(path) else None
+    return path if environ.get(USER_FILE_VARIABLE) or _exists(path) else None
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:
     """Return the nearest settings file in the project, or None."""
     files = (folder / PROJECT_FILE for folder in folders_within_project(cwd, home))
-    return next(filter(_is_there, files), None)
+    return next(filter(_exists, files), None)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     """Return True if a settings file exists. Raises ConfigError if it cannot be read, because its
     rules would be lost.
     """
@@ -227,14 +227,14 @@ def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[st
         else:
             values[key.name] = value
             sources[key.name] = [source]
-    for name in _of_another_provider(values["model.id"], given):
+    for name in _keys_for_another_provider(values["model.id"], given):
         values[name] = KEYS[name].default
         sources.pop(name, None)
     origins = {name: ", ".join(sources.get(name, ["default"])) for name in KEYS}
     return values, origins
 
 
-def _of_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
+def _keys_for_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
     """Return the keys (model.base_url, model.context_window) whose layer also sets a model of
     another provider than `model`. They are reset, because the API key for `model` must not be sent
     there.

@@ -26,7 +26,7 @@ from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
-from ..loop.command_words import is_of_command
+from ..loop.command_message import is_command_message
 from ..loop.feature import Feature, IncomingMessage
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
@@ -132,7 +132,7 @@ class AttachmentsFeature(Feature):
             find_mentions,
             message.content,
             self.handle.context.cwd,
-            typed=not (message.verbatim or is_of_command(message.content)),
+            typed=not (message.verbatim or is_command_message(message.content)),
             servers=self._servers.names if self._servers else (),
         )
         attached: list[Attached] = [*message.attached, *named]
@@ -162,7 +162,7 @@ class AttachmentsFeature(Feature):
             output = self.handle.context.redact(
                 await self._runner.watched(tool, params, id, verdict)
             )
-        kept = self._runner.files.kept_original(output)
+        kept = self._runner.files.save_original(output)
         details = {
             **output.details,
             **kept,
@@ -234,7 +234,7 @@ class AttachmentsFeature(Feature):
             data, name = piped.data, piped.title
             if shown := await asyncio.to_thread(image_output, name, data, len(data)):
                 content = shown.blocks or shown.text
-                details |= {**shown.details, **self._runner.files.kept_original(shown)}
+                details |= {**shown.details, **self._runner.files.save_original(shown)}
             else:
                 text = (await asyncio.to_thread(texts.decode, piped.data))[0]
                 count = texts.count_lines(text)

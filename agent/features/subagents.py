@@ -258,7 +258,7 @@ class SubagentsFeature(Feature):
         """
         output = self.handle.context.redact(output)
         details = dict(output.details)
-        text, offloaded = self._runner.files.settle(TaskTool.name, output, details)
+        text, offloaded = self._runner.files.store(TaskTool.name, output, details)
         head = f"{run.id} ({run.type}): {run.description}. It has ended in the background:"
         self.handle.record(
             User(content=f"{head}\n{text}", source="notice", details=details, offloaded=offloaded)
@@ -381,7 +381,7 @@ class SubagentsFeature(Feature):
         finally:
             running.takes_messages, running.step = False, None
             shared = child.model.client is self.handle.model.client
-            await finish_despite_cancel(child.leave() if shared else child.close())
+            await finish_despite_cancel(child.close_except_model() if shared else child.close())
         self._summarize(child, finished)
         return finished
 

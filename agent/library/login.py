@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..models.overview import ProviderState, ServedModel
 
 
-def add_kept_keys(environ: MutableMapping[str, str], state: Path) -> None:
+def add_stored_keys(environ: MutableMapping[str, str], state: Path) -> None:
     """Set the environment variables of the keys that `/login` stored in a state folder."""
     KeyStore(state, environ).add_to(environ)
 
@@ -109,7 +109,7 @@ class Logins:
         self.environ[name] = key
         return where
 
-    def has_kept(self, provider: Provider) -> bool:
+    def has_stored(self, provider: Provider) -> bool:
         """Return True if a key of the provider is stored."""
         return any(map(self.store.has, provider.keys))
 

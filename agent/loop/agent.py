@@ -15,7 +15,7 @@ from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..lazy import dataclass
 from ..session.store import AGENTS
-from .directories import untold_directories
+from .directories import new_directory_entries
 from .features import Features
 from .session_handle import SessionHandle
 from .startup import StartupEntries
@@ -39,7 +39,7 @@ class AgentState:
         self.checkpoints = session.checkpoints
         self.model, self.approval = handle.model, handle.approval
         self._startup = StartupEntries(
-            lambda: [*self.features.first_entries(), *untold_directories(handle)], self.record
+            lambda: [*self.features.first_entries(), *new_directory_entries(handle)], self.record
         )
         session.listeners.append(self.features.recorded)
 
@@ -104,11 +104,11 @@ class AgentState:
     async def close(self) -> None:
         """End subagents and background jobs, close the model and release the session."""
         try:
-            await self.leave()
+            await self.close_except_model()
         finally:
             await self.model.roles.close()
 
-    async def leave(self) -> None:
+    async def close_except_model(self) -> None:
         """Close everything except the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
@@ -126,7 +126,7 @@ class AgentState:
             await self.features.close()
         finally:
             cache = handle.session.resume_cache
-            await finish_despite_cancel(asyncio.to_thread(cache.leave, self.log))
+            await finish_despite_cancel(asyncio.to_thread(cache.save_at_close, self.log))
             self.log.close()
         task = asyncio.current_task()
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it

@@ -169,7 +169,7 @@ class CallGate:
             f"The user declined this call.{why}", denied=True, declined=True, **details
         )
 
-    async def why_not_reached(self, host: str) -> str:
+    async def network_refusal(self, host: str) -> str:
         """Return the reason why a sandboxed command may not connect to a host; "" if it may. Rules
         and the user decide, as for a call.
         """

@@ -99,7 +99,7 @@ async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> Non
 
     logins, provider = repl.services.logins, served(repl.agent.model.id).provider
     refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
-    if refused and logins is not None and await asyncio.to_thread(logins.has_kept, provider):
+    if refused and logins is not None and await asyncio.to_thread(logins.has_stored, provider):
         await _give_key(repl, logins, provider)
 
 
