@@ -128,7 +128,7 @@ async def run_command(
     """
     if errors is None:
         process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
-        return await _ended(process, seconds)
+        return await _wait_and_end(process, seconds)
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ async def run_command(
             os.close(writer)
         loop.add_reader(reader, _read, reader, errors)
         try:
-            return await _ended(process, seconds)
+            return await _wait_and_end(process, seconds)
         finally:
             loop.remove_reader(reader)
             for _ in range(_MAX_PIPE_READS):
@@ -151,7 +151,7 @@ async def run_command(
         os.close(reader)
 
 
-async def _ended(process: Process, seconds: float) -> int | None:
+async def _wait_and_end(process: Process, seconds: float) -> int | None:
     try:
         in_time = await process.exited(seconds)
     finally:
@@ -179,7 +179,7 @@ async def run_hook(
     Headers of a request may use variables from `env`.
     """
     if hook.kind == "http":
-        return await _posted(hook, line, env)
+        return await _post_event(hook, line, env)
     errors = HeadSink()
     try:
         code = await run_command(
@@ -194,7 +194,7 @@ async def run_hook(
     return HookOutput(code, output.text(), errors.text(), problem)
 
 
-async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
+async def _post_event(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
     """Post an event. The body of a successful response counts as the output of a command."""
     headers, warnings = _headers(hook, env)
     headers["Content-Type"] = "application/json"

@@ -44,7 +44,7 @@ BLOCKING_EVENTS = (
 FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # refusals are sent to the model
 MAX_CALL_CHARS = 80  # of a call's title in the head of a hook's text
 
-_GOES_ON = "The call goes on without this hook"
+_CONTINUES = "The call continues without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
 _CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
 
@@ -184,8 +184,8 @@ class PublishedHooks:
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
-            goes_on = f". {_GOES_ON}" if hook.event == "PreToolUse" else ""
-            self._notify("warning", f"{name} {answer.problem}{goes_on}")
+            ending = f". {_CONTINUES}" if hook.event == "PreToolUse" else ""
+            self._notify("warning", f"{name} {answer.problem}{ending}")
         elif answer.decision == "deny" and hook.event not in BLOCKING_EVENTS + FEEDBACK_EVENTS:
             self._notify("warning", f"{name} says: {answer.reason or answer.message}")
         elif answer.message and (answer.reason or answer.decision != "deny"):

@@ -83,10 +83,10 @@ class RunningSubagent:
         if self.takes_messages:
             self.messages.append(message)
             return True
-        await self.ended()
+        await self.wait()
         return False
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         """Wait for its end."""
         await asyncio.wait({self.work})
 

@@ -209,7 +209,7 @@ class SubagentsFeature(Feature):
         except asyncio.CancelledError:
             if is_own and not running.in_background:
                 running.stop()
-                await finish_despite_cancel(running.ended())
+                await finish_despite_cancel(running.wait())
             elif not running.work.done():
                 running.in_background = True
             if running.work.done() and not sent.done() and running.work.exception() is None:

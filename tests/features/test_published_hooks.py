@@ -215,7 +215,7 @@ def test_a_guard_that_fails_is_named_and_the_call_goes_on(
     assert talk.run(lambda f: f.before_tool(call())) == [None]
     (warning,) = talk.warnings
     assert warning.startswith(f"the hook PreToolUse of the file .claude/settings.json {problem}")
-    assert warning.endswith(". The call goes on without this hook")
+    assert warning.endswith(". The call continues without this hook")
 
 
 def test_failures_and_words_for_the_user(tmp_path: Path) -> None:
