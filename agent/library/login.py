@@ -100,7 +100,7 @@ class Logins:
         finally:
             await client.close()
 
-    def keep(self, provider: Provider, key: str) -> Path | None:
+    def store_key(self, provider: Provider, key: str) -> Path | None:
         """Store a key and use it from now on. Return its file, or None for the keyring. Raises
         RecordError.
         """
@@ -113,7 +113,7 @@ class Logins:
         """Return True if a key of the provider is stored."""
         return any(map(self.store.has, provider.keys))
 
-    def forget(self, provider: Provider) -> bool:
+    def remove_key(self, provider: Provider) -> bool:
         """Remove a stored key. Return True if there was one. Raises RecordError."""
         for name in provider.keys:
             if self.store.forget(name):

@@ -44,7 +44,7 @@ def _hook_rows(repl: CommandContext) -> Iterator[tuple[str, str, str, str]]:
         event = given.key.name.removeprefix(HOOKS)
         for text, origin in given.items():
             yield event, shown(text), _short(origin), off or last(event, text)
-    for given in (each for each in settings.loaded.held if each.key.name.startswith(HOOKS)):
+    for given in (each for each in settings.loaded.untrusted if each.key.name.startswith(HOOKS)):
         for text, origin in given.items():
             why = f"{NOT_IN_FORCE}: the file is not trusted"
             yield given.key.name.removeprefix(HOOKS), shown(text), _short(origin), why

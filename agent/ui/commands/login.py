@@ -67,7 +67,7 @@ async def _logout(repl: CommandContext, argument: str) -> None:
         what = f"{argument!r} is not a provider" if argument else "/logout needs a provider"
         raise UsageError(what, hint="/logout PROVIDER removes its key; /login lists them.")
     logins = repl.services.logins
-    if logins is not None and await asyncio.to_thread(logins.forget, provider):
+    if logins is not None and await asyncio.to_thread(logins.remove_key, provider):
         repl.say(f"removed the key of {provider.name}")
     else:
         repl.say(f"no saved key for {provider.name}: it may be set in a shell variable")
@@ -189,7 +189,7 @@ async def _give_key(
             model = await _tried_model(repl, logins, provider, key, step)
             if not model:
                 return False
-            file = await asyncio.to_thread(logins.keep, provider, key) if key else None
+            file = await asyncio.to_thread(logins.store_key, provider, key) if key else None
         except CtxagentError as error:
             asks = asks or isinstance(error, KeyRefused)
             if not asks:
