@@ -47,10 +47,8 @@ class DiagnosticsFeature(Feature):
         self._plugins = plugins
         self._runner, self._settings, self._parent = runner, settings, parent
         self._servers: LanguageServers | None = None
-        self._before: tuple[str, str | None] = (
-            "",
-            None,
-        )  # (call ID, earlier text of its file)
+        # (call ID, earlier text of its file)
+        self._before: tuple[str, str | None] = ("", None)
         self.touched: dict[Path, None] = {}  # changed files, in order
         self.refusal: str | None = None  # why no server may start; None until decided
 

@@ -10,7 +10,7 @@ from ..launch import LaunchOptions
 from ..session.store import Project
 
 FOLDER = ".claude"
-TOLD_FILE = "told-of-other-agents"  # in the folder of the project's sessions
+SHOWN_FILE = "told-of-other-agents"  # in the folder of sessions, once the line was shown
 # Patterns of the files that are used, by display name.
 _PARTS = {
     "instruction file": ("CLAUDE.md", "rules/**/*.md"),
@@ -36,10 +36,10 @@ def used_files_line(launch: LaunchOptions) -> str:
     folder = next((each / FOLDER for each in way if (each / FOLDER).is_dir()), None)
     if folder is None or launch.safe:
         return ""
-    told = Project(launch.state, launch.cwd).folder / TOLD_FILE
+    shown = Project(launch.state, launch.cwd).folder / SHOWN_FILE
     known = {pattern.partition("/")[0] for patterns in _PARTS.values() for pattern in patterns}
     try:
-        if told.exists():
+        if shown.exists():
             return ""
         taken = ", ".join(_used_files(folder, launch.trust or launch.state)) or "nothing"
         left = [
@@ -47,8 +47,8 @@ def used_files_line(launch: LaunchOptions) -> str:
             for each in folder.iterdir()
             if each.name not in {*known, *_WRITTEN_BY_OTHER_AGENT}
         ]
-        make_private_folder(told.parent)  # a session without messages has no folder yet
-        write_private(told, b"")
+        make_private_folder(shown.parent)  # a session without messages has no folder yet
+        write_private(shown, b"")
     except OSError:
         return ""  # without a readable folder or a writable state, never print the line
     rest = f" · not taken: {', '.join(sorted(left))} (`ctxagent import-settings`)" if left else ""

@@ -4,7 +4,7 @@ from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
 from ..lazy import regex
 
 CHECKED_CHARS = 256  # new characters between two checks
-MIN_REPETITIONS = 6  # repetitions
+MIN_REPETITIONS = 6
 MIN_CHARS = 3_000  # of all repetitions together, for sentences
 # The same for text without sentences: tables, drawings and lists of numbers may repeat their lines.
 MIN_PLAIN_CHARS = 8_000
