@@ -146,7 +146,7 @@ def _opener(
 async def _reload_extensions(
     launch: LaunchOptions, agent: "AgentState"
 ) -> tuple[list[str], list[str]]:
-    from ..features.from_outside import reload_extensions
+    from ..features.extension_features import reload_extensions
 
     return await reload_extensions(launch, agent)
 

@@ -336,11 +336,11 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings, and the keys that `/login` stored. Raises ConfigError."""
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
-    from ..library.login import add_kept_keys
+    from ..library.login import add_stored_keys
 
     flags = setting_flags(options)
     loaded = load_settings(cwd_of(options), os.environ, flags, safe=options["safe"])
-    add_kept_keys(os.environ, state_dir(loaded.settings, os.environ))
+    add_stored_keys(os.environ, state_dir(loaded.settings, os.environ))
     return loaded
 
 

@@ -52,7 +52,7 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
-    from ..features.from_outside import extensions_of
+    from ..features.extension_features import extensions_of
     from ..features.skills import skills_of
     from ..library.command_files import command_files_of
     from ..ui.commands import COMMANDS

@@ -113,7 +113,7 @@ class McpRespondent:
             try:
                 return field.value(said)
             except ValueError as error:
-                again = f"{said[:100]!r} does not do: {error}."
+                again = f"{said[:100]!r} is not valid: {error}."
                 answer = await self._ask(_question(field, again)) if left else None
                 if answer is None:
                     return error

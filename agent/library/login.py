@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..models.overview import ProviderState, ServedModel
 
 
-def add_kept_keys(environ: MutableMapping[str, str], state: Path) -> None:
+def add_stored_keys(environ: MutableMapping[str, str], state: Path) -> None:
     """Set the environment variables of the keys that `/login` stored in a state folder."""
     KeyStore(state, environ).add_to(environ)
 
@@ -100,7 +100,7 @@ class Logins:
         finally:
             await client.close()
 
-    def keep(self, provider: Provider, key: str) -> Path | None:
+    def store_key(self, provider: Provider, key: str) -> Path | None:
         """Store a key and use it from now on. Return its file, or None for the keyring. Raises
         RecordError.
         """
@@ -109,11 +109,11 @@ class Logins:
         self.environ[name] = key
         return where
 
-    def has_kept(self, provider: Provider) -> bool:
+    def has_stored(self, provider: Provider) -> bool:
         """Return True if a key of the provider is stored."""
         return any(map(self.store.has, provider.keys))
 
-    def forget(self, provider: Provider) -> bool:
+    def remove_key(self, provider: Provider) -> bool:
         """Remove a stored key. Return True if there was one. Raises RecordError."""
         for name in provider.keys:
             if self.store.forget(name):

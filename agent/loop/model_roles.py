@@ -31,7 +31,7 @@ class ModelRoles:
     _clients: dict[str, Model] = field(default_factory=dict)
     _overloaded: str = ""  # ID of the model that the fallback replaces
     _since: float = 0.0
-    _has_told: bool = False
+    _has_reported: bool = False
 
     def choose(self, own: Model, *, planning: bool) -> None:
         """Set the session's own model. With `planning`, also use it in plan mode."""
@@ -68,18 +68,18 @@ class ModelRoles:
         if not error.is_overload or self.fallback_after(first) is None:
             return False, ""
         self._overloaded, self._since = first, self.clock()
-        has_told, self._has_told = self._has_told, True
+        has_reported, self._has_reported = self._has_reported, True
         row = known_model(self.fallback)
         prices, _ = facts_of(None, row.price if row else None)
         told = f"{prices} per million tokens in/out/cached" if prices else "price unknown"
         text = f"{first}: {error.reason}. {self.fallback} answers meanwhile ({told})"
-        return True, "" if has_told else text
+        return True, "" if has_reported else text
 
     def answered(self, id: str) -> None:
         """Note that a model has answered. If it is not the fallback, the next overload is reported
         again.
         """
-        self._has_told = self._has_told and id == self.fallback
+        self._has_reported = self._has_reported and id == self.fallback
 
     async def close(self) -> None:
         """Close all clients."""

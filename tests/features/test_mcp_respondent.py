@@ -51,8 +51,8 @@ def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
     user = User("4", "Town 1", "six", "6")
     assert filled_in(handle, user) == {"size": 6, "town": "Town 1"}
     assert [form[0].text for form in user.forms[1:]] == [
-        "'4' does not do: at least 5.\nsize",
-        "'six' does not do: it is not a whole number.\nsize",
+        "'4' is not valid: at least 5.\nsize",
+        "'six' is not valid: it is not a whole number.\nsize",
     ]
 
 

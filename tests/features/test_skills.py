@@ -169,7 +169,7 @@ def test_a_long_skill_is_cut_and_kept_in_a_file(handle: SessionHandle, events: l
     assert loaded.offloaded is not None
     assert long.body in (handle.folder / loaded.offloaded).read_text()
     warning = next(event.text for event in events if isinstance(event, Notice))
-    assert f"are more than {SKILL_SHARE:.0%} of the window" in warning
+    assert f"one skill takes at most {SKILL_SHARE:.0%} of the window" in warning
 
 
 def test_a_summary_that_drops_them_gives_list_and_text_again(handle: SessionHandle) -> None:

@@ -243,10 +243,10 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
 
 def _instruction_files(view: "View", size: int, cwd: Path) -> "list[RenderableType]":
     """Return a table of the instruction files in their order in the context."""
-    from ...features.instructions import BUDGET_SHARE, told_rows
+    from ...features.instructions import BUDGET_SHARE, rows_in_context
     from ..render import render
 
-    told = [*told_rows(view)]
+    told = [*rows_in_context(view)]
     rows = [(path_within(Path(path), cwd), f"{tokens:,}", note) for path, tokens, note in told]
     line = f"instruction files: {sum(tokens for _, tokens, _ in told):,} tokens in this order"
     most = f"at most {int(BUDGET_SHARE * size):,} ({BUDGET_SHARE:.0%} of the window)"

@@ -67,7 +67,7 @@ async def _logout(repl: CommandContext, argument: str) -> None:
         what = f"{argument!r} is not a provider" if argument else "/logout needs a provider"
         raise UsageError(what, hint="/logout PROVIDER removes its key; /login lists them.")
     logins = repl.services.logins
-    if logins is not None and await asyncio.to_thread(logins.forget, provider):
+    if logins is not None and await asyncio.to_thread(logins.remove_key, provider):
         repl.say(f"removed the key of {provider.name}")
     else:
         repl.say(f"no saved key for {provider.name}: it may be set in a shell variable")
@@ -99,7 +99,7 @@ async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> Non
 
     logins, provider = repl.services.logins, served(repl.agent.model.id).provider
     refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
-    if refused and logins is not None and await asyncio.to_thread(logins.has_kept, provider):
+    if refused and logins is not None and await asyncio.to_thread(logins.has_stored, provider):
         await _enter_key(repl, logins, provider)
 
 
@@ -189,7 +189,7 @@ async def _enter_key(
             model = await _find_accepted_model(repl, logins, provider, key, step)
             if not model:
                 return False
-            file = await asyncio.to_thread(logins.keep, provider, key) if key else None
+            file = await asyncio.to_thread(logins.store_key, provider, key) if key else None
         except CtxagentError as error:
             asks = asks or isinstance(error, KeyRefused)
             if not asks:

@@ -47,7 +47,7 @@ async def pick_recording(repl: CommandContext) -> bool:
 
 
 async def _continue(repl: CommandContext, path: str) -> None:
-    made = await asyncio.to_thread(_recordings(repl).take, path)
+    made = await asyncio.to_thread(_recordings(repl).import_session, path)
     await repl.switch_session(resume=made.id)
     repl.say(made.line)
 
@@ -79,7 +79,7 @@ def _menu(recordings: "Recordings") -> Menu:
 
 def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
     """Return the option for a recording; its title is empty if there is no message."""
-    said = recordings.words(found.path)[:1] if not found.title else []
+    said = recordings.first_messages(found.path)[:1] if not found.title else []
     title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
     size = format_size(found.size) if found.size else ""
     return Option(
@@ -92,6 +92,6 @@ def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
 
 def _preview(recordings: "Recordings", path: str) -> list[Styled]:
     """Return the path of a recording and the user's first messages as styled lines."""
-    said = recordings.words(path)[:MAX_PREVIEW_MESSAGES]
+    said = recordings.first_messages(path)[:MAX_PREVIEW_MESSAGES]
     lines = [("message", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
     return [("dim", status.short_path(Path(path))), *lines]

@@ -436,7 +436,7 @@ def _record_rewind(
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
     if agent.runner.change_tracker:
-        agent.runner.change_tracker.tell_others(changes)
+        agent.runner.change_tracker.report_to_others(changes)
     data: dict[str, Any] = {"point": point.number, "before": before, "changes": rows}
     text = f"files as at point {point.number}"
     if error:
