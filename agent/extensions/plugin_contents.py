@@ -81,7 +81,7 @@ def contents_of(
     except (OSError, ValueError) as error:
         servers = {}
         why = error.strerror if isinstance(error, OSError) else error
-        problems.append(f"no MCP server of it is started: {why}")
+        problems.append(f"no MCP server of the plugin is started: {why}")
     checkers, wrong = language_servers_of(plugin, None)
     skills, unread = skills_of(plugin.folder)
     try:
@@ -117,7 +117,7 @@ def differences(before: Plugin, after: Plugin) -> Iterator[str]:
 def _server_line(values: Any) -> str:
     """Return how a server is started or reached, with its environment variables and headers."""
     if not isinstance(values, dict):
-        return "which is broken"
+        return "whose entry is not an object"
     arguments = values.get("args")
     words = [values.get("command"), *(arguments if isinstance(arguments, list) else [])]
     started = " ".join(str(word) for word in words if word is not None)

@@ -212,7 +212,7 @@ def _files_of(rows: bytes, prefix: str, reader: "subprocess.Popen[bytes]") -> It
             check_bounds(len(listed), total)
     for path, mode, id in listed:
         if any(part.lower() in ("", ".", "..", ".git") for part in path.split("/")):
-            raise ValueError(f"{path!r} leads out of it")
+            raise ValueError(f"{path!r} leads out of the plugin")
         is_executable = bool(mode & stat.S_IXUSR)
         data = _blob(reader, id)
         yield SourceFile(path, stat.S_IFMT(mode), is_executable, data)
@@ -227,7 +227,7 @@ def _blob(reader: "subprocess.Popen[bytes]", id: bytes) -> bytes:
     _, kind, size = stdout.readline().split()
     data = stdout.read(int(size) + 1)[:-1]
     if kind != b"blob" or len(data) != int(size):
-        raise ValueError("git did not give all of its files")
+        raise ValueError("git did not return all files of the commit")
     return data
 
 

@@ -1,7 +1,7 @@
 """Install a plugin from a folder or a git repository, and remove a plugin.
 
 A new plugin is written to a temporary folder and then renamed to its final place. If the process is
-killed, the old plugin stays, or none.
+killed before the end, either the old plugin or no plugin is installed.
 """
 
 import json
@@ -247,4 +247,5 @@ def _write(files: Iterator[SourceFile], target: Path) -> None:
         path.symlink_to(leads_to)
     for path, leads_to in links.items():
         if leads_to.startswith("/") or not Path(os.path.realpath(path)).is_relative_to(root):
-            raise ValueError(f"{path.relative_to(target)} is a link that leads out of it")
+            why = "is a link that leads out of the plugin"
+            raise ValueError(f"{path.relative_to(target)} {why}")

@@ -178,7 +178,7 @@ def check_price(model: str) -> None:
     """
     if known_model(model) is None:
         raise UsageError(
-            f"the price of {model} is not known, so a budget in dollars cannot be kept",
+            f"the price of {model} is not known, so a budget in dollars cannot be enforced",
             hint="Use --max-turns, or give its prices in models.toml.",
         )
 

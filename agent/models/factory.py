@@ -103,8 +103,8 @@ def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) ->
 
 
 def _check_provider(chosen: "ModelSettings", environ: Mapping[str, str]) -> None:
-    """Raise UsageError for an unknown provider, and for a provider's name without a model. A server
-    of the user's own at Anthropic's address may have names with a slash.
+    """Raise UsageError for an unknown provider, and for a provider's name without a model. If
+    ANTHROPIC_BASE_URL or `model.base_url` is set, a model's own name may contain a slash.
     """
     name = chosen.id.rstrip("/")
     if name in providers():

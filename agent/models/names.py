@@ -1,5 +1,5 @@
-"""Tool names and IDs: limited in length if they come from a server, and shortened for protocols
-with lower limits.
+"""Limit the length of tool names and IDs from a server, and shorten them for protocols with lower
+limits.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ _DIGEST_CHARS = 32
 
 
 def told_name(value: object) -> str:
-    """Return the start of a name or an ID from a server, "" for a value that is not text."""
+    """Cut a name or an ID from a server to a safe length; return "" for anything but text."""
     return value[:_MAX_TOLD_CHARS] if isinstance(value, str) else ""
 
 

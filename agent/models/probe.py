@@ -1,7 +1,7 @@
 """Test which features a model's server supports, with a few small requests.
 
-Each request uses one feature, and omits all others that servers are known to lack. The results are
-stored, so that sessions do not send refused requests.
+Each request uses one feature, and omits all others that servers may lack. The results are stored,
+so that sessions do not send requests that the server would refuse.
 """
 
 import base64

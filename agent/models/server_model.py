@@ -73,8 +73,8 @@ class ServerModel:
         shared_wait: SharedWait | None = None,
     ) -> None:
         """Create the model without connecting. `context_window` and `max_output` come from the
-        settings and override the server's values. `shared_wait` is the wait that servers asked of
-        other agents.
+        settings and override the server's values. `shared_wait` makes this model wait when a server
+        has asked another agent to wait.
         """
         self.id, self.wire, self.access, self.gaps = id, wire, access, gaps
         self.context_window, self.max_output = context_window, max_output
@@ -95,8 +95,8 @@ class ServerModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas, a `Retrying` before each wait, a `Notice` for each learned gap, and the
-        reply. Repeat a refused request without the refused feature, except for images and a
-        compaction block. Raises the errors of `send`.
+        reply. Repeat a refused request without the refused feature. Raise the refusal if it is
+        about images, or if the request asks for a compaction block. Raises the errors of `send`.
         """
         while True:
             gaps, has_output = self._gaps_for(request), False
@@ -168,8 +168,8 @@ class ServerModel:
         return self._with_settings(known_limits(self.id) or DEFAULT_LIMITS)
 
     async def limits(self) -> Limits:
-        """Return `assumed_limits`. For a model that is in neither the settings nor the table, ask
-        the server.
+        """Return `assumed_limits`. If neither the settings nor the tables have the model's window,
+        ask the server.
         """
         if known_limits(self.id) is None and self.context_window is None:
             return self._with_settings(await self._ask_limits())
@@ -310,7 +310,7 @@ class ServerModel:
         return f"no connection to {address_shown(self.access.endpoint)}: {what}"
 
     async def _ask_limits(self) -> Limits:
-        """Return the limits from the server, or the default if it has none."""
+        """Return the limits from the server, or the default if the server reports none."""
         transport, name = self.access.transport, self.access.endpoint.name
         await transport.connect()
         models = self.wire.models_path

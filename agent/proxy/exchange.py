@@ -111,7 +111,9 @@ class Exchanges:
         return Exchange(format, body, data, data)
 
     async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
-        """Return a smaller form of a request that exceeds the window, None if there is none."""
+        """Return a smaller form of a request that exceeds the window, None if it cannot be made
+        smaller.
+        """
         session = exchange.session
         if session is None or session.left_alone:
             return None

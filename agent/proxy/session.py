@@ -127,7 +127,7 @@ class ProxySession:
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's call ID
     _has_reply: bool = False
     _decided_at: int = 0  # newest seq when the engine last ran
-    _stable_before: int | None = None  # seq of the first entry that is, or may next be, edited
+    _stable_before: int | None = None  # seq of the first entry just edited, or to be edited next
 
     def __post_init__(self) -> None:
         self.engine = CompactionEngine(self.host, self.policy)
@@ -155,7 +155,9 @@ class ProxySession:
         return count
 
     def is_followed_by(self, messages: Sequence[Json]) -> bool:
-        """Return True if messages that begin with the known ones can be the next request."""
+        """Return True if the messages, which begin with the known ones, can be the client's next
+        request.
+        """
         if self.pending is None or self.is_repeated_by(messages):
             return True
         first = next(self.format.pieces(messages, len(self.known)), None)
@@ -169,7 +171,7 @@ class ProxySession:
         return len(messages) < count or (self.pending is not None and len(messages) == count)
 
     def take(self, messages: Sequence[Json], preamble: Preamble, model: str) -> bool:
-        """Record the new messages of a request. Return True if it ends with a user message. For a
+        """Record the new messages of a request. Return True if the last one is from the user. For a
         request that is not understood, raise ValueError, KeyError or TypeError before anything is
         recorded.
         """
@@ -283,9 +285,9 @@ class ProxySession:
         return view.scaled(max(0, sum(part.size for part in self.parts.values()) - sent))
 
     def finish(self, reply: ServerReply, saved: int, *, is_newest: bool) -> None:
-        """Record a reply of the server. `saved` are the tokens removed from its request. Record
-        only the price of a reply to an older request, and of an empty reply, because clients do not
-        send it back.
+        """Record a reply of the server. `saved` are the tokens removed from its request. Of a reply
+        to an older request, and of an empty reply, record only the price, because the client does
+        not send it back.
         """
         request = {"client": {}, "saved": saved}
         if is_newest and self.pending is None and _gist(reply.content) != ("", 0):

@@ -75,7 +75,7 @@ def test_invalid_facts_are_skipped(folder: MemoryFolder, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "a" * 81, "é", "a b"])
 def test_a_name_is_plain(folder: MemoryFolder, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a fact"):
+    with pytest.raises(UsageError, match="is not a valid name of a fact"):
         keep(folder, name, "text")
 
 
@@ -83,7 +83,7 @@ def test_invalid_facts_are_refused(folder: MemoryFolder) -> None:
     keep(folder, "there", "text")
     with pytest.raises(UsageError, match="there is a fact there already"):
         keep(folder, "there", "other")
-    with pytest.raises(UsageError, match="has 8,001 characters, and may have 8,000"):
+    with pytest.raises(UsageError, match="has 8,001 characters, but at most 8,000 are allowed"):
         keep(folder, "long", "x" * 8_001)
     for text in (" \n", ""):
         with pytest.raises(UsageError, match="no text"):
@@ -92,7 +92,7 @@ def test_invalid_facts_are_refused(folder: MemoryFolder) -> None:
         keep(folder, "odd", "\ud800")
     with pytest.raises(UsageError, match="there is no fact 'their'") as raised:
         folder.forget("their")
-    assert raised.value.hint == "Is there meant?"
+    assert raised.value.hint == "Did you mean there?"
 
 
 def test_an_edit_replaces_one_place(folder: MemoryFolder) -> None:

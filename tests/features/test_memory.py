@@ -123,15 +123,15 @@ def test_errors_say_what_to_do(handle: SessionHandle, folder: MemoryFolder) -> N
     keep(folder, "build", "make")
     feature = begun(handle, folder)
     for arguments, error in (
-        ({"name": "biuld"}, "There is no fact 'biuld'. Is build meant?"),
+        ({"name": "biuld"}, "There is no fact 'biuld'. Did you mean build?"),
         ({"action": "write", "name": "build", "text": "x"},
          "There is a fact build already. Edit it, or choose a name."),
         ({"action": "edit", "name": "build", "old": "cmake", "text": "x"},
-         "The text to replace stands nowhere in build. Read it again."),
+         "The text to replace occurs nowhere in build. Read it again."),
         ({"action": "forget", "name": "../old"},
          "There is no fact '../old'. There are: build."),
-        ({"action": "write", "text": "x"}, "'' is no name of a fact. A name has letters, digits and"
-         " -, such as build-command."),
+        ({"action": "write", "text": "x"}, "'' is not a valid name of a fact. A name has letters, "
+         "digits and -, such as build-command."),
     ):  # fmt: skip
         with pytest.raises(ToolError) as raised:
             call(feature, **arguments)

@@ -164,7 +164,9 @@ def test_a_missing_key_is_named_with_the_next_step() -> None:
     assert e.value.hint == "export OPENAI_API_KEY=…"
     own_endpoint = endpoint_of("openai/gpt", None, {})
     own_endpoint = own_endpoint._replace(provider=replace(own_endpoint.provider, keys=()))
-    with pytest.raises(NoCredentials, match="No key for openai: no variable is named") as e:
+    with pytest.raises(
+        NoCredentials, match="No key for openai: no variable for its key is configured"
+    ) as e:
         find_key(own_endpoint, {})
     assert "local = true" in e.value.hint
     with pytest.raises(NoCredentials, match="OPENAI_API_KEY is set but empty"):

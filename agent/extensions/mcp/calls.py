@@ -50,7 +50,7 @@ async def call_tool(
         if error.code != types.URL_ELICITATION_REQUIRED or respondent is None:
             raise
         raise ToolError(await _visited(error, respondent, server)) from None
-    raise ToolError(f"The tool asked for more than {MAX_ROUNDS} times.")
+    raise ToolError(f"The tool asked further questions more than {MAX_ROUNDS} times.")
 
 
 async def _sent(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 State = Literal["starting", "ready", "failed", "ended"]
 
 MAX_TOOLS = 10_000  # of one server
-MAX_LISTED = 1_000  # prompts, resources and templates of one server, each
+MAX_LISTED = 1_000  # prompts, and resources, of one server
 MAX_PAGES = 1_000
 MAX_SCHEMA_CHARS = 100_000  # of one tool, as JSON
 MAX_CATALOG_CHARS = 32_000_000  # of all tools of one server, as JSON
@@ -142,7 +142,7 @@ class Connection:
         self.start()
         await self._settled.wait()
         if self._session is None:
-            raise ToolError(f"The MCP server {self.name} is not there: {self.error}")
+            raise ToolError(f"The MCP server {self.name} is not available: {self.error}")
 
     async def close(self) -> None:
         """Stop the server."""
@@ -204,7 +204,7 @@ class Connection:
         if isinstance(error, ToolError):
             raise error
         if self.config.url and str(error) == "Session terminated":  # the SDK's message for a 404
-            self._complaint.reason = "it does not know this session any more"
+            self._complaint.reason = "it no longer knows this session"
             self._complaint.ended.set()
             unknown = " It has not run this: call it again."
         elif not _is_connection_lost(error):
@@ -311,7 +311,7 @@ class Connection:
                 reason = f"{reason} (it said: {said})"
             self.error = shorten(reason, 2 * MAX_ERROR_CHARS)
             if not self._closing:
-                what = "has ended" if was_ready else "is not there"
+                what = "has ended" if was_ready else "is not available"
                 again = "; the next call starts it again" if was_ready else ""
                 self._tell(f"the MCP server {self.name} {what}: {self.error}{again}")
         self._settled.set()
@@ -454,7 +454,8 @@ def describe(error: BaseException) -> str:
         text = error.message
     elif isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        text = f"nonsense, {'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+        where = ".".join(map(str, first["loc"]))
+        text = f"an invalid answer: {f'{where}: ' if where else ''}{first['msg']}"
     else:
         text = str(error) or type(error).__name__
     return shorten(" ".join(clean(text).split()), MAX_ERROR_CHARS)

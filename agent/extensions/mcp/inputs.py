@@ -252,17 +252,17 @@ def _asked_reply(server: str, params: "types.CreateMessageRequestParams") -> Ask
     for message in params.messages:
         texts = [getattr(part, "text", None) for part in message.content_as_list]
         if not all(isinstance(text, str) for text in texts):
-            raise ToolError("Only texts are taken.")
+            raise ToolError("Only texts are supported.")
         text = "\n".join(str(each) for each in texts)
         if messages and messages[-1][0] == message.role:
             messages[-1] = message.role, f"{messages[-1][1]}\n{text}"
         elif text.strip():
             messages.append((message.role, text))
     if params.tools or not messages or messages[0][0] != "user" or messages[-1][0] != "user":
-        raise ToolError("Only messages without tools are taken, from a user's to a user's.")
+        raise ToolError("Tools are not supported; the first and last message must be a user's.")
     system = params.system_prompt or ""
     if len(system) + sum(len(text) for _, text in messages) > MAX_PROMPT_CHARS:
-        raise ToolError(f"More than {MAX_PROMPT_CHARS:,} characters are not taken.")
+        raise ToolError(f"At most {MAX_PROMPT_CHARS:,} characters are allowed.")
     most = max(1, min(params.max_tokens, MAX_SAMPLED_TOKENS))
     return AskedReply(server, system, messages, most, params.stop_sequences or ())
 

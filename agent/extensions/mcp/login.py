@@ -49,7 +49,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """The expiry time of the token (Unix time), None if unknown."""
+        """When to refresh the token (Unix time, EARLY_S before it expires), None if unknown."""
         found = self._read().get("expires_at")
         return found if isinstance(found, int | float) else None
 
@@ -168,7 +168,8 @@ async def authentication(
     config: ServerConfig, folder: Path | None, show: Callable[[str], None] | None
 ) -> AsyncIterator["httpx2.Auth | None"]:
     """Yield an `Auth` that adds the server's tokens to requests, None without a login. With `show`,
-    log in now: it gets the URL for the user to open. Without `show`, only stored tokens are used.
+    log in now: `show` is called with the URL for the user to open. Without `show`, only stored
+    tokens are used.
     """
     file = TokenFile(folder, config) if folder is not None else None
     if file is None or not (show or file.exists):
@@ -240,4 +241,4 @@ def _provider(
 
 
 def wants_login(name: str) -> str:
-    return f"it wants a login: `ctxagent mcp login {name}`"
+    return f"it requires a login: `ctxagent mcp login {name}`"

@@ -73,8 +73,8 @@ class McpServers:
         tokens: Path | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """`tokens` is the folder of logins. With `show` the user logs in now, at the URL passed to
-        it.
+        """`tokens` is the folder of logins. With `show`, the user logs in now: `show` is called
+        with the URL to open.
         """
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
@@ -231,7 +231,7 @@ class McpServers:
         tools = [t for each in self._connections.values() for t in each.catalog.tools.values()]
         found = await asyncio.to_thread(best_tools, tools, query, MAX_FOUND)
         missing = [e for e in self._connections.values() if e.state in ("failed", "ended")]
-        notes = [f"{each.name} is not there: {each.error}" for each in missing]
+        notes = [f"{each.name} is not available: {each.error}" for each in missing]
         if not found:
             servers = ", ".join(f"{e.name} ({len(e.catalog.tools):,})" for e in self._ready())
             return "\n".join(

@@ -168,7 +168,8 @@ async def http(
     show: Callable[[str], None] | None = None,
 ) -> AsyncIterator["TransportStreams"]:
     """Yield streams to a server over streamable HTTP. Redirects to another origin are not followed.
-    `tokens` is the folder of logins. With `show` the user logs in now, at the URL passed to it.
+    `tokens` is the folder of logins. With `show`, the user logs in now: `show` is called with the
+    URL to open.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -177,7 +178,7 @@ async def http(
         if response.status_code == 401 and show is None:
             complaint.reason = wants_login(config.name)
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("it sent packed data that was not asked for")
+            raise httpx2.DecodingError("it sent compressed data, although none was requested")
         if "event-stream" not in response.headers.get("content-type", ""):
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)

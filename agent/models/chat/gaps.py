@@ -17,7 +17,7 @@ from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 _Body = dict[str, Any]
 
 NO_FILE = "[A PDF document, which this server does not take.]"
-HEARD = "OK."  # model's text between a result and a message, if roles must alternate
+HEARD = "OK."  # reply inserted between a result and a user message, if roles must alternate
 # Gemini accepts this signature for calls of other models.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -158,8 +158,8 @@ def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool 
 
 
 def _wanted(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
-    """Return a gap whose error message would also match another gap. It applies only if it changes
-    the body.
+    """Return a gap that is found by an error message and by the body: it applies only if it changes
+    the body. Its error message would also match another gap.
     """
     named = regex(words, re.I | re.S)
 

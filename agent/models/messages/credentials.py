@@ -17,10 +17,10 @@ _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
 WAYS_WITHOUT_KEY = f"""\
-Four ways on:
-- /login in the terminal asks for a key, tries it and keeps it
+What you can do:
+- /login in the terminal asks for a key, tests it and stores it
 - export {KEY_VAR}=… (or {TOKEN_VAR}=…)
-- the model of another provider, or of this machine: `ctxagent models` lists them
+- use a model of another provider, or of this machine: `ctxagent models` lists them
 - `ctxagent demo` shows everything without a key"""
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @cache
 def start_import(client: str = lazy_sdk.CLIENT) -> "Future[None]":
     """Start to import the SDK with one of its clients in a thread. Later calls return the same
-    future. The future is done when the import succeeded, or has its ImportError.
+    future. The future completes when the import ends, and has the ImportError of a failed import.
     """
     return import_in_background(partial(lazy_sdk.load, client), "import-anthropic")
 

@@ -60,7 +60,7 @@ def _has_breakpoints(model: str) -> bool:
 
 
 def _cache_options(request: Request) -> dict[str, str]:
-    """Return the cache options. A request that no other request continues must not write its end to
+    """Return the cache options. If no other request will continue this one, do not write its end to
     the cache.
     """
     goes_on = any("cache_control" in block for block in request.messages[-1]["content"])
@@ -78,8 +78,8 @@ def _cache_key(request: Request) -> str:
 
 def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of POST /responses. For a cache with breakpoints, the API adds a breakpoint
-    at the end. Add another one after the instructions, which become a message: only they stay the
-    same after a summary, in another session and in a subagent.
+    at the end. Send the instructions as a message with another breakpoint, because only the
+    instructions stay the same after a summary, in another session and in a subagent.
     """
     out = {**parameters, "input": [*_items(request)]}
     if request.system and CACHE_OPTIONS in parameters:

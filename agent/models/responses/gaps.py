@@ -117,7 +117,7 @@ _REASONING = regex(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['cont
 _RESULTS = regex(r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I)
 _FILES = regex(r"input_file|\bfiles?\b|\bpdf\b", re.I)
 
-# In the order to try and apply them.
+# In the order in which they are tried and applied.
 GAPS = {
     "stream": Gap("no streaming", regex(r"\bstream", re.I), _without("stream")),
     "cache": Gap(

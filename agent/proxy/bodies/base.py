@@ -30,8 +30,8 @@ CLIENT_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """The position of a block in a body: the index of its message after the preamble, and its index
-    in that message's content (None for the whole content).
+    """The position of a block in a body: the index of the message, not counting the preamble, and
+    the index of the block in that message's content (None for the whole content).
     """
 
     message: int
