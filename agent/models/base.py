@@ -102,7 +102,7 @@ class Model(Protocol):
         ...
 
 
-class ServerAnswer(NamedTuple):
+class FeatureTestResult(NamedTuple):
     """The result of testing one feature of a server."""
 
     what: str  # the tested feature

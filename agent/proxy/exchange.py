@@ -18,7 +18,7 @@ from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
 from ..models.refusals import ServerHints, classify_answer
 from ..models.retry import Fault
 from ..models.sse import parse_events
-from ..models.transport import told_error
+from ..models.transport import parse_error
 from ..session.entries import End
 from .asides import aside_of
 from .bodies.base import BodyFormat, Json, ServerReply
@@ -211,7 +211,7 @@ async def read_reply(
                 for _ in draft.take(event):
                     pass
     else:
-        for _ in draft.take_whole(json.loads(data)):
+        for _ in draft.take_unstreamed(json.loads(data)):
             pass
     if not draft.complete:
         raise ValueError("the reply is incomplete")
@@ -233,6 +233,6 @@ def refusal_of(status: int, data: bytes, model: str, headers: Mapping[str, str])
     """Return the error in an error answer."""
     words, kind = data.decode(errors="replace"), ""
     with suppress(ValueError):
-        kind, words = told_error(json.loads(data)) or ("", words)
+        kind, words = parse_error(json.loads(data)) or ("", words)
     found = classify_answer(status, words, kind=kind, model=model, headers=headers, hints=_HINTS)
     return ModelError(found.reason, status=status) if isinstance(found, Fault) else found

@@ -14,7 +14,7 @@ from ctxagent.agent.models.providers import (
     endpoint_of,
     find_provider,
     providers,
-    served,
+    resolve_model,
 )
 from ctxagent.agent.security.redaction import redaction_for
 from ctxagent.tools.system.environment import child_environment
@@ -41,7 +41,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
     ],
 )
 def test_the_first_part_of_an_id_is_the_provider(id: str, provider: str, name: str) -> None:
-    found = served(id)
+    found = resolve_model(id)
     assert (found.provider.name, found.name) == (provider, name)
 
 

@@ -99,7 +99,7 @@ def test_a_reply_that_calls_any_tool_is_no_end() -> None:
     draft = FORMAT.draft({"model": "m"})
     usage = {"input_tokens": 3, "output_tokens": 5}
     answer = {"id": "r", "status": "completed", "output": [SHELL], "usage": usage}
-    for _ in draft.take_whole(answer):
+    for _ in draft.take_unstreamed(answer):
         pass
     reply = FORMAT.reply(draft)
     assert (reply.stop_reason, reply.usage.output) == ("tool_use", 5)

@@ -28,5 +28,5 @@ def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
     for a server that has not yet made a block: it might ignore the block, and the model would lose
     the summary.
     """
-    seen = is_public(endpoint) or COMPACTION in gaps.seen
+    seen = is_public(endpoint) or COMPACTION in gaps.supported
     return COMPACTION not in gaps.names and seen

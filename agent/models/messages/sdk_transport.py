@@ -18,7 +18,7 @@ from ..address import check_address
 from ..http_client import Timeouts, client_options, import_in_background, timeout_of
 from ..keys import ANY_TOKEN
 from ..providers import DEFAULT_PROVIDER, Endpoint
-from ..transport import ErrorAnswer, NotConnected, told_error
+from ..transport import ErrorAnswer, NotConnected, parse_error
 from . import lazy_sdk
 from .credentials import KEY_VAR, TOKEN_VAR, find_key
 
@@ -96,7 +96,7 @@ class SdkTransport:
                 stream_cls=anthropic.AsyncStream[object],
             )
         except anthropic.APIStatusError as error:
-            kind, words = told_error(error.body) or ("", error.message)
+            kind, words = parse_error(error.body) or ("", error.message)
             raise ErrorAnswer(
                 error.status_code, kind, words, error.response.headers, error.request_id
             ) from error
