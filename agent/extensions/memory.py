@@ -31,7 +31,7 @@ MAX_TEXT_CHARS = 8_000  # of a fact when it is written
 MAX_ABOUT_CHARS = 150
 NAME_WORDS = 6  # first words of the text that form a name
 SUFFIX = ".md"
-_LEAVES = "it is a link that leads out of the project"
+_LINK_LEAVES_PROJECT = "it is a link that leads out of the project"
 _ABOUT = regex(r"^about: .*$", re.MULTILINE)
 _HEAD = regex(r"\A---\n.*?^---\n+", re.MULTILINE | re.DOTALL)
 _NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
@@ -87,7 +87,7 @@ class MemoryFolder:
     def facts(self) -> tuple[list[Fact], list[str]]:
         """Return the facts, the last changed first, and a warning for each skipped file."""
         found = list[tuple[int, Fact]]()
-        problems = [f"{self.folder}: no facts: {_LEAVES}"] if self._leaves_root else []
+        problems = [f"{self.folder}: no facts: {_LINK_LEAVES_PROJECT}"] if self._leaves_root else []
         for path, status in self._files():
             try:
                 if why := self._why_left_out(path):
@@ -149,7 +149,7 @@ class MemoryFolder:
         """Return a draft that removes a fact. Raises UsageError."""
         return FactDraft(name, self.fact(name).text, None)
 
-    def make(self, draft: FactDraft) -> None:
+    def write(self, draft: FactDraft) -> None:
         """Write a change. Raises UsageError if the file has changed since the draft, and
         CtxagentError if it cannot be written.
         """
@@ -226,7 +226,7 @@ class MemoryFolder:
         Raises OSError.
         """
         if self._leaves_root:
-            raise OSError(errno.EXDEV, _LEAVES)
+            raise OSError(errno.EXDEV, _LINK_LEAVES_PROJECT)
         if self._is_shared:
             self.folder.mkdir(parents=True, exist_ok=True)
         else:

@@ -228,7 +228,7 @@ def _provider(
                     await lock.__aexit__(None, None, None)
 
     async def refused(*_: object) -> Any:
-        raise OAuthFlowError(wants_login(config.name))
+        raise OAuthFlowError(login_required(config.name))
 
     metadata = OAuthClientMetadata(
         client_name="ctxagent",
@@ -240,5 +240,5 @@ def _provider(
     return Provider(config.url, metadata, file, redirect or refused, callback or refused)
 
 
-def wants_login(name: str) -> str:
+def login_required(name: str) -> str:
     return f"it requires a login: `ctxagent mcp login {name}`"
