@@ -58,7 +58,7 @@ from .bodies.base import (
 from .host import ProxyHost
 
 PROXY_TOPIC = "proxy"  # topic of notes
-LEFT_ALONE = "left_alone"  # key in the data of a note
+EDITING_STOPPED = "left_alone"  # key in the data of a note
 DIGEST_CHARS = 16
 _ID_MARK = "~"  # separates an ID and the suffix that makes it unique
 
@@ -83,7 +83,7 @@ def digest_of(message: Json) -> str:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownMessage:
     """A message of the client that is in the log."""
 
     digest: str
@@ -119,10 +119,10 @@ class ProxySession:
     policy: Policy
     cwd: Path  # base of the client's relative paths
     client: dict[str, Any]  # stored in the log
-    known: list[Known] = field(default_factory=list)
+    known: list[KnownMessage] = field(default_factory=list)
     parts: dict[int, SentPart] = field(default_factory=dict)  # by seq
     pending: Assistant | None = None  # reply that the client has not sent back yet
-    left_alone: str = ""  # why the session is no longer edited
+    editing_stopped: str = ""  # why the session is no longer edited
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's call ID
     _has_reply: bool = False
@@ -182,7 +182,7 @@ class ProxySession:
         self._take_preamble(preamble, model)
         for known, message in zip(self.known, messages, strict=False):
             known.message = message
-        new = [Known(digest_of(message), message) for message in messages[start:]]
+        new = [KnownMessage(digest_of(message), message) for message in messages[start:]]
         client: dict[str, Any] = {"messages": [each.digest for each in new]}
         is_words = False
         for number, (piece, is_mid_turn) in enumerate(_in_turns(pieces)):
@@ -213,13 +213,13 @@ class ProxySession:
                     self._match(batch.entries[number], piece)
                 else:
                     self._record(piece, {"client": {}}, mid_turn=is_mid_turn)
-            self.known += map(Known, batch.digests, messages[start:end])
+            self.known += map(KnownMessage, batch.digests, messages[start:end])
         return True
 
     async def decide(self, *, turn_start: bool) -> None:
         """Run the engine before a request is sent."""
         before = self.host.view.last_seq
-        if self.left_alone or self._decided_at == before:
+        if self.editing_stopped or self._decided_at == before:
             return  # a retry is not a new call
         try:
             await self.engine.before_call(turn_start=turn_start)
@@ -239,7 +239,7 @@ class ProxySession:
         """Return the edits for the first `upto` messages of the client's request."""
         edits, view = Edits(), self.host.view
         pending = self.pending.seq if self.pending else None  # not sent back by the client yet
-        if self.left_alone:
+        if self.editing_stopped:
             return edits
         if view.summary is not None:
             stays = (i.seq for i in view.items if i.seq >= view.summary.keep_from)
@@ -290,21 +290,21 @@ class ProxySession:
         not send it back.
         """
         request = {"client": {}, "saved": saved}
-        if is_newest and self.pending is None and _gist(reply.content) != ("", 0):
+        if is_newest and self.pending is None and _comparable(reply.content) != ("", 0):
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
 
-    def take_back(self, seq: int) -> None:
+    def undo_edit(self, seq: int) -> None:
         """Undo the edit at `seq`: the next request has the client's original content there. Raises
         CompactionFailed if there is no such edit.
         """
         self.engine.uncompact(self.host.log.entries(), seq)
 
-    def leave_alone(self, why: str) -> None:
+    def stop_editing(self, why: str) -> None:
         """Stop editing this session."""
-        self.left_alone = why
-        self.note(f"left alone: {why}", {LEFT_ALONE: True})
+        self.editing_stopped = why
+        self.note(f"left alone: {why}", {EDITING_STOPPED: True})
 
     def note(self, text: str, data: Mapping[str, Any] | None = None) -> None:
         """Record a note that neither the client nor the model sees."""
@@ -516,10 +516,10 @@ def _is_echo(piece: BodyPiece, reply: Assistant) -> bool:
     """Return True if a piece is the reply that the client sends back. Ignore thinking and
     blanks.
     """
-    return _gist(piece.blocks) == _gist(reply.content)
+    return _comparable(piece.blocks) == _comparable(reply.content)
 
 
-def _gist(blocks: Sequence[Block]) -> tuple[str, int]:
+def _comparable(blocks: Sequence[Block]) -> tuple[str, int]:
     text = "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
     return "".join(text.split()), sum(b.get("type") == "tool_use" for b in blocks)
 

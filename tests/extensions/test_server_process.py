@@ -40,9 +40,9 @@ def test_a_server_answers_and_ends_with_its_child_processes(
             [sys.executable, "-c", ECHO], env=os.environ, cwd=tmp_path, exit_info=exit_info,
             enclose=enclose,
         ) as server:  # fmt: skip
-            pids = [int(pid) for pid in (await server.out.readline()).split()]
-            server.into.write(b"herring\n")
-            assert await server.out.readline() == b"HERRING\n"
+            pids = [int(pid) for pid in (await server.stdout.readline()).split()]
+            server.stdin.write(b"herring\n")
+            assert await server.stdout.readline() == b"HERRING\n"
         return pids
 
     assert gone(*asyncio.run(scene()))

@@ -74,7 +74,7 @@ def test_a_question_goes_to_the_end() -> None:
 
 
 def test_texts_alone_are_sent_without_the_conversation() -> None:
-    alone = FORMAT.alone(body(user("Go."), tools=[{}], stream=True), ["a", "b"], 70)
+    alone = FORMAT.with_only_texts(body(user("Go."), tools=[{}], stream=True), ["a", "b"], 70)
     assert alone == {
         "model": "m", "store": False, "stream": True, "max_output_tokens": 70,
         "input": [user("a\n\nb", type="message")],
