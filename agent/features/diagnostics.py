@@ -68,7 +68,7 @@ class DiagnosticsFeature(Feature):
             self.touched[path] = None
             await servers.check(path, self._before[1])
         elif changes := _changes(output.details, self.handle.context.cwd):
-            await servers.heed(changes)
+            await servers.notify_changed(changes)
         if output.blocks or output.whole or output.filed:
             return None
         errors = servers.take_new_errors(self.touched.keys())

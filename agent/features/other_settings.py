@@ -32,7 +32,7 @@ from ..extensions.mcp.config import (
     plain_name,
     read_document,
 )
-from ..extensions.mcp.others_servers import codex_server, gemini_server, opencode_server
+from ..extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
 from ..lazy import dataclass, regex
 from ..models.providers import DEFAULT_PROVIDER, find_provider
 from ..permissions.others_rules import own_rule
