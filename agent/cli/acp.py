@@ -26,7 +26,7 @@ def acp(options: dict[str, Any]) -> int:
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Name `ctxagent acp` in the editor's settings; see `ctxagent guide editors`."
+        hint = "Enter it as an agent in the editor's settings; see `ctxagent guide editors`."
         raise UsageError("this command is for editors, which start it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # keep other output out of the message stream

@@ -189,9 +189,9 @@ def _take_back(agent: "AgentState") -> None:
 
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.model.current_window().tokens
-    say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
+    say(f"undone: {describe(*last)}; the context has {tokens:,} tokens again")
     if _is_of_client(agent.log.entries()):
-        say("It applies from the client's next request.")
+        say("The client's next request uses the restored context.")
     else:
         say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 

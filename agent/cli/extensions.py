@@ -21,7 +21,7 @@ def extensions() -> None:
 
 
 @extensions.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def list_extensions(options: dict[str, Any], as_json: bool) -> int:

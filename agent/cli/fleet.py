@@ -23,7 +23,8 @@ from .fleet_progress import FleetProgress, facts_of, observing, serve_page
 from .fleet_results import compare, print_table, results
 from .fleet_standing import json_option, manifest_argument, standing
 from .group import Group
-from .options import check_finite, cwd_of, ends_process, say, setting_flags
+from .number_types import Amount, WholeNumber
+from .options import cwd_of, ends_process, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -52,7 +53,7 @@ fleet.add_command(collect)
 @fleet.command()
 @manifest_argument
 @click.option(
-    "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
+    "--jobs", "-j", type=WholeNumber(min=1), metavar="N",
     help=f"Tasks at once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
 )  # fmt: skip
 @click.option(
@@ -60,27 +61,27 @@ fleet.add_command(collect)
     help="A Parsl configuration, to run tasks on other machines.",
 )  # fmt: skip
 @click.option(
-    "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
+    "--max-budget-usd", "dollars", type=Amount(min=0), metavar="X",
     help="Stop at this cost of all tasks, including earlier runs.",
 )  # fmt: skip
 @click.option(
-    "--attempts", type=click.IntRange(min=1, max=1_000), metavar="N",
-    help='Attempts at each task whose line has no "repeat"; kept for the next run.',
+    "--attempts", type=WholeNumber(min=1, max=1_000), metavar="N",
+    help='Attempts at each task whose line has no "repeat". Later commands use the same number.',
 )  # fmt: skip
 @click.option(
     "--max-failures",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Start no more tasks after N failures.",
 )
 @click.option(
     "--retries", multiple=True, metavar="KIND=N",
-    help="Retry a task up to N times in a run after a failure of a kind, such as error=1.",
+    help="How often a run retries a task after a failure of this kind, such as error=1.",
 )  # fmt: skip
 @click.option(
-    "--max-outage", type=click.FloatRange(min=0), default=3_600, show_default=True,
-    callback=check_finite, metavar="SECONDS",
-    help="How long to wait for a server, workers or a disk that fail for all tasks.",
+    "--max-outage", type=Amount(min=0), default=3_600, show_default=True,
+    metavar="SECONDS",
+    help="The longest outage of a server, the workers or a disk to wait for.",
 )  # fmt: skip
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
 @json_option
@@ -89,9 +90,9 @@ fleet.add_command(collect)
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     """Run the tasks that are not done.
 
-    Killed or interrupted tasks continue where they stopped; ended tasks never run twice. Ctrl-C
-    starts no more tasks; a second Ctrl-C interrupts the running ones. Options before `fleet`, such
-    as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
+    Killed or interrupted tasks continue where they stopped. Tasks that have ended do not run again.
+    After Ctrl-C no more tasks start; a second Ctrl-C interrupts the running tasks. Options before
+    `fleet`, such as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
     from ..fleet.outages import OutageRules
@@ -220,10 +221,10 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
         if number != signal.SIGINT:
             fleet_run.interrupt()
         left = f"{count_of(fleet_run.running, 'task')} still running"
-        told = (
+        next_step = (
             "interrupting" if fleet_run.interrupts > 1 else "press Ctrl-C again to interrupt them"
         )
-        line = f"ctxagent: no more tasks are started; {left}: {told}\n"
+        line = f"ctxagent: no more tasks are started; {left}: {next_step}\n"
         with suppress(OSError):  # not `say`, which the signal may have interrupted
             os.write(sys.stderr.fileno(), line.encode())
 
@@ -257,8 +258,8 @@ def _conclude(
     if ended == "outage":
         found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
         say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
-        say("no more tasks were started: run the same command again to continue, if needed with a"
-            " longer --max-outage", err=True)  # fmt: skip
+        say("no more tasks were started: run the same command again to continue, with a longer"
+            " --max-outage to wait longer", err=True)  # fmt: skip
         return ModelError.exit_code
     if ended == REFUSED:
         say(f"ctxagent: {fleet_run.refusal}", err=True)
@@ -291,16 +292,16 @@ def _print_summary(
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     if verdicts := summary.verdicts:
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        say(f"score: {told}: {_again('results', manifest)} prints the rates")
+        say(f"score: {told}: {_command_for('results', manifest)} prints the rates")
     for state in summary.counts:
         if state == "done" and not names_done:
             continue  # without a terminal, each was printed at its end
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
-        say(f"to retry the failed tasks: {_again('retry', manifest)}, then `fleet run` again")
+        say(f"to retry the failed tasks: {_command_for('retry', manifest)}, then `fleet run` again")
 
 
-def _again(command: str, manifest: Path) -> str:
+def _command_for(command: str, manifest: Path) -> str:
     """Return the command line of another command for a manifest."""
     return f"`ctxagent fleet {command} {shlex.quote(str(manifest))}`"
 
@@ -342,7 +343,7 @@ def status(manifest: Path, as_json: bool) -> int:
 @manifest_argument
 @click.argument("id", required=False)
 @click.option("--serve", is_flag=True, help="Serve a live page of all tasks for a browser.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
+@click.option("--port", type=WholeNumber(0, 65_535), default=0, metavar="N",
               help="The port of the page on 127.0.0.1; by default a free one.")  # fmt: skip
 @json_option
 @ends_process
@@ -352,8 +353,8 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
         serve_page(manifest, port)
         return 0
     if id is None or serve:
-        raise UsageError("give the id of a task or --serve", hint=f"{_again('status', manifest)}"
-                         " lists the tasks.")  # fmt: skip
+        hint = f"{_command_for('status', manifest)} lists the tasks."
+        raise UsageError("give the ID of a task or --serve", hint=hint)
     from ...tools.system.git_head import current_branch
     from ..fleet.ledger import SCORE
     from ..fleet.summary import find_place
@@ -430,7 +431,7 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
         if task.id == id:
             return task
     raise UsageError(
-        f"{manifest} has no task {id}", hint=f"{_again('status', manifest)} lists them."
+        f"{manifest} has no task {id}", hint=f"{_command_for('status', manifest)} lists them."
     )
 
 
@@ -442,14 +443,17 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
     help="Only tasks that failed for this reason, such as unreachable.",
 )  # fmt: skip
 @click.option(
-    "--score", "scores", is_flag=True, help="Only score again, including tasks that are done."
+    "--score",
+    "scores",
+    is_flag=True,
+    help="Only run the scores again, also of tasks that are done.",
 )
 @ends_process
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Mark failed tasks for the next run; without IDs all of them.
 
     A task continues in its session. A task with a changed prompt or place starts again, even if it
-    was done. If only the score, or the command after it, failed, only that runs again.
+    was done. If only the score or the `after` command failed, only that command runs again.
     """
     from ..fleet.ledger import SCORE, FleetFolder, FleetLedger
     from ..fleet.manifest import Manifest
@@ -482,7 +486,7 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
         say(f"no task failed with {' or '.join(sorted(wanted))}" if wanted
             else "no task has failed")  # fmt: skip
     else:
-        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_again('run', manifest)}")
+        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_command_for('run', manifest)}")
     return 0
 
 

@@ -21,7 +21,7 @@ MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a p
 @click.command()
 @manifest_argument
 @click.argument(
-    "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", required=False
+    "folder", type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]", required=False
 )
 @click.option(
     "--swe-bench", "predictions", type=click.Path(dir_okay=False, path_type=Path),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 manifest_argument = click.argument(
     "manifest", type=click.Path(dir_okay=False, path_type=Path), metavar="TASKS.jsonl"
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":

@@ -46,7 +46,7 @@ class _Page(_Names):
 
 
 @click.command()
-@click.argument("page", required=False, type=_Page(), metavar="PAGE")
+@click.argument("page", required=False, type=_Page(), metavar="[PAGE]")
 @click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
 @ends_process
 def guide(page: str | None, word: str | None) -> int:

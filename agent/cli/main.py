@@ -16,6 +16,7 @@ import click
 from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
 from .group import Group
+from .number_types import Amount, WholeNumber
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
@@ -23,7 +24,6 @@ from .options import (
     STDIN,
     check_choice,
     check_command,
-    check_finite,
     choice_of,
     ends_process,
     guarded,
@@ -200,13 +200,13 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 )
 @click.option(
     "--context-window",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="The context window of the model, in tokens.",
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="The longest reply of the model, in tokens.",
 )
@@ -249,12 +249,11 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     help="Also work in DIR, by the same rules as in the project. Repeatable.",
 )
 @click.option(
-    "--max-turns", type=click.IntRange(min=1), metavar="N", help="Stop after N calls of the model."
+    "--max-turns", type=WholeNumber(min=1), metavar="N", help="Stop after N calls of the model."
 )
 @click.option(
     "--max-budget-usd",
-    type=click.FloatRange(min=0),
-    callback=check_finite,
+    type=Amount(min=0),
     metavar="X",
     help="Stop before the calls of the model cost more than X dollars.",
 )
@@ -267,13 +266,13 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=PICK,
     metavar="[ID]",
-    help="Resume the session ID. Without ID, pick one from a list.",
+    help="Resume the session with this ID. Without ID, pick a session from a list.",
 )
 @click.option(
     "--session-id",
     metavar="ID",
-    help="With -p: do TASK once, in the session ID. If you run the same command again, it "
-    "continues where it was stopped, or prints the same answer again.",
+    help="With -p: do TASK once, in the session with this ID. If you run the same command again, "
+    "the session continues where it stopped, or the same answer is printed again.",
 )
 @click.option(
     "--fork", is_flag=True, help="With --continue or --resume: work in a copy of the session."
@@ -289,7 +288,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="Start a new session from checkpoint N of the session ID. The default N is the newest.",
+    help="Start a new session from checkpoint N of the session with this ID; by default from its "
+    "newest checkpoint.",
 )
 @click.option(
     "--from-recording",
@@ -297,13 +297,14 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=PICK,
     metavar="[FILE]",
-    help="Continue a session that another agent recorded in FILE; without FILE, pick one.",
+    help="Continue a session that another agent recorded in FILE. Without FILE, pick one from a "
+    "list.",
 )
 @click.option(
     "--worktree",
     metavar="NAME",
-    help="Work in the git worktree ../<checkout>-worktrees/NAME. It is created if missing, and "
-    "kept.",
+    help="Work in the git worktree ../<checkout>-worktrees/NAME. A missing worktree is created. No "
+    "worktree is removed.",
 )
 @click.option(
     "--cwd",

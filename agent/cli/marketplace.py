@@ -37,7 +37,7 @@ def add(ref: str, source: str) -> int:
 
 
 @marketplace.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @ends_process
 def list_marketplaces(as_json: bool) -> int:
     """List the marketplaces."""

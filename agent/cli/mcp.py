@@ -9,6 +9,7 @@ import click
 
 from ..errors import UsageError
 from .group import Group
+from .number_types import WholeNumber
 from .options import cwd_of, ends_process, launch_of, load, say
 
 if TYPE_CHECKING:
@@ -28,12 +29,25 @@ def mcp() -> None:
     "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
 )
 @click.option(
-    "--env", "-e", multiple=True, metavar="NAME=VALUE", help="Environment of the COMMAND."
+    "--env",
+    "-e",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable for the COMMAND's environment.",
 )
 @click.option(
-    "--header", "-H", multiple=True, metavar="NAME: VALUE", help="A header for an address."
+    "--header",
+    "-H",
+    multiple=True,
+    metavar="NAME: VALUE",
+    help="An HTTP header, if the server is an address.",
 )
-@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Timeout of a call.")
+@click.option(
+    "--timeout",
+    type=WholeNumber(min=1),
+    metavar="MS",
+    help="The timeout of a call, in milliseconds.",
+)
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
@@ -98,7 +112,7 @@ def add(
 
 
 @mcp.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def list_servers(options: dict[str, Any], as_json: bool) -> int:

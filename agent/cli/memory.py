@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 @click.pass_context
 def memory(context: click.Context) -> None:
     """The memory: facts about this project that outlast its sessions. Without a command, list
-    them.
+    the facts.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_facts)
 
 
 @memory.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def list_facts(options: dict[str, Any], as_json: bool = False) -> int:

@@ -4,7 +4,6 @@ without a traceback.
 
 import errno
 import io
-import math
 import os
 import re
 import shlex
@@ -166,15 +165,6 @@ def _fault(error: Exception) -> CtxagentError:
         f"({Path(place.filename).name}:{place.lineno})",
         hint=f"Please report it. {NOT_LOST}",
     )
-
-
-def check_finite(
-    context: click.Context, option: click.Parameter, value: float | None
-) -> float | None:
-    """Raise BadParameter for an amount that is not finite."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not an amount.")
-    return value
 
 
 def check_command(options: dict[str, Any], command: str) -> None:

@@ -102,7 +102,7 @@ def update(yes: bool, name: str | None) -> int:
 
 
 @plugin.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1)
 @ends_process
 def search(as_json: bool, words: tuple[str, ...]) -> int:
@@ -129,7 +129,7 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 
 
 @plugin.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:

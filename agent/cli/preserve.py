@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def rules(options: dict[str, Any], as_json: bool) -> int:
@@ -37,7 +37,7 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
 @click.command()
 @click.argument("section", default="")
 @click.option("--create", is_flag=True, help="Add missing sections at the end of the notes file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @ends_process
 def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> int:

@@ -14,6 +14,7 @@ import click
 
 from ..config.presets import PRESET_NAMES
 from ..errors import CtxagentError, UsageError
+from .number_types import Amount, WholeNumber
 from .options import ends_process, say
 from .progress import Progress
 from .replay_columns import Columns
@@ -52,18 +53,25 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
 )
 @click.option(
     "--bound",
-    type=click.FloatRange(0, 100),
+    type=Amount(0, 100),
     metavar="PERCENT",
-    help="The share of results that --sweep may miss; by default the current share.",
+    help="The largest share of missed results that --sweep accepts; by default the current share.",
 )
 @click.option("--model", metavar="ID", help="The model whose prices and window apply.")
-@click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
-@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
+@click.option(
+    "--context-window",
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="The window to replay with, in tokens.",
+)
+@click.option(
+    "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set any setting; repeatable."
+)
 @click.option(
     "--ask-model", is_flag=True, help="Have the model write the summaries; this costs money."
 )
 @click.option("--unnamed", is_flag=True, help="Leave out names and texts of the sessions.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),

@@ -505,7 +505,7 @@ def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fle
         ended = fleet.call("run", *words, "--max-outage", "3", env=env)
         assert ended.returncode == 5, ended.stderr
         assert "ctxagent: the server does not answer: the model is overloaded" in ended.stderr
-        again = "run the same command again to continue, if needed with a longer --max-outage"
+        again = "run the same command again to continue, with a longer --max-outage to wait"
         assert again in ended.stderr
         status = fleet.status()
         assert status["failed"] == 0
