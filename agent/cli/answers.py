@@ -13,9 +13,9 @@ ANY = "*"  # the key for all other questions
 
 
 def read_answers(path: Path) -> GivenAnswers:
-    """Return the answers in a JSON file: an object by (part of a) question, with `*` for all
-    others, or a list in the order of the questions. An answer is a text, or a list of texts for
-    several choices. Raises UsageError.
+    """Return the answers in a JSON file: an object whose keys are questions or parts of questions
+    (`*` for all others), or a list in the order of the questions. An answer is a text, or a list of
+    texts for several choices. Raises UsageError.
     """
     hint = 'For example {"Which colour?": "red", "*": "yes"}, or ["red", "yes"].'
     try:

@@ -76,7 +76,9 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
 
 
 def _seen(entries: list[Entry]) -> str:
-    """Return the effect of each layer in the session, and its cost with a real model."""
+    """Return a text with the effect of each layer in the session, and the cost that the session
+    would have had with a real model.
+    """
     totals = Totals()
     for entry in entries:
         totals.add(entry)

@@ -47,7 +47,7 @@ def collect(
 
     if folder is None and predictions is None:
         raise UsageError(
-            "no target to collect into", hint="Give DIR, --swe-bench FILE.json or both."
+            "no folder for the results", hint="Give DIR, --swe-bench FILE.json or both."
         )
     if predictions is not None and predictions.suffix != ".json":
         raise UsageError(f"--swe-bench {predictions}: the name must end with .json")

@@ -54,16 +54,16 @@ class FleetProgress:
         self._progress.clear()
 
     def watch(self, fleet_run: "FleetRun") -> None:
-        """Start to show a run."""
+        """Start showing the progress of a run."""
         self._run, self._to_do = fleet_run, fleet_run.waiting
         all = len(self._manifest.lines)
         for id in fleet_run.changed[:MAX_CHANGED]:
-            then = (
-                "now it starts again"
+            next_step = (
+                "it starts again now"
                 if fleet_run.is_waiting(id)
-                else ("`fleet retry` starts it again")
+                else "`fleet retry` starts it again"
             )
-            say(f"note: {id} was changed after its start; {then}", err=True)
+            say(f"note: {id} was changed after it began; {next_step}", err=True)
         if self._to_do < all:
             say(f"note: {all - self._to_do:,} of {all:,} tasks have already ended", err=True)
         if self._progress.is_visible:
@@ -152,7 +152,7 @@ def observing(
 
 
 def facts_of(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
-    """Return a line about an attempt: how it ended, if it did, and what it used."""
+    """Return a line about an attempt: its failure, calls, cost, time and score, as far as known."""
     facts = [count_of(calls, "call"), "price unknown" if dollars is None else f"${dollars:.4f}"]
     if outcome is None:
         return " · ".join(facts)

@@ -206,7 +206,7 @@ def _harmless(text: str) -> str:
 
 
 def _lines_of_code(text: str) -> set[int]:
-    """Return the numbers, from 0, of the lines in code blocks."""
+    """Return the indexes of the lines in code blocks, from 0."""
     blocks = [each.map for each in _blocks_of_code(text) if each.map]
     return {number for first, end in blocks for number in range(first, end)}
 

@@ -82,8 +82,8 @@ def _with_word(word: str) -> list[str]:
 
 
 def _search(text: str, pages: Sequence[str]) -> int:
-    """Print the lines with all words of a text, in any case and order. Pages with such a heading
-    come first. Return 1 if there is no line.
+    """Print the lines with all words of a text, in any letter case and order. Pages with a heading
+    that has all words come first. Return 1 if there is no line.
     """
     words = text.lower().split()
     found: dict[str, list[tuple[int, str]]] = {page: [] for page in pages}

@@ -96,7 +96,9 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
 
 
 def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
-    """Return the error about an unknown option. For an option of another agent, it names ours."""
+    """Return the error about an unknown option. If another agent has the option, the error names
+    our equivalent.
+    """
     from ..ui.habits import habits
 
     hint = habits("options").get(error.option_name)

@@ -68,7 +68,7 @@ def steady_streams() -> None:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text without our keys and, on a terminal, without control characters."""
+    """Print a text without known secrets and, on a terminal, without control characters."""
     click.echo(
         clean_for(_secrets().without_known(text), sys.stderr if err else sys.stdout), err=err, nl=nl
     )
@@ -112,8 +112,8 @@ def guarded(
 ) -> NoReturn:
     """Run a command and exit with its exit code.
 
-    `report` gets each error with its exit code, without our keys. Internal errors are reported too,
-    so that there is never a traceback and every headless run has a result.
+    `report` gets each error, without known secrets, and its exit code. Internal errors are reported
+    too, so that there is never a traceback and every headless run has a result.
     """
     try:
         code = run()
@@ -199,7 +199,8 @@ def is_headless(options: dict[str, Any]) -> bool:
 def words_of(context: click.Context) -> str | None:
     """Return the message on the command line, or None.
 
-    Raises UsageError for a blank message and, unless it follows --, for a probable command.
+    Raises UsageError for a blank message and, unless it follows --, for a message that is probably
+    a mistyped command.
     """
     if not context.args:
         return None
@@ -267,11 +268,11 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
     resume = options["resume"]
     pick = resume == PICK
     if resume is not None and not resume.strip():
-        raise UsageError("--resume names no session", hint="Give an id, or --continue.")
+        raise UsageError("--resume names no session", hint="Give an ID, or --continue.")
     given, one_more = options["session_id"], options["newest"] or resume
     if options["recording"] is not None and (one_more or given is not None or options["origin"]):
         hint = "Leave out --continue, --resume, --session-id and --from."
-        raise UsageError("--from-recording starts a session of its own", hint=hint)
+        raise UsageError("--from-recording starts a new session", hint=hint)
     if options["fork"] and not one_more:
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
     if given is not None and (one_more or options["origin"]):
@@ -323,7 +324,7 @@ def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
-    """Load all settings, and the keys that `/login` stored. Raises ConfigError."""
+    """Load all settings, and the API keys that `/login` stored. Raises ConfigError."""
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
     from ..library.login import add_kept_keys

@@ -45,7 +45,9 @@ class Progress:
         self._show(f"{self._what} {text}")
 
     def tell(self, done: int, all: int, share: float) -> None:
-        """Show that `done` of `all` items, or this share of the work, are finished."""
+        """Show that `done` of `all` items are finished. `share` is the finished share of the work,
+        from which the remaining time is estimated.
+        """
         self._show(f"{self._what} {done} of {all}{self._remaining(share)}")
 
     def name(self, values: Mapping[str, str]) -> None:

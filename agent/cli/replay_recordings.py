@@ -137,7 +137,7 @@ def _is_own(path: Path, recording: "Recording") -> bool:
 
 
 def _with_unique_names(read: "Sequence[tuple[Path, Recording]]") -> "list[Recording]":
-    """Return the recordings with folders prepended to equal names."""
+    """Return the recordings. Folders are added to names that several recordings have."""
     from dataclasses import replace
 
     names = [recording.name for _, recording in read]

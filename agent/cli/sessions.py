@@ -194,7 +194,7 @@ def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
 
 
 def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str:
-    """Return a session in a format, without our keys. Raises SessionError."""
+    """Return a session in a format, with secrets redacted. Raises SessionError."""
     from ..export import export
     from ..security.redaction import redaction_for as secrets_of
 

@@ -1,9 +1,9 @@
 """Standard input: the task itself, or data for a task.
 
 With a task, stdin may be silent: cron, CI, editors and remote shells leave a pipe or a socket open
-that never sends data. A slow program before a pipe looks the same, but it is in our process session
-and is not our ancestor. While such a program has the other end open, wait long; otherwise wait only
-a moment.
+that never sends data. A slow program that writes to the pipe looks the same. But that program is in
+our process session and is not our ancestor. While such a program has the other end open, wait long;
+otherwise wait only a moment.
 """
 
 import os
@@ -36,7 +36,7 @@ class Patience:
     """Timeouts for standard input, in seconds."""
 
     first: float = 3.0  # until the first byte, if no writing program is found
-    silence: float = 600.0  # until the next byte, after a first byte or if one is found
+    silence: float = 600.0  # until the next byte, after the first or if such a program is found
     whole: float = 3_600.0  # until the end of input
 
 

@@ -260,8 +260,8 @@ def _reason(text: str) -> str:
 
 
 def _cause_of(error: Exception) -> str:
-    """Return the cause of an error that prevented an attempt if other tasks would share it, else
-    "".
+    """Return the cause of an error that other tasks would have too, such as a full disk; "" for
+    other errors.
     """
     is_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
     is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in an error message of git

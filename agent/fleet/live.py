@@ -1,5 +1,5 @@
 """Live view of a fleet: progress, current activity of each agent, cost, and estimated end. Each
-look reads only the new lines of the ledger and of running tasks' logs.
+refresh reads only the new lines of the ledger and of running tasks' logs.
 """
 
 import time

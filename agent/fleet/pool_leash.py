@@ -49,7 +49,9 @@ def children(pid: int) -> list[int]:
 
 
 def end_idle() -> None:
-    """End workers without an agent; wait for all others. Agents have their own sessions."""
+    """End workers without an agent; wait for all others. An agent has its own process session, so
+    it is not ended.
+    """
     own = os.getsid(0)
     with suppress(ChildProcessError):
         while True:

@@ -69,7 +69,7 @@ class Collection:
 
     def _take(self) -> None:
         """Mark the folder as belonging to this fleet. Raises UsageError if it has other files or
-        belongs to another fleet, RecordError if it cannot be written.
+        the results of another fleet, RecordError if it cannot be written.
         """
         mark, owner = self._target / MARK_NAME, f"{self._kept.path}\n"
         try:

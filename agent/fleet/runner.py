@@ -145,7 +145,7 @@ class FleetRun:
         count_from_logs((known[id] for id in begun), ledger.folder)
         self.dollars = bill(known.values())  # spent by all sessions so far
         self._notes = RunNotes(time.time(), self.dollars, len(lines) - self.waiting)
-        self._priced = sum(record.has_ended for record in known.values())
+        self._tasks_in_bill = sum(record.has_ended for record in known.values())
 
     @property
     def waiting(self) -> int:
@@ -183,7 +183,7 @@ class FleetRun:
             raise self._error
 
     def _ended_attempts(self) -> Sequence["Future[AttemptOutcome]"]:
-        """Wait until an attempt ends or something else is due; return the attempts that ended."""
+        """Wait until an attempt ends, or a retry or probe is due. Return the ended attempts."""
         seconds = self._seconds_left()
         if self._running:
             done = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED).done
@@ -193,7 +193,7 @@ class FleetRun:
         return ()
 
     def _seconds_left(self) -> float | None:
-        """Return the seconds until something is due if no attempt ends; None if nothing is."""
+        """Return the seconds until a retry or a probe is due; None if none is."""
         if self.ended:
             return None
         times = [at - self._clock() for at in self._later.values()]
@@ -291,7 +291,7 @@ class FleetRun:
 
     def _fail(self, cause: str, line: TaskLine, why: str, progress: int) -> int:
         """Record that a task failed by a cause; return the number of consecutive failures that
-        count against it.
+        count against the task.
         """
         breaker = self.outages.breaker(cause, line.server)
         was_open, pause = breaker.is_open, breaker.probe_at
@@ -324,8 +324,8 @@ class FleetRun:
         if all is None or (record and record.needs_no_agent):
             return own
         left = all - self.dollars - sum(order.dollars or 0.0 for order, _ in self._running.values())
-        usual = self.dollars / self._priced if self._priced else 0.0
-        needed = usual if own is None else min(usual, own)
+        average = self.dollars / self._tasks_in_bill if self._tasks_in_bill else 0.0
+        needed = average if own is None else min(average, own)
         if left <= 0 or left < needed:
             return 0.0
         part = max(left / (self._limits.jobs - len(self._running)), needed)
@@ -409,12 +409,12 @@ class FleetRun:
             outcome = future.result()
         outcome, pause = self._judged(line, outcome)
         record = self._ledger.records[line.id]
-        before, was_priced = record.cost_usd, record.has_ended
+        before, was_in_bill = record.cost_usd, record.has_ended
         record.sums[order.session] = outcome.sums
         self.dollars += record.cost_usd - before
         if outcome.kind != LOST:
             self._record(lambda: self._ledger.end(line.id, order.session, order.attempt, outcome))
-            self._priced += not was_priced
+            self._tasks_in_bill += not was_in_bill
             if pause is not None and outcome.state == "failed":
                 self._record(lambda: self._ledger.retry(line.id))
         if pause is not None:

@@ -153,7 +153,7 @@ def _run_after(run: "_StepRun") -> str:
     """Return the end of the output of the command after the score. Raises StepError."""
     code = run.code_when_ended(can_stop=False)
     if code == "":
-        raise StepError(UNKNOWN, "it began, but its end is unknown: check its effects")
+        raise StepError(UNKNOWN, "the command began, but its end is unknown: check its effects")
     if code is None:
         env = child_environment({**os.environ, **run.order.env, **run.facts()}, keep=["*"])
         env |= git_variables(
@@ -225,7 +225,7 @@ class _StepRun:
 
     @property
     def stands(self) -> bool:
-        """True if the step's sandbox has started or it has none."""
+        """True if the step's sandbox has started, or if the step has no sandbox."""
         try:
             return bool(self.file(UP).read_bytes())
         except FileNotFoundError:
