@@ -230,7 +230,7 @@ def page_costs(fleet: support.Fleet) -> dict[str, float]:
     began = time.process_time()
     seen = live.LiveFleet(Manifest(manifest), fleet.folder)
     for _ in range(6):
-        live_page.page(seen.look(), manifest.name)
+        live_page.page(seen.refresh(), manifest.name)
         seconds.append(time.process_time() - began)
         for record in seen.running:
             if record.log and Path(record.log).exists():

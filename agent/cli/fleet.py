@@ -19,9 +19,9 @@ from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
 from .fleet_collect import collect
-from .fleet_progress import FleetProgress, facts_of, observing, serve_page
+from .fleet_progress import FleetProgress, attempt_facts, run_observer, serve_page
 from .fleet_results import compare, print_table, results
-from .fleet_standing import json_option, manifest_argument, standing
+from .fleet_status import json_option, manifest_argument, read_status
 from .group import Group
 from .number_types import Amount, WholeNumber
 from .options import cwd_of, ends_process, say, setting_flags
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..fleet.ledger import FleetFolder, TaskRecord
     from ..fleet.manifest import Manifest
     from ..fleet.runner import FleetRun
-    from ..fleet.summary import FleetSummary, TaskStanding
+    from ..fleet.summary import FleetSummary, TaskStatus
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
 MAX_LISTED = 20  # tasks per state in a summary
@@ -99,10 +99,10 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     from ..fleet.runner import FleetRun, RunLimits
 
     raise_limit()
-    retries = _retries(given["retries"])
+    retries = _parse_retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words, settings = _checked(options, manifest, dollars, given["attempts"])
+    tasks, words, settings = _load_tasks(options, manifest, dollars, given["attempts"])
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -114,7 +114,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         with (
             _engine(given["config"], jobs, ledger.folder) as engine,
             FleetProgress(tasks, ledger.folder) as progress,
-            observing(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
+            run_observer(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
         ):
             limits = RunLimits(
                 jobs, dollars, given["max_failures"], is_local, retries,
@@ -122,14 +122,14 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
             )  # fmt: skip
             fleet_run = FleetRun(tasks, ledger, engine, limits, options=words, observer=observer)
             progress.watch(fleet_run)
-            with _interrupting(fleet_run):
+            with _signals_interrupt(fleet_run):
                 fleet_run.run()
-        return _conclude(tasks, ledger.folder, fleet_run, given["as_json"])
+        return _report_end(tasks, ledger.folder, fleet_run, given["as_json"])
     finally:
         ledger.close()
 
 
-def _retries(given: Sequence[str]) -> dict[str, int]:
+def _parse_retries(given: Sequence[str]) -> dict[str, int]:
     """Return the number of retries for each kind of failure. Raises UsageError."""
     from ..fleet.attempt import FAILURES
 
@@ -173,7 +173,7 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
         engine.close()
 
 
-def _checked(
+def _load_tasks(
     options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
 ) -> "tuple[Manifest, list[str], Settings]":
     """Return the tasks of a manifest with their common options and settings. Raises the errors that
@@ -213,7 +213,7 @@ def _task_options(options: dict[str, Any], model: str) -> list[str]:
 
 
 @contextmanager
-def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
+def _signals_interrupt(fleet_run: "FleetRun") -> Iterator[None]:
     """Let signals interrupt a run: SIGINT one step per signal, other signals two steps at once."""
 
     def interrupt(number: int, frame: object) -> None:
@@ -237,12 +237,12 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _conclude(
+def _report_end(
     manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
 ) -> int:
     """Print how a run ended, and return its exit code."""
     from ..fleet.ledger import REFUSED, read_records
-    from ..fleet.outages import WORDS
+    from ..fleet.outages import OUTAGE_TEXTS
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
@@ -256,7 +256,7 @@ def _conclude(
         )
         return 4
     if ended == "outage":
-        found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
+        found = {f"{OUTAGE_TEXTS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
         say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
         say("no more tasks were started: run the same command again to continue, with a longer"
             " --max-outage to wait longer", err=True)  # fmt: skip
@@ -306,7 +306,7 @@ def _command_for(command: str, manifest: Path) -> str:
     return f"`ctxagent fleet {command} {shlex.quote(str(manifest))}`"
 
 
-def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
+def _print_state(state: str, tasks: "Sequence[TaskStatus]") -> None:
     """Print the first tasks in a state. Print only the IDs of done and waiting tasks, and a line of
     details for each other task.
     """
@@ -315,17 +315,17 @@ def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
     if state in ("done", "waiting"):
         lines = [", ".join([*(task.id for task in tasks[:MAX_LISTED]), *tail])] if tasks else []
     else:
-        lines = [f"{task.id}  {_told(task)}" for task in tasks[:MAX_LISTED]] + tail
+        lines = [f"{task.id}  {_facts_of_task(task)}" for task in tasks[:MAX_LISTED]] + tail
     for line in lines:
         say(f"  {state:<8}{line}")
 
 
-def _told(task: "TaskStanding") -> str:
+def _facts_of_task(task: "TaskStatus") -> str:
     record = task.record
     if record is None:
         return ""
     dollars = record.cost_usd if record.is_priced else None
-    return facts_of(task.outcome, record.total("calls"), dollars)
+    return attempt_facts(task.outcome, record.total("calls"), dollars)
 
 
 @fleet.command()
@@ -334,7 +334,7 @@ def _told(task: "TaskStanding") -> str:
 @ends_process
 def status(manifest: Path, as_json: bool) -> int:
     """Print the state of the tasks and their cost, also during a run."""
-    _, folder, summary = standing(manifest)
+    _, folder, summary = read_status(manifest)
     _print_summary(summary, manifest, folder, as_json)
     return 0
 
@@ -359,7 +359,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
     from ..fleet.ledger import SCORE
     from ..fleet.summary import find_place
 
-    _, folder, summary = standing(manifest)
+    _, folder, summary = read_status(manifest)
     attempts = [task for task in summary.tasks if task.line.name == id != task.id]
     if attempts:
         _show_attempts(attempts, folder, as_json)
@@ -409,9 +409,7 @@ def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
                 say(f"  {line}")
 
 
-def _show_attempts(
-    attempts: "Sequence[TaskStanding]", folder: "FleetFolder", as_json: bool
-) -> None:
+def _show_attempts(attempts: "Sequence[TaskStatus]", folder: "FleetFolder", as_json: bool) -> None:
     """Print the attempts of a line with `repeat` or `matrix`."""
     found = [task.to_json(folder) for task in attempts]
     if as_json:
@@ -426,7 +424,7 @@ def _show_attempts(
     print_table(rows)
 
 
-def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
+def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStatus":
     for task in summary.tasks:
         if task.id == id:
             return task
@@ -490,7 +488,7 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
     return 0
 
 
-def _can_be_scored(task: "TaskStanding") -> bool:
+def _can_be_scored(task: "TaskStatus") -> bool:
     """Return True for an attempt whose agent ended with work that can be scored."""
     from ..fleet.ledger import SCORED_KINDS, STEP_OF
 

@@ -11,7 +11,7 @@ import click
 
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
-from .fleet_standing import manifest_argument, standing
+from .fleet_status import manifest_argument, read_status
 from .options import ends_process, load, say, setting_flags
 from .progress import Progress
 
@@ -52,7 +52,7 @@ def collect(
     if predictions is not None and predictions.suffix != ".json":
         raise UsageError(f"--swe-bench {predictions}: the name must end with .json")
     loaded = load(options)
-    _, kept, summary = standing(manifest)
+    _, kept, summary = read_status(manifest)
     if predictions is not None:
         model = loaded.settings.model.id
         for path in write_predictions(predictions, summary, kept, model):
@@ -72,7 +72,7 @@ def collect(
     ):
         own = summary.tasks[::workers]
         for done, task in enumerate(own):
-            progress.tell(done * workers, len(summary.tasks), done / len(own))
+            progress.show_count(done * workers, len(summary.tasks), done / len(own))
             collection.add(task)
     rows = [collection.add(task) for task in summary.tasks]  # reuses collected tasks
     collection.finish(manifest.name, summary, rows)

@@ -12,7 +12,7 @@ import click
 from ...tools.system.files import write_private
 from ...tools.system.plural import count_of
 from ..errors import RecordError, UsageError
-from .fleet_standing import json_option, manifest_argument, standing
+from .fleet_status import json_option, manifest_argument, read_status
 from .number_types import WholeNumber
 from .options import ends_process, say
 
@@ -45,7 +45,7 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     from ..fleet.results import results_of
     from ..fleet.results_text import default_ks, results_table
 
-    _, _, summary = standing(manifest)
+    _, _, summary = read_status(manifest)
     cells = results_of(summary.tasks)
     ks = tuple(dict.fromkeys(ks)) or default_ks(cells)
     if as_json:
@@ -111,7 +111,7 @@ def _find_two_runs(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
     found: list[tuple[str, str, CellResults]] = []
     for run in runs:
         path, cell = _split(run)
-        _, _, summary = standing(path)
+        _, _, summary = read_status(path)
         cells = results_of(summary.tasks)
         chosen = [each for each in cells if each.name == cell or not cell]
         if not chosen:

@@ -134,7 +134,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         _check_report_path(out)
     loaded = load_all(options, files, unnamed=hidden)
     with Progress("replaying") as progress:
-        comparison = compare(loaded.recordings, columns, progress.tell)
+        comparison = compare(loaded.recordings, columns, progress.show_count)
     if hidden:
         comparison = anonymized(comparison)
     try:

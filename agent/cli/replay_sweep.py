@@ -51,7 +51,7 @@ def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str
             return columns.changed(values).policy
 
         bound = None if given["bound"] is None else given["bound"] / 100
-        found = sweep(axes, evaluate, bound, policy, progress.name)
+        found = sweep(axes, evaluate, bound, policy, progress.show_trial)
     if given["as_json"]:
         say(json.dumps(_document(found, loaded), ensure_ascii=False))
     else:

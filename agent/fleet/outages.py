@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ..lazy import dataclass
 
 SERVER, EXECUTOR, DISK, KEY = "server", "executor", "disk", "key"
-WORDS = {
+OUTAGE_TEXTS = {
     SERVER: "the server does not answer",
     EXECUTOR: "the workers are lost",
     DISK: "the disk cannot be written",
@@ -63,7 +63,7 @@ class Breaker:
         """True if the outage has exceeded the maximum wait of a run."""
         return self.since is not None and self._clock() - self.since >= self._rules.longest
 
-    def fail(self, id: str, why: str, progress: int) -> int:
+    def record_failure(self, id: str, why: str, progress: int) -> int:
         """Record that a task failed by the cause. Return the number of consecutive failures that
         count against the task. A failure counts if another task worked with the cause since the
         previous failure of this task, and this task made no progress since then. The loss of an
@@ -89,13 +89,13 @@ class Breaker:
         self.pause = min(2 * self.pause or self._rules.first_pause, self._rules.longest_pause)
         self.probe_at = now + self.pause
 
-    def stay_open(self, why: str) -> None:
+    def keep_open(self, why: str) -> None:
         """Open the breaker, or extend its pause, after the resource failed again."""
         self.why = why
         self.since = self._clock() if self.since is None else self.since
         self._wait(self._clock())
 
-    def work(self, id: str) -> bool:
+    def record_success(self, id: str) -> bool:
         """Record a successful attempt. Return True if this closes the breaker."""
         was_open = self.is_open
         self._failures.pop(id, None)
@@ -103,7 +103,7 @@ class Breaker:
         self.since, self.probe, self.pause = None, None, 0.0
         return was_open
 
-    def leave(self, id: str) -> None:
+    def release_probe(self, id: str) -> None:
         """Release the probe if this task is the probe and its attempt did not show whether the
         cause still fails.
         """

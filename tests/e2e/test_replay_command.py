@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ctxagent.agent.cli.main import main
-from ctxagent.agent.cli.progress import in_words
+from ctxagent.agent.cli.progress import duration_text
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import load_settings
 from ctxagent.agent.permissions.rules import parse_rule
@@ -376,8 +376,8 @@ def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(
     assert calls_told(terminal.text()) == ["14", "14"]
 
 
-def test_a_guess_of_time_is_in_words() -> None:
-    assert [in_words(seconds) for seconds in (6.4, 89, 91, 3_600)] == [
+def test_an_estimated_time_is_shown_as_text() -> None:
+    assert [duration_text(seconds) for seconds in (6.4, 89, 91, 3_600)] == [
         "6 s",
         "89 s",
         "2 min",

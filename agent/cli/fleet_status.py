@@ -16,7 +16,7 @@ manifest_argument = click.argument(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
+def read_status(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
     """Return the tasks of a manifest and their state. Raises UsageError."""
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
