@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..events import GivenAnswers
 
 MAX_ANSWERS_BYTES = 1_000_000
-ANY = "*"  # the key for all other questions
+OTHER_QUESTIONS = "*"  # the key for all other questions
 
 
 def read_answers(path: Path) -> GivenAnswers:
@@ -33,13 +33,13 @@ def read_answers(path: Path) -> GivenAnswers:
     if isinstance(found, list):
         waiting = iter(found)
         return lambda question: _text(next(waiting, None))
-    return lambda question: _text(_of(found, question))
+    return lambda question: _text(_find_answer(found, question))
 
 
-def _of(found: Mapping[str, Any], question: str) -> Any:
+def _find_answer(found: Mapping[str, Any], question: str) -> Any:
     """Return the answer whose key is the longest part of the question."""
-    parts = [key for key in found if key != ANY and key.lower() in question.lower()]
-    return found[max(parts, key=len)] if parts else found.get(ANY)
+    parts = [key for key in found if key != OTHER_QUESTIONS and key.lower() in question.lower()]
+    return found[max(parts, key=len)] if parts else found.get(OTHER_QUESTIONS)
 
 
 def _is_answer(value: Any) -> bool:

@@ -11,7 +11,7 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .options import cwd_of, ends_process, load, only_act, project_of, say
+from .options import cwd_of, exits_with_code, load, project_of, say, single_action
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def doctor(
     options: dict[str, Any],
     id: str | None,
@@ -47,7 +47,7 @@ def doctor(
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
-    only_act({"fetch_tokenizer": fetch_tokenizer, "server": tests_server, "repair": repairs})
+    single_action({"fetch_tokenizer": fetch_tokenizer, "server": tests_server, "repair": repairs})
     if (fetch_tokenizer or tests_server) and id:
         raise UsageError(
             f"{'--server' if tests_server else '--fetch-tokenizer'} does not take a session"

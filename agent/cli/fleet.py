@@ -24,7 +24,7 @@ from .fleet_results import compare, print_table, results
 from .fleet_status import json_option, manifest_argument, read_status
 from .group import Group
 from .number_types import Amount, WholeNumber
-from .options import cwd_of, ends_process, say, setting_flags
+from .options import cwd_of, exits_with_code, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -86,7 +86,7 @@ fleet.add_command(collect)
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
 @json_option
 @click.pass_obj
-@ends_process
+@exits_with_code
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     """Run the tasks that are not done.
 
@@ -331,7 +331,7 @@ def _facts_of_task(task: "TaskStatus") -> str:
 @fleet.command()
 @manifest_argument
 @json_option
-@ends_process
+@exits_with_code
 def status(manifest: Path, as_json: bool) -> int:
     """Print the state of the tasks and their cost, also during a run."""
     _, folder, summary = read_status(manifest)
@@ -346,7 +346,7 @@ def status(manifest: Path, as_json: bool) -> int:
 @click.option("--port", type=WholeNumber(0, 65_535), default=0, metavar="N",
               help="The port of the page on 127.0.0.1; by default a free one.")  # fmt: skip
 @json_option
-@ends_process
+@exits_with_code
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
     """Print one task: its answer, folder, patch and session."""
     if serve and id is None:
@@ -446,7 +446,7 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStatus":
     is_flag=True,
     help="Only run the scores again, also of tasks that are done.",
 )
-@ends_process
+@exits_with_code
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Mark failed tasks for the next run; without IDs all of them.
 

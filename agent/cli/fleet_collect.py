@@ -12,7 +12,7 @@ import click
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from .fleet_status import manifest_argument, read_status
-from .options import ends_process, load, say, setting_flags
+from .options import exits_with_code, load, say, setting_flags
 from .progress import Progress
 
 MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a process
@@ -29,7 +29,7 @@ MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a p
 )  # fmt: skip
 @click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
 @click.pass_obj
-@ends_process
+@exits_with_code
 def collect(
     options: dict[str, Any],
     manifest: Path,

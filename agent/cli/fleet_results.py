@@ -14,7 +14,7 @@ from ...tools.system.plural import count_of
 from ..errors import RecordError, UsageError
 from .fleet_status import json_option, manifest_argument, read_status
 from .number_types import WholeNumber
-from .options import ends_process, say
+from .options import exits_with_code, say
 
 if TYPE_CHECKING:
     from ..fleet.results import CellResults
@@ -35,7 +35,7 @@ UNCOUNTED = {"score": "the score command failed"}  # texts, by reason for a miss
     help="Print pass@K. By default, K is 1 and the largest number of attempts at a task.",
 )  # fmt: skip
 @json_option
-@ends_process
+@exits_with_code
 def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     """Print the pass rates of attempts in each cell of the matrix, and the cost per pass.
 
@@ -66,7 +66,7 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]")
 @json_option
 @_page
-@ends_process
+@exits_with_code
 def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     """Compare two runs, task by task.
 

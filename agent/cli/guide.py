@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from .options import ends_process, say
+from .options import exits_with_code, say
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 _MIN_LIKENESS = 0.75  # similarity from which a page is suggested
@@ -48,7 +48,7 @@ class _Page(_Names):
 @click.command()
 @click.argument("page", required=False, type=_Page(), metavar="[PAGE]")
 @click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
-@ends_process
+@exits_with_code
 def guide(page: str | None, word: str | None) -> int:
     """Print a PAGE of the guide. Without PAGE, list the pages."""
     if word is not None:

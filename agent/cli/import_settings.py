@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import cwd_of, ends_process, load, say, say_lines
+from .options import cwd_of, exits_with_code, load, say, say_lines
 
 if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
@@ -26,7 +26,7 @@ HEADINGS = {
 @click.option("--write", is_flag=True, help="Copy what can be copied.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
     """Show the settings of other agents in this project and your home: what is used, what can be
     copied, and how files would change. With --write, change the files.

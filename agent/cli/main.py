@@ -23,18 +23,18 @@ from .options import (
     PICK,
     STDIN,
     check_choice,
-    check_command,
+    check_options_of_command,
     choice_of,
-    ends_process,
-    guarded,
+    configure_streams,
+    exits_with_code,
     is_headless,
     load,
+    message_of,
     project_of,
     resume_recording,
+    run_and_exit,
     say,
     say_notices,
-    steady_streams,
-    words_of,
 )
 from .program_version import version_line
 
@@ -95,7 +95,7 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
     return error
 
 
-def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
+def _with_our_option(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
     """Return the error about an unknown option. If another agent has the option, the error names
     our equivalent.
     """
@@ -122,7 +122,7 @@ class _CommandOrWords(Group):
             with _nearest_option():
                 return super().make_context(*args, **more)
         except (click.NoSuchOption, click.BadOptionUsage) as error:
-            raise _redirected(error) from None
+            raise _with_our_option(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -338,16 +338,16 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 def main(context: click.Context, /, **options: Any) -> None:
     """A coding agent for the terminal that keeps its context small and loses nothing."""
     gc.set_threshold(GC_THRESHOLD)
-    steady_streams()
+    configure_streams()
     context.obj = options
     if context.invoked_subcommand is not None:
-        check_command(options, context.invoked_subcommand)
+        check_options_of_command(options, context.invoked_subcommand)
         return
     if is_headless(options):
         from .headless import run_headless
 
         run_headless(options, context)
-    guarded(lambda: _repl(options, words_of(context)))
+    run_and_exit(lambda: _repl(options, message_of(context)))
 
 
 @main.command()
@@ -359,7 +359,7 @@ def main(context: click.Context, /, **options: Any) -> None:
     help="Play in the new directory DIR and keep it, with its session.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     """Show the agent on a sample project: scripted model, real tools, no key, no network."""
     import tempfile
@@ -377,7 +377,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
         make_private_folder(keep)
     except OSError as error:
         raise UsageError(f"cannot create the directory {keep}: {error.strerror}") from error
-    return play(keep.resolve(), fast=fast, kept=True)
+    return play(keep.resolve(), fast=fast, is_kept=True)
 
 
 @main.command()
@@ -388,7 +388,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     "--trust", is_flag=True, help="Trust this project's settings and hooks as they are now."
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     """Print every setting and its value."""
     from ..compaction.policy import with_preset_value
@@ -412,7 +412,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
     from ..ui.repl.repl import Repl
     from .conversation import conversation_place
-    from .worktree import ending, enter_worktree
+    from .worktree import enter_worktree, worktree_summary
 
     loaded = load(options)
     worktree = enter_worktree(options, loaded)
@@ -427,4 +427,4 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     finally:
         place.end()
         if worktree is not None:
-            say(ending(worktree), err=True)
+            say(worktree_summary(worktree), err=True)

@@ -10,7 +10,7 @@ import click
 from ..errors import UsageError
 from .group import Group
 from .number_types import WholeNumber
-from .options import cwd_of, ends_process, launch_of, load, say
+from .options import cwd_of, exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def mcp() -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
-@ends_process
+@exits_with_code
 def add(
     options: dict[str, Any],
     project: bool,
@@ -114,7 +114,7 @@ def add(
 @mcp.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_servers(options: dict[str, Any], as_json: bool) -> int:
     """Start every server and print its state and what it offers; exit code 1 if one fails to
     start.
@@ -137,7 +137,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
 @mcp.command()
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def get(options: dict[str, Any], name: str) -> int:
     """Start the server NAME and list its tools; exit code 1 if it fails to start."""
     launch = launch_of(options)
@@ -155,7 +155,7 @@ def get(options: dict[str, Any], name: str) -> int:
 @click.option("--project", is_flag=True, help="Remove it from .mcp.json, not from your own file.")
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def remove(options: dict[str, Any], project: bool, name: str) -> int:
     """Remove the server NAME."""
     from ..config.trust import accept, is_file_trusted
@@ -180,7 +180,7 @@ def remove(options: dict[str, Any], project: bool, name: str) -> int:
 @mcp.command()
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def login(options: dict[str, Any], name: str) -> int:
     """Log in at the server NAME, in a browser; exit code 1 if that fails."""
     launch = launch_of(options)

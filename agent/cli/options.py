@@ -54,7 +54,7 @@ CONVERSATION_FLAGS = {  # options that subcommands do not take
 }
 
 
-def steady_streams() -> None:
+def configure_streams() -> None:
     """Make the standard streams replace characters that they cannot encode. Apply PYTHONIOENCODING,
     which Python ignores in isolated mode.
     """
@@ -107,7 +107,7 @@ def _print_error(error: CtxagentError, code: int) -> None:
     say(f"ctxagent: {error}", err=True)
 
 
-def guarded(
+def run_and_exit(
     run: Callable[[], int], report: Callable[[CtxagentError, int], None] = _print_error
 ) -> NoReturn:
     """Run a command and exit with its exit code.
@@ -128,16 +128,16 @@ def guarded(
         _discard_output()
     except Exception as error:
         code = 1
-        report(_redacted(_fault(error)), code)
+        report(_redacted(_internal_error(error)), code)
     sys.exit(code)
 
 
-def ends_process(command: Callable[P, int]) -> Callable[P, NoReturn]:
-    """Make a command exit with the exit code that it returns; see `guarded`."""
+def exits_with_code(command: Callable[P, int]) -> Callable[P, NoReturn]:
+    """Make a command exit with the exit code that it returns; see `run_and_exit`."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
-        guarded(lambda: command(*args, **kwargs))
+        run_and_exit(lambda: command(*args, **kwargs))
 
     return run
 
@@ -153,7 +153,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fault(error: Exception) -> CtxagentError:
+def _internal_error(error: Exception) -> CtxagentError:
     import traceback
 
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
@@ -167,14 +167,14 @@ def _fault(error: Exception) -> CtxagentError:
     )
 
 
-def check_command(options: dict[str, Any], command: str) -> None:
+def check_options_of_command(options: dict[str, Any], command: str) -> None:
     """Raise click's UsageError for an option that this subcommand does not take."""
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
             raise click.UsageError(f"The command `{command}` does not take {flag}.")
 
 
-def only_act(acts: Mapping[str, bool]) -> str | None:
+def single_action(acts: Mapping[str, bool]) -> str | None:
     """Return the single action flag that was given, or None. Raises UsageError for several."""
     flags = [f"--{name.replace('_', '-')}" for name, asked in acts.items() if asked]
     if len(flags) > 1:
@@ -196,7 +196,7 @@ def is_headless(options: dict[str, Any]) -> bool:
     return bool(options["input_format"] == "stream-json")
 
 
-def words_of(context: click.Context) -> str | None:
+def message_of(context: click.Context) -> str | None:
     """Return the message on the command line, or None.
 
     Raises UsageError for a blank message and, unless it follows --, for a message that is probably

@@ -14,7 +14,7 @@ from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .group import Group
 from .number_types import WholeNumber
-from .options import ends_process, load, project_of, say
+from .options import exits_with_code, load, project_of, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def proxy(
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
     """Print the proxy's sessions: context, edits and dollars saved.
 
@@ -150,7 +150,7 @@ def _row(session: "SessionStatus") -> tuple[str, ...]:
     )
 
 
-@ends_process
+@exits_with_code
 def _serve(
     options: dict[str, Any],
     port: int,

@@ -15,7 +15,7 @@ import click
 from ..config.presets import PRESET_NAMES
 from ..errors import CtxagentError, UsageError
 from .number_types import Amount, WholeNumber
-from .options import ends_process, say
+from .options import exits_with_code, say
 from .progress import Progress
 from .replay_columns import Columns
 from .replay_recordings import load_all
@@ -79,7 +79,7 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     help="Also write one page with charts.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> int:
     """Replay recorded sessions under other settings and compare their cost.
 
@@ -150,7 +150,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
             say(json.dumps(told, ensure_ascii=False))
         else:
             _print_comparison(comparison)
-            loaded.print_check(unnamed=hidden)
+            loaded.print_request_check(unnamed=hidden)
     return 0
 
 

@@ -20,7 +20,7 @@ from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from ..lazy import regex
 from .number_types import WholeNumber
-from .options import cwd_of, ends_process, say, setting_flags
+from .options import cwd_of, exits_with_code, say, setting_flags
 from .proxy import DEFAULT_PORT, WITH_PARENT, proxy_options
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 @click.argument("client")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-@ends_process
+@exits_with_code
 def wrap(
     options: dict[str, Any],
     only_print: bool,
