@@ -155,12 +155,12 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
 
 
 def _print_comparison(comparison: "Comparison") -> None:
-    from ..replay.report.measures import headline, model_sentence, price_sentence
+    from ..replay.report.measures import drawbacks_sentence, headline, model_sentence
     from ..replay.report.table import comparison_table, long_labels, stopped_notes
     from ..ui.render.render import dim, render_text, table
 
     width = min(max(shutil.get_terminal_size().columns, MIN_TABLE_CELLS), MAX_TABLE_CELLS)
-    sentences = (headline(comparison), price_sentence(comparison), model_sentence(comparison))
+    sentences = (headline(comparison), drawbacks_sentence(comparison), model_sentence(comparison))
     head, rows = comparison_table(comparison)
     shown = [dim(" ".join(filter(None, sentences)))]
     if rows:
