@@ -167,7 +167,7 @@ def _without_key() -> set[str]:
 
 
 def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
-    """Return the models that the other usable providers list."""
+    """Return the models that usable providers list, except those of the default provider."""
     from ..models.overview import list_row, models_of_other_providers
 
     found = asyncio.run(models_of_other_providers(launch.settings, launch.environ, launch.state))

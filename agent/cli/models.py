@@ -9,7 +9,7 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .options import ends_process, launch_of, load, say
+from .options import exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("provider", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def models(options: dict[str, Any], provider: str | None, as_json: bool) -> int:
     """List the providers, or ask PROVIDER for its models.
 

@@ -11,7 +11,7 @@ from ...tools.system.shorten import one_line
 from ..errors import CtxagentError, UsageError
 from .group import Group
 from .marketplace import marketplace, say_offers
-from .options import can_ask, ends_process, is_confirmed, load, say
+from .options import can_ask, exits_with_code, is_confirmed, load, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ plugin.add_command(marketplace)
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("source", metavar="NAME@MARKETPLACE|PATH|GIT-URL", type=click.UNPROCESSED)
-@ends_process
+@exits_with_code
 def add(ref: str, yes: bool, source: str) -> int:
     """Add or replace a plugin. Its contents are shown first.
 
@@ -64,7 +64,7 @@ def add(ref: str, yes: bool, source: str) -> int:
 @plugin.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("name", required=False)
-@ends_process
+@exits_with_code
 def update(yes: bool, name: str | None) -> int:
     """Update the plugin NAME, or all plugins, from their sources.
 
@@ -102,9 +102,9 @@ def update(yes: bool, name: str | None) -> int:
 
 
 @plugin.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1)
-@ends_process
+@exits_with_code
 def search(as_json: bool, words: tuple[str, ...]) -> int:
     """List the plugins of your marketplaces that have all WORDS in their name, description or
     keywords; exit code 1 if there is none.
@@ -129,9 +129,9 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 
 
 @plugin.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     """List the plugins and their contents; exit code 1 if one has changed."""
     from ..config.places import config_home
@@ -148,15 +148,15 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
             contents = contents_of(each)
             state = f"{why}, so it is not used: `{each.add_command}`" if why else contents.counts
             about = [each.name, *filter(None, [_version(each), each.offered_as])]
-            say(_shown(f"{' · '.join(about)}: {state} · {each.pinned_to} · {each.origin}"))
+            say(_escaped(f"{' · '.join(about)}: {state} · {each.pinned_to} · {each.origin}"))
             for problem in () if why else contents.problems:
-                say(_shown(f"  note: {problem}"))
+                say(_escaped(f"  note: {problem}"))
     return 1 if any(why for _, why in found) else 0
 
 
 @plugin.command()
 @click.argument("name")
-@ends_process
+@exits_with_code
 def remove(name: str) -> int:
     """Remove the plugin NAME."""
     from ..config.places import config_home
@@ -201,9 +201,9 @@ def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool)
         if intact and ready.plugin.digest == plugin.digest:
             say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
             return True
-        say(_shown(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))
+        say(_escaped(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))
         for line in differences(plugin, ready.plugin):
-            say(_shown(f"  {line}"))
+            say(_escaped(f"  {line}"))
         if not yes and not _is_wanted(plugin.name, "update"):
             say(f"not updated: {plugin.name}", err=True)
             return False
@@ -218,11 +218,11 @@ def _show(ready: "StagedPlugin") -> None:
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
-    say(_shown(" · ".join([f"{ready.plugin.name}, from {ready.plugin.origin}, {at}", *about])))
+    say(_escaped(" · ".join([f"{ready.plugin.name}, from {ready.plugin.origin}, {at}", *about])))
     for line in contents_of(ready.plugin).lines():
-        say(_shown(f"  {line}"))
+        say(_escaped(f"  {line}"))
     if ready.name_taken_by:
-        say(_shown(f"It is renamed, because {ready.name_taken_by} has the same name."))
+        say(_escaped(f"It is renamed, because {ready.name_taken_by} has the same name."))
     if ready.replaced:
         same = ready.replaced.digest == ready.plugin.digest
         was = "with the same content" if same else "with different content"
@@ -239,7 +239,7 @@ def _is_wanted(name: str, verb: str) -> bool:
     return is_confirmed(f"Its hooks and servers run with your rights. {verb.capitalize()} it?")
 
 
-def _shown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return a line of a plugin with invisible characters escaped."""
     from ...tools.system.unicode import reveal_invisible
 

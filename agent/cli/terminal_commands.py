@@ -46,8 +46,8 @@ _COMMAND_LINES = {  # equivalent command lines
 
 
 def check_task(task: str, launch: "LaunchOptions") -> None:
-    """Raise UsageError for a task that calls a terminal command, or that seems to mistype a command
-    or skill. Paths and other text pass.
+    """Raise UsageError for a task that is a terminal command, or that is probably a mistyped
+    command or skill. Paths and other text pass.
     """
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
