@@ -178,7 +178,7 @@ def _move_second_writer(log: RepairedLog, load: Callable[[LogRow], Entry]) -> No
     late.sort(key=lambda row: row.line)
     end = max(row.last for row in kept)
     first, numbers = late[0].seq, {row.seq: end + n for n, row in enumerate(late, 1)}
-    moved = f"{_refs(late)}: numbers already used; now {_stretch(end + 1, end + len(late))}"
+    moved = f"{_refs(late)}: number already used; now {_stretch(end + 1, end + len(late))}"
     for seq, row in enumerate(late, end + 1):
         row.entry = _with_new_numbers(load(row), numbers)
         _renumber(row, seq, load)

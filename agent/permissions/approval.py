@@ -2,9 +2,9 @@
 
 Deny rules come first, then ask rules, allow rules, and last the mode. `ask` allows reading the
 project; `accept-edits` also allows edits in it; `sandboxed` also allows sandboxed commands. `plan`
-denies every change, despite allow rules; `bypass` allows everything that no deny rule matches. Both
-a path as written and its resolved form must be allowed; either can be denied. Every part of a shell
-command must be allowed or read-only; any can be denied.
+denies every change, despite allow rules; `bypass` allows everything that no deny rule matches. A
+path is allowed if it is allowed both as written and with links resolved, and denied if either form
+is. A shell command is allowed if every part is allowed or read-only, and denied if any part is.
 """
 
 import os
@@ -74,9 +74,9 @@ MAX_ASKED = 50  # calls kept for rule suggestions
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` folders
     outside the project are read without asking. `own` are the agent's own files and folders, which
-    no mode allows to edit. `given` names the host's tools, which run unasked except in plan mode.
-    `sandboxed` lets sandboxed commands run unasked in the modes that ask. `path` is the PATH (None:
-    the process's).
+    no mode allows to edit. `given` names the host's tools, which run without asking except in plan
+    mode. With `sandboxed`, sandboxed commands run without asking in the modes `ask` and
+    `accept-edits`. `path` is the PATH (None: the process's).
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Approval:
 
     @property
     def unconfined(self) -> str:
-        """Why no command can run unasked in the sandbox; "" if commands can."""
+        """Why even sandboxed commands need approval; "" if they can run without asking."""
         return self.sandbox.unasked_absent if self.sandbox else "the sandbox is off."
 
     def would_confine(self, tool: "Tool[Any]", params: "Params") -> bool:
@@ -147,7 +147,7 @@ class Approval:
         return view
 
     def read_only_view(self) -> "Approval":
-        """Return a view with the same rules and mode that denies everything but plain reading."""
+        """Return a view with the same rules that denies every call that may change something."""
         view = copy(self)
         view._read_only = True
         return view
@@ -214,7 +214,7 @@ class Approval:
             return False
         try:
             target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
-        except OSError:  # it was exchanged for something else meanwhile
+        except OSError:  # the path was replaced meanwhile
             return True
         return self._rules.matching_path("Read", (path, target), "deny") is not None
 
@@ -252,8 +252,8 @@ class Approval:
         return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
 
     def _paths_to_open(self, command: str, *, looks: bool) -> list[str]:
-        """Return the absolute paths outside the sandbox that a command visibly reads; for a
-        read-only command, those outside the project, with the targets of git's own files.
+        """Return the absolute paths that a command visibly reads outside its sandbox. For a
+        read-only command: outside the project, including what git's own files refer to.
         """
         script = parse(command)
         bases = self._base_folders(script)
@@ -350,7 +350,7 @@ class Approval:
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True for clear git, alone or with mkdir, touch or read-only commands."""
+        """Return True for git, alone or with mkdir, touch or read-only commands, without doubt."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
@@ -377,7 +377,9 @@ class Approval:
         return found[0], found[1]
 
     def _base_folders(self, script: Script) -> list[str]:
-        """Return the folders that relative paths may start from, including a leading `cd`'s."""
+        """Return the folders that relative paths may start from, including the folder of a leading
+        `cd`.
+        """
         first = script.parts[0] if script.parts else None
         if first and git.is_leading_cd(first, script) and len(first.words) == 2:
             return [self._cwd, *path_forms(first.words[1].text, self._cwd)[:1]]
@@ -440,8 +442,9 @@ class Approval:
         return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a command runs the program that its name suggests. A wrapper in the user's
-        home does not count if a project file may choose what it starts.
+        """Return True if a command runs the program that its name suggests. For tables with
+        `system`, a program in the user's home does not count: a project file may choose what it
+        starts.
         """
         if not self._programs.is_known(part, script, bases):
             return False
@@ -471,7 +474,7 @@ class Approval:
     def _at_its_folder(
         self, part: SimpleCommand, bases: Sequence[str]
     ) -> tuple[SimpleCommand, Sequence[str]]:
-        """Drop `-C FOLDER` from a git command if it is in the project; also return the folders."""
+        """Return a git command without `-C FOLDER`, and FOLDER, if that is in the project."""
         plain, folder = git.without_folder(part)
         found = [form for base in bases for form in path_forms(folder, base)] if folder else []
         if not found or not all(is_within(form, self.folders) for form in found):

@@ -46,8 +46,8 @@ class RuleFiles:
 
     def add(self, rule: str, where: RulesFile) -> str:
         """Add an allow rule and return the path of its file. Raises ConfigError if the file is not
-        a settings file, contains untrusted settings or cannot be written, or if the rule would
-        match other files there.
+        a settings file, contains untrusted settings or cannot be written. Also raises it for a
+        relative rule if the file is in another folder, since the rule would then match other files.
         """
         path = self.paths[where]
         if where == "project" and parse_rule(rule).relative:

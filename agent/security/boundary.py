@@ -14,7 +14,7 @@ from ..lazy import dataclass
 # is deleted when the command ends.
 RegionAccess = Literal["write", "read", "hidden", "empty"]
 
-# Commands have private versions of these.
+# Folders of which commands have private versions.
 _OTHERS_FIND_ELSE = ("/proc", "/dev")
 
 

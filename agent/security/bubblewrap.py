@@ -42,9 +42,9 @@ _NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
 class Bubblewrap:
     """The result of the search for bubblewrap."""
 
-    command: Sequence[str] = ()  # the prefix of every command in it
+    command: Sequence[str] = ()  # the beginning of each command line that it runs
     give_up: Callable[[], None] | None = None  # called by the thread that starts it
-    absent: str = ""  # why none works, with a hint
+    absent: str = ""  # why no bubblewrap works, with a hint
 
 
 def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:

@@ -22,14 +22,15 @@ _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates
 class GitFolders:
     """The parts of a repository that the sandbox treats differently."""
 
-    # Folders that a commit writes to, and those between them: a mount point cannot be renamed.
+    # Folders that a commit writes to, and the folders between them, so that no command can rename
+    # one: a mount point cannot be renamed.
     folders: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()  # within `folders`, read-only
     absent: tuple[str, ...] = ()  # must not be created: git would read configuration there
 
 
 def find_repository(cwd: str) -> GitFolders:
-    """Return the current repository of the folder or of its nearest parent."""
+    """Return the parts of the repository that contains `cwd`; no parts if there is none."""
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():

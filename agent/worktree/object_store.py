@@ -200,7 +200,8 @@ class ObjectStore:
         """Run a git command and return its output.
 
         `given` is its input, and `index` replaces the session's index. After `seconds` it is
-        killed; None means no limit. Some commands do not accept paths as `literal`.
+        killed; None means no limit. `literal` disables wildcards in paths; some commands fail with
+        it.
         """
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}

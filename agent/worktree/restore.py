@@ -38,9 +38,9 @@ class LeftAlone(NamedTuple):
 def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
     """Return the files of the snapshot `now` that a restore of `then` must not remove.
 
-    A file is removed only if it certainly did not exist: it is neither in the tree nor in the
-    record of files left out, or something else was at its path. `staging` matches `now`. Raises
-    GitFailed.
+    A file is removed only if it certainly did not exist at the time of `then`: it is neither in the
+    tree nor in the record of files left out, or something else was at its path. `staging` matches
+    `now`. Raises GitFailed.
     """
     store = staging.store
     rows = _rows(store, now, then)

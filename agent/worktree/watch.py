@@ -2,9 +2,9 @@
 since the last scan, so that the next scan can skip the others.
 
 Anything may have changed after an overflow, a new mount, a replaced root, or with too many folders.
-The watch is not used on file systems that can change without the local kernel. If folders appear,
-disappear or change permissions, or a file has several names, the watch reports an unspecified
-change. Files with several names are watched individually, because their folder does not see writes
+The watch is not used on file systems that can change without the local kernel. It cannot name the
+changed files if folders appear, disappear or change permissions, or if a file with several names is
+written. Files with several names are watched individually, because their folder does not see writes
 through other names.
 
 Two kinds of change are missed: writes through a memory mapping whose file was closed before the

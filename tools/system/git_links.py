@@ -37,8 +37,8 @@ class Lead:
 
 def leads_astray(folder: str | Path) -> str:
     """Describe the first link or setting that leads out of a folder's repository; "" if there is
-    none. The agent's own git does not read a repository with one. Borrowed object stores do not
-    count: only object names, which are digests, lead there.
+    none. The agent's own git does not read such a repository. Borrowed object stores do not count:
+    git only looks up objects there, by their digests.
     """
     try:
         real = whereabouts(Path(folder))

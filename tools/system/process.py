@@ -228,7 +228,7 @@ class Process:
             self._drain()
             self._close()
             self._close_report()
-        await self.exited(5)  # a longer exit hangs in the kernel and cannot be helped
+        await self.exited(5)  # a killed process that takes longer hangs in the kernel
 
     def _kill(self) -> None:
         """Kill in several rounds, since processes may fork in between. The limit is for processes
@@ -261,7 +261,9 @@ class Process:
         return bool(data)
 
     def _drain(self) -> None:
-        for _ in range(32):  # more than a full pipe; a process we may not kill could write for ever
+        for _ in range(
+            32
+        ):  # more than a full pipe, but bounded: an unkillable process may write on
             if self._closed.is_set() or not self._read():
                 return
 

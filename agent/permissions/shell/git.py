@@ -202,7 +202,8 @@ def tracked_paths(folder: str) -> list[str] | None:
 
 def path_that_leaves(folder: str) -> str:
     """Return a path in a repository's index that leads out of the repository, "" for none. Git
-    never writes such a path, but reads the file it names. An unreadable index counts as one.
+    never writes such a path, but reads the file that such a path names. An unreadable index counts
+    as such a path.
     """
     for root in _repository_roots(folder):
         try:

@@ -61,8 +61,9 @@ class SimpleCommand:
     words: tuple[Word, ...]
     source: str
     doubt: str = ""  # why a prefix rule cannot allow it
-    wrapper: bool = False  # as harmless as its inner command, also listed (`timeout 5 …`)
-    # As harmless as its inner command with the file names it receives (`xargs wc -l`).
+    # As harmless as its inner command, which is also in the list of parts (`timeout 5 …`).
+    wrapper: bool = False
+    # As harmless as its inner command with the file names that it passes on (`xargs wc -l`).
     feeds: bool = False
 
     @property
@@ -93,7 +94,7 @@ def parse(text: str) -> Script:
 
 @dataclass(slots=True)
 class _Effort:
-    """The cost of parsing one command, including the scripts that it passes to shells."""
+    """The cost so far of parsing one command, including the scripts that it passes to shells."""
 
     words: int = 0
     script_bytes: int = 0
@@ -194,7 +195,9 @@ class _Reader:
                 self.doubts.append(_UNCERTAIN)
 
     def _add_fed(self) -> None:
-        """Add the commands that a shell may receive from texts in the command."""
+        """Add the commands that a shell may receive as its input from here-documents, here-strings
+        and echo.
+        """
         echoed = [p for p in self.parts if p.name in ("echo", "printf")]
         texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
         texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
@@ -265,8 +268,8 @@ class _Reader:
             self.add(words, source, doubt)
 
     def _in_each_round(self, arguments: "Sequence[Node]") -> Iterator[list[Word]]:
-        """Yield the words of a command once, or once per round if it uses the variable of a loop
-        over known words.
+        """Yield the words of a command once. For a command that uses the variable of a loop over
+        known words, yield them once per round with the variable's value.
         """
         words = [self.word(child) for child in arguments]
         rounds = {n: found for n, child in enumerate(arguments) if (found := self._rounds(child))}

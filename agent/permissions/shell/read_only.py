@@ -102,7 +102,7 @@ def looks_plainly(part: SimpleCommand) -> bool:
 
 def does_more(part: SimpleCommand) -> bool:
     """Return True if a program's arguments, apart from options, may change something, such as a sed
-    script that writes. Programs without a check return False.
+    script that writes. Return False for programs whose arguments are not checked.
     """
     check = _CHECKS.get(part.name.rpartition("/")[2])
     words = part.words[1:]

@@ -32,7 +32,7 @@ class InnerCommands:
     spans: tuple[tuple[int, int], ...] = ()  # (start, stop) of inner commands among the words
     script: str = ""  # a script that a shell will run
     transparent: bool = False  # as harmless as the inner command
-    # As harmless as the inner command with the file names that it receives.
+    # As harmless as the inner command with the file names that are passed to it.
     feeds: bool = False
 
 
