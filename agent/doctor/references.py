@@ -23,7 +23,7 @@ from ..session.entries import (
     reverted_seqs,
 )
 from .finding import Finding, listed
-from .repair import lost_numbers
+from .repair import lost_seqs
 
 MAX_NAMED = 5  # listed items of one kind
 
@@ -50,7 +50,7 @@ class References:
         """Process one entry."""
         self.kinds[entry.kind] += 1
         self.seqs.add(entry.seq)
-        if gone := lost_numbers(entry):
+        if gone := lost_seqs(entry):
             self.lost.append(gone)
         if isinstance(entry, Unknown):
             self.unknown[entry.name[:40]] += 1
