@@ -260,8 +260,8 @@ class Approval:
         if looks:
             found = paths_read(script, bases)
             if any(part.name == "git" for part in script.parts):
-                leads = (lead for base in bases for lead in git.leads_of_repositories(base))
-                found += [lead.target for lead in leads]
+                links = (link for base in bases for link in git.repository_outside_links(base))
+                found += [link.target for link in links]
             return [path for path in found if not is_within(path, self.folders)]
         if self.sandbox is None or self.sandbox.absent:
             return []
@@ -417,7 +417,7 @@ class Approval:
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
         unconfined = part.name == "git" and not (git_looks and self.looks_confined())
-        if unconfined and (leaves := next(filter(None, map(git.path_that_leaves, bases)), "")):
+        if unconfined and (leaves := next(filter(None, map(git.index_path_outside, bases)), "")):
             return self._doubtful(f"the index of the repository names {leaves}", script)
         looking = Verdict("ask", f"{shown} may change something", wanted)
         if looks:
@@ -462,9 +462,9 @@ class Approval:
         """Judge the files that git reads because its own files refer to them; None if all may be
         read.
         """
-        for lead in (lead for base in bases for lead in git.leads_of_repositories(base)):
-            read = self._paths.judge("Read", lead.target, edits=False)
-            reason = f"the repository makes git read {lead.target}: {lead.name} leads there"
+        for link in (link for base in bases for link in git.repository_outside_links(base)):
+            read = self._paths.judge("Read", link.target, edits=False)
+            reason = f"the repository makes git read {link.target}: {link.name} leads there"
             if read.action == "deny":
                 return replace(read, reason=f"{reason}, and {read.reason}")
             if read.action == "ask":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...tools.system.git_links import linked_folders
 from ..lazy import dataclass
-from ..permissions.shell.git import submodules_in_place
+from ..permissions.shell.git import checked_out_submodules
 
 # Optional files that point git to other configuration, hooks or objects.
 _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates")
@@ -34,7 +34,7 @@ def find_repository(cwd: str) -> GitFolders:
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():
-            inner = (os.path.realpath(each / ".git") for each in submodules_in_place(folder))
+            inner = (os.path.realpath(each / ".git") for each in checked_out_submodules(folder))
             return git_folders([os.path.realpath(entry), *filter(os.path.isdir, inner)])
         if entry.is_file():
             found = linked_folders(entry)

@@ -25,7 +25,7 @@ from ...tools.system.files import (
     write_private,
 )
 from ...tools.system.git_head import read_start
-from ...tools.system.git_links import leads_astray, read_text
+from ...tools.system.git_links import first_outside_link, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
 from .git import git_program
@@ -317,7 +317,7 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     files elsewhere or out of itself is ignored. Raises GitFailed if git is missing.
     """
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
-    if root is None or leads_astray(root):
+    if root is None or first_outside_link(root):
         return None
     git, program = _git(str(root), env)
     wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ...tools.system.files import is_part_name
-from ...tools.system.git_links import leads_astray
+from ...tools.system.git_links import first_outside_link
 from ..errors import RecordError
 from ..lazy import dataclass
 from . import diff, file_modes, garbage, restore
@@ -423,7 +423,7 @@ class WorkTree:
         if quiet:
             return self._last
         paths, (tree, stats) = watch.renew(), self._last
-        if paths is None or (self._repository and leads_astray(self.root)):
+        if paths is None or (self._repository and first_outside_link(self.root)):
             return None
         try:
             if not staging.update_few({path[len(self.root) + 1 :] for path in paths}, stats):
@@ -490,7 +490,7 @@ class WorkTree:
         """Return the current tree, and the signatures of files that are only watched."""
         if self._staging is None or not self._staging.whole:
             return None, {}
-        if self._repository and (astray := leads_astray(self.root)):
+        if self._repository and (astray := first_outside_link(self.root)):
             self._limits = f"files are not kept: {astray}"
             return None, {}
         first = not self._newest_trees

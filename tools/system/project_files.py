@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...agent.lazy import dataclass
 from .child import child, pieces
-from .git_links import leads_astray
+from .git_links import first_outside_link
 from .programs import program
 from .safe_open import entered_below, whereabouts
 
@@ -117,7 +117,7 @@ async def _git(
     inherited = os.environ if env is None else env
     clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
     path = program("git", inherited.get("PATH"))
-    astray = await asyncio.to_thread(leads_astray, root)
+    astray = await asyncio.to_thread(first_outside_link, root)
     if not path or astray:
         return None
     found = Listing()
