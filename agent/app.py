@@ -103,7 +103,7 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
         launch, agent.folder, agent.approval.folders.added
     )
     sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
-    agent.approval.looks_confined = lambda: sandbox.holds_looking
+    agent.approval.kernel_confines_read_only = lambda: sandbox.holds_looking
     if not sandbox.off:
         agent.context.sandbox = agent.approval.sandbox = sandbox
 

@@ -193,7 +193,7 @@ class CallGate:
             return context
         limits = CommandLimits(
             unasked=verdict.confined,
-            looks=verdict.looks and sandbox is context.looking,
+            looks=verdict.read_only and sandbox is context.looking,
             writes_repository=verdict.writes_repository,
             hide=hide,
             keep=keep,
@@ -210,7 +210,7 @@ class CallGate:
         if tool.effect != "run" or sandbox is None or sandbox.absent:
             return self.context_for(tool, verdict)
         kinds: tuple[RuleKind, ...] = ("deny",)
-        if verdict.confined or verdict.looks:
+        if verdict.confined or verdict.read_only:
             kinds = ("deny", "ask")
         guarded = self.handle.approval.guarded_files(kinds)
         if guarded is None:
@@ -228,8 +228,10 @@ class CallGate:
     def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
         """Return the sandbox for the session's commands, or the one for read-only commands."""
         context = self.handle.context
-        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
-        return context.looking if looks else context.sandbox
+        read_only = (
+            verdict.read_only and context.looking is not None and context.looking.holds_looking
+        )
+        return context.looking if read_only else context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the rules' verdict; an interrupt can cancel this. After a timeout, the verdict is
@@ -358,7 +360,7 @@ class CallGate:
 def _to_be_asked(verdict: Verdict, why: str) -> Verdict:
     """Return the verdict changed to "ask", with one more reason."""
     reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-    return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
+    return replace(verdict, action="ask", reason=reason, confined=False, read_only=False)
 
 
 async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:

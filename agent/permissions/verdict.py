@@ -34,9 +34,9 @@ class Verdict:
     guarded: bool = False  # a deny or ask rule may apply: needs approval even in the sandbox
     # A read-only command. If the kernel supports it, the command runs without network, writes
     # nothing, and reads only the project and the system folders.
-    looks: bool = False
+    read_only: bool = False
     # The command receives file names from another command, so it must be confined as read-only.
-    handed_names: bool = False
+    receives_names: bool = False
     # The command may write to the project's repository (.git): it is a plain git command, or the
     # user was shown that it writes there.
     writes_repository: bool = False

@@ -160,16 +160,16 @@ def has_known_folder(part: SimpleCommand, script: Script) -> bool:
     """
     if part.name == "cd":
         return is_leading_cd(part, script)
-    moves = script.moves
+    changes = script.folder_changes
     return (
         part.name != "git"
-        or not moves
+        or not changes
         or (
-            len(moves) == 1
-            and is_leading_cd(moves[0], script)
-            and len(moves[0].words) == 2
-            and moves[0].words[1].fixed
-            and not moves[0].words[1].glob
+            len(changes) == 1
+            and is_leading_cd(changes[0], script)
+            and len(changes[0].words) == 2
+            and changes[0].words[1].fixed
+            and not changes[0].words[1].glob
         )
     )
 

@@ -56,7 +56,7 @@ class Programs:
         for folder in self.path.split(":"):
             file = f"{folder}/{name}"
             if not folder.startswith("/"):
-                if script.moves or _is_in(bases, folder, name):
+                if script.folder_changes or _is_in(bases, folder, name):
                     return None
             elif os.access(file, os.X_OK) and not os.path.isdir(file):  # noqa: PTH112
                 return file if self._is_out_of_reach(file) else None

@@ -99,7 +99,7 @@ def writes(verdict: Verdict) -> Verdict:
 
 
 def looks(verdict: Verdict) -> Verdict:
-    return replace(verdict, action="allow", looks=True)
+    return replace(verdict, action="allow", read_only=True)
 
 
 @pytest.fixture
