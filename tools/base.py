@@ -325,7 +325,7 @@ def input_schema(params: type[Params]) -> dict[str, Any]:
     """Return the schema of a tool's parameters, cached since pydantic takes a millisecond to build
     it.
     """
-    given = untitled(params.model_json_schema())
+    given = without_titles(params.model_json_schema())
     schema: dict[str, Any] = _brief(given, given.pop("$defs", {}))
     schema.pop("description", None)
     return schema
@@ -333,26 +333,26 @@ def input_schema(params: type[Params]) -> dict[str, Any]:
 
 # Schema keys that models do not need to see. They are still enforced, but a call rarely comes near
 # these bounds.
-_UNTOLD = (
+_OMITTED_KEYS = (
     "additionalProperties", "minLength", "maxLength", "minItems", "minimum", "properties",
 )  # fmt: skip
 
 
-def untitled(node: Any) -> Any:
+def without_titles(node: Any) -> Any:
     """Return pydantic's schema without its titles, which cost tokens and carry no information."""
     if isinstance(node, dict):
         named = node.get("properties")
-        out = {k: untitled(v) for k, v in node.items() if k != "title" and k != "properties"}
+        out = {k: without_titles(v) for k, v in node.items() if k != "title" and k != "properties"}
         if isinstance(named, dict):
-            out["properties"] = {name: untitled(value) for name, value in named.items()}
+            out["properties"] = {name: without_titles(value) for name, value in named.items()}
         return out
     if isinstance(node, list):
-        return [untitled(v) for v in node]
+        return [without_titles(v) for v in node]
     return node
 
 
 def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
-    """Shorten a part of a schema to save tokens: drop the `_UNTOLD` keys, null types and false
+    """Shorten a part of a schema to save tokens: drop `_OMITTED_KEYS`, null types and false
     defaults, and inline the `defined` parts.
     """
     if isinstance(node, list):
@@ -361,7 +361,7 @@ def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
         return node
     if "$ref" in node:
         return _brief(defined[node["$ref"].rpartition("/")[2]], defined)
-    out = {key: _brief(value, defined) for key, value in node.items() if key not in _UNTOLD}
+    out = {key: _brief(value, defined) for key, value in node.items() if key not in _OMITTED_KEYS}
     if not out.get("default", True):
         del out["default"]
     match [kind for kind in out.pop("anyOf", ()) if kind != {"type": "null"}]:

@@ -25,7 +25,7 @@ from .system.output_file import OutputFile
 from .system.process import Process, ending
 from .system.shorten import cut_after
 from .system.spawn import Enclosed
-from .system.text_bytes import whole
+from .system.text_bytes import whole_length
 
 MAX_JOB_DESCRIPTORS = 8  # used by the agent while a job starts
 REPORT_PART_BYTES = 16_384  # shown of new output, at its beginning and its end each
@@ -75,7 +75,7 @@ class BackgroundJob:
             file.seek(dropped, os.SEEK_CUR)
             tail = file.read(size - file.tell())
         if self.process.running:
-            tail = tail[: whole(tail)]  # the last character may be incomplete
+            tail = tail[: whole_length(tail)]  # the last character may be incomplete
         self.read_to += len(head) + dropped + len(tail)
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
 

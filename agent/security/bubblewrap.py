@@ -85,7 +85,7 @@ def filter_arguments(descriptors: Sequence[int]) -> list[str]:
 @functools.cache
 def _try(path: str, network: bool) -> Bubblewrap:
     own_network = () if network else ("--unshare-net",)
-    scopes = landlock.keep_among_themselves
+    scopes = landlock.isolate_from_outside
     said = ""
     for give_up, users in (
         (scopes, _NO_USER_NAMESPACES if os.geteuid() else ()),

@@ -45,9 +45,9 @@ class GuardedParts:
             for folder in self.folders:
                 if folder not in self._known:
                     self._known.add(folder)
-                    self._look_at(folder)
+                    self._add_folder(folder)
 
-    def _look_at(self, folder: str) -> None:
+    def _add_folder(self, folder: str) -> None:
         git = find_repository(folder)
         programs = list(_project_programs(self.path, folder))
         present = list(filter(os.path.lexists, programs))

@@ -75,7 +75,7 @@ def works() -> bool:
     return False
 
 
-def keep_among_themselves() -> None:
+def isolate_from_outside() -> None:
     """Block abstract sockets of, and signals to, processes that this thread does not start. Unlike
     file rules, this still allows the mounts that bubblewrap makes.
     """
@@ -108,7 +108,7 @@ def confinement(
     return give_up
 
 
-def only_reading(places: Sequence[str]) -> Callable[[], None]:
+def read_only_restriction(places: Sequence[str]) -> Callable[[], None]:
     """Return a function that restricts the calling thread and its processes to reading these
     absolute real paths and everything below them. It raises OSError if the kernel refuses.
     """

@@ -100,7 +100,7 @@ class PlantedWatch:
         self._jobs_ran = False  # jobs were running at the last scan
         self._unasked = False  # a running command was not approved by the user
         self._jobs: dict[int, Mapping[str, Any]] = {}
-        self._is_cut = self._cut_told = False  # the project has more than MAX_FOLDERS folders
+        self._is_cut = self._cut_reported = False  # the project has more than MAX_FOLDERS folders
         self._lock = threading.Lock()
 
     def begin(self, jobs: Mapping[str, Any], *, unasked: bool) -> None:
@@ -114,7 +114,7 @@ class PlantedWatch:
             self._unasked = unasked or (busy and self._unasked)
             self._running += 1
             if not busy:
-                self._signs = self._look()
+                self._signs = self._scan()
 
     def end(self) -> "Found | None":
         """Scan after a command. Return what is new or changed since the scan before it."""
@@ -145,23 +145,23 @@ class PlantedWatch:
                 Path(path).rename(name)
                 renamed.append(name)
         self.told = [path for path in self.told if path not in paths]
-        self._signs = self._look()
+        self._signs = self._scan()
         return renamed
 
     def _found(self) -> "Found | None":
         self._jobs_ran = any(
             job.process.running for jobs in self._jobs.values() for job in jobs.values()
         )
-        before, self._signs = self._signs, self._look()
+        before, self._signs = self._signs, self._scan()
         changed = [path for path in sorted(self._signs) if self._signs[path] != before.get(path)]
         found: list[str] = []
         for path in changed:
             above = found[-1] if found else ""
             if not (above and above not in before and path.startswith(f"{above}/")):
                 found.append(path)
-        if not found and (self._cut_told or not self._is_cut):
+        if not found and (self._cut_reported or not self._is_cut):
             return None
-        self._cut_told |= self._is_cut
+        self._cut_reported |= self._is_cut
         self.told = list(dict.fromkeys([*self.told, *found]))
         aside = self._set_aside(found) if self._unasked else []
         return Found(self._shown(found), self._shown(aside))
@@ -172,7 +172,7 @@ class PlantedWatch:
         more = [f"and {len(paths) - MAX_NAMED} more"] if len(paths) > MAX_NAMED else []
         return reveal_invisible(", ".join([*named, *more])).replace("\n", "\\n")
 
-    def _look(self) -> dict[str, str]:
+    def _scan(self) -> dict[str, str]:
         """Scan the folders. Return a signature for each watched path."""
         self._closed, self._is_cut = [], False
         roots, signs = [self._root, *self._added], dict[str, str]()

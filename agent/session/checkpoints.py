@@ -22,7 +22,7 @@ from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
-    from ..worktree import RepositoryKeeper, SavedFile, SavedFiles, TreeChange, WorkTree
+    from ..worktree import RepositoryRecorder, SavedFile, SavedFiles, TreeChange, WorkTree
     from ..worktree.repository_restore import RepositoryRestorer
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -125,7 +125,7 @@ class Checkpoints:
         worktree: "WorkTree | None",
         counter: PointCounter | None = None,
         saved: "SavedFiles | None" = None,
-        keeper: "RepositoryKeeper | None" = None,
+        keeper: "RepositoryRecorder | None" = None,
     ) -> None:
         self.folder = folder
         self.worktree = worktree
@@ -244,9 +244,9 @@ class Checkpoints:
                     raise RecordError(f"the current files cannot be saved: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
             staying |= different & way.stay
-            left = worktree.left_alone(then, now)
+            left = worktree.not_removed(then, now)
             unknown = left.unknown - way.stay - {file.path for file in saved}
-            then = worktree.except_for(different & (way.stay | left.all), then, now)
+            then = worktree.with_current_files(different & (way.stay | left.all), then, now)
             in_tree = worktree.compare(now, then)
             known = {change.path for change in in_tree}
             changes = [*in_tree, *(change for change in changes if change.path not in known)]
@@ -280,7 +280,7 @@ class Checkpoints:
             return before
         worktree, then = self._kept_files(way.point)
         name = self._name(before.number)
-        return replace(before, snapshot=worktree.cover(then, name, way.stay))
+        return replace(before, snapshot=worktree.save_overwritten(then, name, way.stay))
 
     def restore(self, way: WayBack) -> "Sequence[TreeChange]":
         """Restore the files of a point and return the changes made. Blocks. Raises RecordError on
@@ -320,7 +320,7 @@ class Checkpoints:
             files = {p: f for p, f in files.items() if "/.git/" not in p}
         tree = way.point.snapshot
         if tree is not None and self.worktree is not None and files:
-            held = self.worktree.held(tree, files)
+            held = self.worktree.files_in_tree(tree, files)
             absent = self.worktree.surely_absent(tree, files)
             files = {
                 path: replace(file, blob="", mode=0) if path in absent else file

@@ -211,7 +211,7 @@ class ObjectStore:
             self._delete_unfinished()
             raise
 
-    def run_and_hear(self, *arguments: str) -> tuple[bytes, bytes]:
+    def run_with_warnings(self, *arguments: str) -> tuple[bytes, bytes]:
         """Run a read-only git command and return its output and its warnings."""
         return _run(self._git, [self._program, *arguments], self._env)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...agent.lazy import dataclass, regex
 from .programs import within
-from .safe_open import whereabouts
+from .safe_open import current_path
 
 MAX_ENTRIES = 50_000  # limit of scanned entries in git's own folders
 _MAX_TEXT_BYTES = 1 << 20  # limit of a pointer or a configuration
@@ -41,7 +41,7 @@ def first_outside_link(folder: str | Path) -> str:
     git only looks up objects there, by their digests.
     """
     try:
-        real = whereabouts(Path(folder))
+        real = current_path(Path(folder))
         top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
         for link in outside_links(str(top)) if top else ():
             if link.name != _BORROWED and not within(link.target, [str(top)]):

@@ -18,7 +18,7 @@ from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.system.environment import child_environment
 from ctxagent.tools.system.git_head import current_branch
 from ctxagent.tools.system.git_links import first_outside_link, outside_links
-from ctxagent.tools.system.project_files import survey
+from ctxagent.tools.system.project_files import list_files
 
 from ...permissions.test_approval import judge
 from ...support.command import Place
@@ -158,10 +158,10 @@ def test_the_agents_own_git_does_not_read_it(field: Field, name: str, tmp_path: 
     trick, _ = TRICKS[name]
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     assert "Newest commits" in environment_text(field.project, env)  # the control
-    assert "a.txt" in asyncio.run(survey(field.project, env=env)).paths
+    assert "a.txt" in asyncio.run(list_files(field.project, env=env)).paths
     trick(field.project, field.secret, field.other)
     said = [environment_text(field.project, env), current_branch(field.project)]
-    said += asyncio.run(survey(field.project, env=env)).paths
+    said += asyncio.run(list_files(field.project, env=env)).paths
     tree = WorkTree(field.project, store=tmp_path / "store", index=tmp_path / "index", env=env)
     before = tree.observe()
     (field.project / "a.txt").write_text("changed\n")
