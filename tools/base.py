@@ -233,7 +233,7 @@ class Context:
     agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
     # The sandbox for read-only commands; None if there is none.
-    looking: Confinement | None = None
+    read_only_sandbox: Confinement | None = None
     # Wraps an output sink in a filter for secrets.
     sieve: Callable[[Any], Any] = lambda sink: sink
     # Redacts an output.
@@ -241,7 +241,7 @@ class Context:
     # Returns a function that a thread calls before it starts a search. It limits reading to a
     # folder, despite links out of it. None if the system does not support that.
     search_bounds: Callable[[Path], Callable[[], None] | None] = lambda folder: None
-    judged: str = ""  # the resolved path at the permission check; "" without a check
+    judged_path: str = ""  # the resolved path at the permission check; "" without a check
     # Returns True if a rule forbids reading an absolute path. Searches leave out such paths.
     is_denied: Callable[[str], bool] = lambda path: False
 

@@ -71,7 +71,7 @@ def locate(context: Context, path: str) -> Place:
         named = context.resolve(path)
         if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
-        path = context.judged or os.path.realpath(named)
+        path = context.judged_path or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
         return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
     except OSError as error:  # a link was replaced by a file during the lookup

@@ -129,7 +129,7 @@ async def _start(
             whole = enclose(["/bin/sh", "-c", _WITH_STDIN, f"/dev/fd/{stdin}", *command])
         process = await spawn(
             (sys.executable, "-I", "-S", end_with_parent.__file__, str(life), *whole.command),
-            whole.give_up,
+            whole.restrict,
             stdin=told if enclose else stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env,
             pass_fds=(life, *([stdin] if enclose else []), *whole.passed),
             start_new_session=True,

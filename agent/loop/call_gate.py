@@ -187,13 +187,13 @@ class CallGate:
         """Return the context of a call: the judged path and, for a command, the sandbox of its
         verdict. The paths in `hide` are hidden, the paths in `keep` are read-only.
         """
-        context = replace(self.handle.context, judged=verdict.path)
+        context = replace(self.handle.context, judged_path=verdict.path)
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None:
             return context
         limits = CommandLimits(
             unasked=verdict.confined,
-            looks=verdict.read_only and sandbox is context.looking,
+            looks=verdict.read_only and sandbox is context.read_only_sandbox,
             writes_repository=verdict.writes_repository,
             hide=hide,
             keep=keep,
@@ -222,16 +222,16 @@ class CallGate:
             guarded = self.handle.guarded  # the last known: a command may have created too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
-            keep = [*keep, *self.planted.closed()]
+            keep = [*keep, *self.planted.watched_paths()]
         return self.context_for(tool, verdict, hide, keep)
 
     def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
         """Return the sandbox for the session's commands, or the one for read-only commands."""
         context = self.handle.context
-        read_only = (
-            verdict.read_only and context.looking is not None and context.looking.holds_looking
-        )
-        return context.looking if read_only else context.sandbox
+        confined = context.read_only_sandbox
+        if verdict.read_only and confined is not None and confined.holds_looking:
+            return confined
+        return context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the rules' verdict; an interrupt can cancel this. After a timeout, the verdict is

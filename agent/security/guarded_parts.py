@@ -52,9 +52,9 @@ class GuardedParts:
         programs = list(_project_programs(self.path, folder))
         present = list(filter(os.path.lexists, programs))
         self.repositories += git.folders
-        self.read_only += [*git.closed, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
+        self.read_only += [*git.read_only, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
         missing = (each for each in programs if each not in present)
-        self.must_not_appear += [*git.absent, *missing]
+        self.must_not_appear += [*git.must_not_exist, *missing]
 
     def accept_present(self) -> None:
         """Keep files read-only from now on that other programs created while no command ran.

@@ -90,12 +90,12 @@ class PlantedWatch:
     """
 
     def __init__(self, cwd: Path, added: Sequence[str] = ()) -> None:
-        self.told: list[str] = []  # planted paths that are not set aside
+        self.planted_paths: list[str] = []  # planted paths that are not set aside
         self._root, self._added = os.path.realpath(cwd), added
         self._folders: dict[str, _Folder] = {}
         self._digests: dict[str, tuple[Stamp, int, str]] = {}
         self._signs: dict[str, str] = {}
-        self._closed: list[str] = []
+        self._watched: list[str] = []
         self._running = 0  # commands in the foreground
         self._jobs_ran = False  # jobs were running at the last scan
         self._unasked = False  # a running command was not approved by the user
@@ -127,10 +127,10 @@ class PlantedWatch:
         with self._lock:
             return self._found() if self._jobs_ran else None
 
-    def closed(self) -> list[str]:
+    def watched_paths(self) -> list[str]:
         """Return the watched paths of the last scan, which a sandbox must keep read-only."""
         with self._lock:
-            return [*self._closed]
+            return [*self._watched]
 
     def set_aside(self, paths: Sequence[str]) -> list[str]:
         """Rename planted files so that no program reads them. Return the new names."""
@@ -144,7 +144,7 @@ class PlantedWatch:
             with suppress(OSError):
                 Path(path).rename(name)
                 renamed.append(name)
-        self.told = [path for path in self.told if path not in paths]
+        self.planted_paths = [path for path in self.planted_paths if path not in paths]
         self._signs = self._scan()
         return renamed
 
@@ -162,7 +162,7 @@ class PlantedWatch:
         if not found and (self._cut_reported or not self._is_cut):
             return None
         self._cut_reported |= self._is_cut
-        self.told = list(dict.fromkeys([*self.told, *found]))
+        self.planted_paths = list(dict.fromkeys([*self.planted_paths, *found]))
         aside = self._set_aside(found) if self._unasked else []
         return Found(self._shown(found), self._shown(aside))
 
@@ -174,7 +174,7 @@ class PlantedWatch:
 
     def _scan(self) -> dict[str, str]:
         """Scan the folders. Return a signature for each watched path."""
-        self._closed, self._is_cut = [], False
+        self._watched, self._is_cut = [], False
         roots, signs = [self._root, *self._added], dict[str, str]()
         for root in roots:
             if (top := repository_root(root)) not in ("", root):
@@ -192,7 +192,7 @@ class PlantedWatch:
             known[path] = folder
             pending.extend(folder.folders)
             if depth == _OUTSIDE:
-                self._closed += folder.marks
+                self._watched += folder.marks
             signs |= self._sign(folder.marks)
             for repository in folder.repositories:
                 signs |= self._sign_repository(repository)
@@ -231,8 +231,8 @@ class PlantedWatch:
         top, own = os.path.dirname(path), path  # noqa: PTH120
         if not os.path.isdir(path):  # noqa: PTH112
             own = os.path.join(top, read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
-        parts = list(git_folders([os.path.realpath(own)]).closed)
-        self._closed += parts
+        parts = list(git_folders([os.path.realpath(own)]).read_only)
+        self._watched += parts
         for folder in [part for part in parts if part.endswith("/hooks")]:
             parts += _entries(folder)
         for config in [part for part in parts if part.endswith("/config")]:

@@ -69,7 +69,7 @@ class KeptOutput:
     def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
         # The file with all output; None for short output, or if no file can be created.
         self.file: OutputFile | None = None
-        self.hands_over = False  # the file stays open for a new owner
+        self.keeps_file_open = False  # the file stays open for a new owner
         self.characters = 0
         self._breaks = 0
         self._kept = kept
@@ -114,7 +114,7 @@ class KeptOutput:
             del self._tail[: -self._kept]
 
     def close(self) -> None:
-        if self.file is not None and not self.hands_over:
+        if self.file is not None and not self.keeps_file_open:
             self.file.close()
 
     def _begin_file(self, open_file: Callable[[], OutputFile]) -> None:
