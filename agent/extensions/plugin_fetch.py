@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ...tools.system import leash
+from ...tools.system import end_with_parent
 from ...tools.system.environment import child_environment
 from ...tools.system.programs import own_environment, program
 from ...tools.system.shorten import one_line
@@ -234,10 +234,11 @@ def _blob(reader: "subprocess.Popen[bytes]", id: bytes) -> bytes:
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     """Run git and return its output. Git is killed if this process ends. Raises CtxagentError."""
     held, end = os.pipe()
-    leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held},{MAX_PACK_BYTES}", *command]
+    script = [sys.executable, "-I", "-S", end_with_parent.__file__]
+    bound_command = [*script, f"{held},{MAX_PACK_BYTES}", *command]
     try:
         child = subprocess.Popen(
-            leashed,
+            bound_command,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -252,7 +253,7 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     except subprocess.TimeoutExpired:
         raise CtxagentError(f"git took longer than {FETCH_TIMEOUT_S} s") from None
     finally:
-        os.close(end)  # the leash kills a process that still runs
+        os.close(end)  # this kills a process that still runs
         child.wait()
     if child.returncode:
         raise CtxagentError(f"git could not fetch it: {_reason(err)}")

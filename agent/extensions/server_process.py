@@ -1,4 +1,4 @@
-"""A server process of a session: started on a leash, with pipes to its stdin and stdout.
+"""A server process of a session, with pipes to its stdin and stdout.
 
 The server and its child processes end with the session, even if the agent is killed. Its last
 output on stderr is kept for the message about its end.
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from ...tools.system import leash, orphans
+from ...tools.system import end_with_parent, orphans
 from ...tools.system.process import named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
@@ -116,19 +116,22 @@ async def _start(
     cwd: Path,
     enclose: Enclose | None,
 ) -> ServerProcess:
-    """Start a server on a leash. The stack closes the transports of its output. Raises OSError."""
+    """Start a server that ends with this process. The stack closes the transports of its output.
+    Raises OSError.
+    """
     loop = asyncio.get_running_loop()
-    ends = [os.pipe() for _ in range(5)]  # stdin, stdout, stderr, the leash, the sandbox's reports
-    (stdin, into), (out, stdout), (err, stderr), (leashed, held), (report, told) = ends
+    # For stdin, stdout, stderr, the end of this process, and reports of the sandbox.
+    ends = [os.pipe() for _ in range(5)]
+    (stdin, into), (out, stdout), (err, stderr), (life, held), (report, told) = ends
     whole = Enclosed(command)
     try:
         if enclose:
             whole = enclose(["/bin/sh", "-c", _WITH_STDIN, f"/dev/fd/{stdin}", *command])
         process = await spawn(
-            (sys.executable, "-I", "-S", leash.__file__, str(leashed), *whole.command),
-            whole.give_up,
+            (sys.executable, "-I", "-S", end_with_parent.__file__, str(life), *whole.command),
+            whole.restrict,
             stdin=told if enclose else stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env,
-            pass_fds=(leashed, *([stdin] if enclose else []), *whole.passed),
+            pass_fds=(life, *([stdin] if enclose else []), *whole.passed),
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
@@ -136,7 +139,7 @@ async def _start(
             os.close(end)
         raise OSError(f"it cannot be started: {error}") from None
     finally:
-        for end in (stdin, stdout, stderr, leashed, told, *whole.passed):
+        for end in (stdin, stdout, stderr, life, told, *whole.passed):
             os.close(end)
     from_out, from_err = asyncio.StreamReader(), asyncio.StreamReader()
     for reader, end in ((from_out, out), (from_err, err)):

@@ -120,7 +120,7 @@ class DiagnosticsFeature(Feature):
                     offline=True,
                     writes_repository=False,
                     hide=hide,
-                    keep=[*keep, *(planted.closed() if planted else ())],
+                    keep=[*keep, *(planted.watched_paths() if planted else ())],
                 )
             )
             env, enclose = confined.environment(env), confined.enclose

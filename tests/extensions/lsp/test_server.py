@@ -270,7 +270,7 @@ def test_the_server_and_its_child_processes_end(tmp_path: Path) -> None:
     async def scene(project: Project) -> None:
         await project.edit("a.x", "")
         pids.extend(running(str(project.heard_in)))
-        assert len(pids) == 2  # the server and its leash
+        assert len(pids) == 2  # the server, and the script that started it
 
     play(tmp_path, "push", scene)
     assert gone(*pids)
