@@ -36,8 +36,8 @@ QUESTION_START = "The context of this session is about to be compressed."  # see
 MAX_SHARE_AFTER = 0.50  # of the window, for the context after a summary
 MAX_SHARE_OF_BEFORE = 0.50  # of the context before an automatic summary, for the context after it
 _RETRY_TEXT = (
-    "\n\nYour last answer to this could not be used: {problem}. Answer anew, with every section, "
-    "in {cap:,} tokens at most."
+    "\n\nYour last answer to this could not be used: {problem}. Answer again, with every section, "
+    "in at most {cap:,} tokens."
 )
 SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
@@ -49,13 +49,13 @@ MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
 _SCOPE = {
     "{only_new}": (" Only what is new since the previous record.", ""),
     "{unchanged}": (
-        " If a previous record stands above and the scope is the same, write: unchanged",
+        " If there is a previous record above and the scope is the same, write: unchanged",
         "",
     ),
     "{scope}": (
-        "Your phase, work in progress and next steps replace those of the previous record. All "
-        "else is merged with it: there, cover only what is new.",
-        "A summary that stands above goes too: take over all of it that still holds, word for word "
+        "Your phase, work in progress and next steps replace those of the previous record. "
+        "Everything else is merged with it: there, cover only what is new.",
+        "The summary above is replaced too: take over everything in it that still holds, verbatim "
         "where it matters.",
     ),
 }

@@ -70,7 +70,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
 
     agent = repl.agent
     if old:
-        repl.doing(SUMMARISING)
+        repl.show_activity(SUMMARISING)
         await agent.model.window()
     agent.record(Note(topic=phases.PHASE_TOPIC, text=new, data={"from": old}))
     if old:
