@@ -99,11 +99,11 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     """Set the sandbox of a session's commands. If the sandbox is off, confine only read-only
     commands.
     """
-    sandbox = agent.context.looking = make_sandbox(
+    sandbox = agent.context.read_only_sandbox = make_sandbox(
         launch, agent.folder, agent.approval.folders.added
     )
     sandbox.decide = lambda host: agent.runner.gate.network_refusal(host)
-    agent.approval.looks_confined = lambda: sandbox.holds_looking
+    agent.approval.kernel_confines_read_only = lambda: sandbox.holds_looking
     if not sandbox.off:
         agent.context.sandbox = agent.approval.sandbox = sandbox
 
@@ -133,7 +133,8 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
             parent=parent,
         )
         agent = assemble(launch, parts, spec.emit, spec.ask)
-    agent.context.sandbox, agent.context.looking = parent.context.sandbox, parent.context.looking
+    agent.context.sandbox = parent.context.sandbox
+    agent.context.read_only_sandbox = parent.context.read_only_sandbox
     if model is parent.model.client:
         agent.model.share(parent.model)
     else:

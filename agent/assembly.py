@@ -60,7 +60,7 @@ from .worktree import (
     RECORD_FOLDER,
     REPOSITORY_FOLDER,
     SAVED_FOLDER,
-    RepositoryKeeper,
+    RepositoryRecorder,
     SavedFiles,
     TouchRecord,
     WorkTree,
@@ -105,7 +105,7 @@ def assemble(
     unrecorded = missing_entries(folder, state.unreported, state.ledger.agents.values())
     for entry in unrecorded:  # count the usage of subagents before it is logged
         state.totals.add(entry)
-    keeper = RepositoryKeeper(launch.cwd, store / REPOSITORY_FOLDER, context.env)
+    keeper = RepositoryRecorder(launch.cwd, store / REPOSITORY_FOLDER, context.env)
     checkpoints = Checkpoints(folder, worktree, state.numbering, saved, keeper)
     record = SessionRecord(
         log, state.view, state.ledger, state.totals, checkpoints, parts.opened.cache

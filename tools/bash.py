@@ -19,7 +19,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
-from .job import BackgroundJob, adopt, run_command, start_job, undone
+from .job import BackgroundJob, adopt, run_command, set_aside_notice, start_job
 from .system.capture import Capture
 from .system.process import Process, ending
 
@@ -221,7 +221,7 @@ class _Outcome:
             return
         if self.process.left():
             yield "[what it left running was ended with it; run_in_background keeps such things]"
-        if note := undone(self.sandbox):
+        if note := set_aside_notice(self.sandbox):
             yield note
         if kept_from := dict.fromkeys(self.process.refused):
             yield f"[not reached, as nobody has allowed it: {', '.join(kept_from)}]"

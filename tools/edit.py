@@ -108,9 +108,8 @@ def _checked(params: EditParams) -> tuple[str, str]:
 
 
 def _find(text: str, old: str, *, every: bool) -> list[int]:
-    """Return the offsets of `old`.
-
-    Without `every`, overlapping occurrences count separately; they cannot all be replaced.
+    """Return the offsets of `old`. With `every` they do not overlap, so that each can be replaced.
+    Otherwise overlapping occurrences are found, too, since any second one makes `old` ambiguous.
     """
     found = []
     place = text.find(old)

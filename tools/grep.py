@@ -17,10 +17,10 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
-from .glob_patterns import compile_wildcard, tidy
+from .glob_patterns import compile_wildcard, normalize
 from .ripgrep import GrepHit, Mode, Refused, Search, search_files
 from .system.programs import ripgrep
-from .system.project_files import tell_left_out
+from .system.project_files import ignored_notice
 
 SEARCH_TIMEOUT_S = 30.0
 MAX_ANSWER_CHARS = 30_000  # per answer
@@ -272,7 +272,7 @@ def _check_file(place: Place) -> str:
 
 def _glob(given: str) -> str:
     unwanted = "!" if given.startswith("!") else ""
-    pattern = tidy(given.removeprefix("!"))
+    pattern = normalize(given.removeprefix("!"))
     try:
         compile_wildcard(pattern)
     except (ValueError, re.error) as error:
@@ -286,4 +286,4 @@ async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
     among = f" ({', '.join(filters)})" if filters else ""
     where = "the project directory" if place.name == "." else place.name
     told = f"No matches for {params.pattern!r} in {where}{among}."
-    return told if search.only else told + await tell_left_out(search.inside, search.env)
+    return told if search.only else told + await ignored_notice(search.inside, search.env)

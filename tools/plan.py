@@ -29,7 +29,7 @@ class PlanParams(Params):
     steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
 
 
-async def nobody_agrees(plan: str) -> Output:
+async def no_user_to_agree(plan: str) -> Output:
     raise ToolError("There is nobody here to agree to a plan. Say it in your answer.")
 
 
@@ -42,7 +42,7 @@ class PlanTool(Tool[PlanParams]):
     effect = "none"
     Params = PlanParams
 
-    def __init__(self, propose: Callable[[str], Awaitable[Output]] = nobody_agrees) -> None:
+    def __init__(self, propose: Callable[[str], Awaitable[Output]] = no_user_to_agree) -> None:
         """`propose` shows a plan in Markdown to the user and returns their answer."""
         self._propose = propose
 

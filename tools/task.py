@@ -26,7 +26,7 @@ class TaskParams(Params):
     background: bool = Field(False, description="Returns at once")
 
 
-async def nobody(task: SubagentTask) -> Output:
+async def no_subagents(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
@@ -46,7 +46,7 @@ class TaskTool(Tool[TaskParams]):
     def __init__(
         self,
         types: Sequence[tuple[str, str]] = (),
-        spawn: Callable[[SubagentTask], Awaitable[Output]] = nobody,
+        spawn: Callable[[SubagentTask], Awaitable[Output]] = no_subagents,
     ) -> None:
         """`types` has the name and the purpose of each type. `spawn` runs a subagent."""
         self._types, self._spawn = types, spawn

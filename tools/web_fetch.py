@@ -183,7 +183,7 @@ def _of_pdf(url: str, data: bytes) -> tuple[str, str, str]:
         raise _no_text(url, str(error)) from None
     left = found.total - found.last
     missing = f"{count_of(left, 'more page')} were left out. {found.stopped}" if left else ""
-    return found.title, found.marked(), missing
+    return found.title, found.with_headings(), missing
 
 
 def _no_text(url: str, why: str) -> ToolError:

@@ -154,9 +154,9 @@ async def _reload_extensions(
 def _models() -> list[tuple[str, str, str, str]]:
     """Return the known models with price, window and provider."""
     from ..models.catalog import known_models
-    from ..models.overview import described
+    from ..models.overview import list_row
 
-    return [described(id, row.limits, row.price) for id, row in known_models().items()]
+    return [list_row(id, row.limits, row.price) for id, row in known_models().items()]
 
 
 def _without_key() -> set[str]:
@@ -167,11 +167,11 @@ def _without_key() -> set[str]:
 
 
 def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
-    """Return the models that the other usable providers list."""
-    from ..models.overview import described, models_of_others
+    """Return the models that usable providers list, except those of the default provider."""
+    from ..models.overview import list_row, models_of_other_providers
 
-    found = asyncio.run(models_of_others(launch.settings, launch.environ, launch.state))
-    return [described(*each) for each in found]
+    found = asyncio.run(models_of_other_providers(launch.settings, launch.environ, launch.state))
+    return [list_row(*each) for each in found]
 
 
 def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:

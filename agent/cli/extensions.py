@@ -8,7 +8,7 @@ import click
 
 from ..library.launching import extension_source
 from .group import Group
-from .options import cwd_of, ends_process, load, say
+from .options import cwd_of, exits_with_code, load, say
 
 if TYPE_CHECKING:
     from ..extensions.python_extensions import Extension
@@ -21,9 +21,9 @@ def extensions() -> None:
 
 
 @extensions.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_extensions(options: dict[str, Any], as_json: bool) -> int:
     """List the extensions, where they come from and what they add. This runs their code. The exit
     code is 1 if an extension fails.

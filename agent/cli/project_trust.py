@@ -34,7 +34,7 @@ def trust_project(options: dict[str, Any]) -> None:
         say(f"trusted with its current content: {path}", err=True)
 
 
-def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
+def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
     """Trust the files of a worktree, for work in its folder `cwd`, whose content is trusted in the
     checkout. Raises ConfigError.
     """

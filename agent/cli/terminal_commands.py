@@ -46,8 +46,8 @@ _COMMAND_LINES = {  # equivalent command lines
 
 
 def check_task(task: str, launch: "LaunchOptions") -> None:
-    """Raise UsageError for a task that calls a terminal command, or that seems to mistype a command
-    or skill. Paths and other text pass.
+    """Raise UsageError for a task that is a terminal command, or that is probably a mistyped
+    command or skill. Paths and other text pass.
     """
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
@@ -59,7 +59,7 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     from ..ui.foreign_names import foreign_names
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
-    skills = [name for name, skill in known_skills.items() if skill.for_person]
+    skills = [name for name, skill in known_skills.items() if skill.for_user]
     kinds = extensions_of(launch).classes
     callable_here = {*files, *skills, *(each for kind in kinds for each in kind.command_names())}
     name, has_more = called[1], bool(called[2])

@@ -68,7 +68,7 @@ class DiagnosticsFeature(Feature):
             self.touched[path] = None
             await servers.check(path, self._before[1])
         elif changes := _changes(output.details, self.handle.context.cwd):
-            await servers.heed(changes)
+            await servers.notify_changed(changes)
         if output.blocks or output.whole or output.filed:
             return None
         errors = servers.take_new_errors(self.touched.keys())
@@ -120,7 +120,7 @@ class DiagnosticsFeature(Feature):
                     offline=True,
                     writes_repository=False,
                     hide=hide,
-                    keep=[*keep, *(planted.closed() if planted else ())],
+                    keep=[*keep, *(planted.watched_paths() if planted else ())],
                 )
             )
             env, enclose = confined.environment(env), confined.enclose

@@ -118,7 +118,7 @@ class MemoryFeature(Feature):
         """Apply a change returned by `draft`. Raises ToolError."""
         assert isinstance(draft, FactDraft)
         try:
-            self.folder.make(draft)
+            self.folder.write(draft)
             fact = self.folder.fact(draft.name) if draft.after is not None else None
         except CtxagentError as error:
             raise _as_tool_error(error) from None
@@ -130,7 +130,7 @@ class MemoryFeature(Feature):
         """Save a fact written by the user, and return the change. Raises CtxagentError."""
         text = self._clean(text)
         draft = self._new(self.folder.free_name(text), "", text, "user")
-        self.folder.make(draft)
+        self.folder.write(draft)
         return draft
 
     def _new(self, name: str, about: str, text: str, by: str) -> FactDraft:

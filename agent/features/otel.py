@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..models.providers import canonical_id, served
+from ..models.providers import canonical_id, resolve_model
 from ..version import __version__
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def trace_variables(span: "Span") -> dict[str, str]:
 
 def provider_of(model: str) -> str:
     """Return the name of a model's provider in the semantic conventions."""
-    name = served(canonical_id(model)).provider.name
+    name = resolve_model(canonical_id(model)).provider.name
     return PROVIDERS.get(name, name)
 
 

@@ -32,10 +32,10 @@ from ..extensions.mcp.config import (
     plain_name,
     read_document,
 )
-from ..extensions.mcp.others_servers import codex_server, gemini_server, opencode_server
+from ..extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
 from ..lazy import dataclass, regex
 from ..models.providers import DEFAULT_PROVIDER, find_provider
-from ..permissions.others_rules import own_rule
+from ..permissions.claude_code_rules import convert_rule
 from .other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
 
 Status = Literal["taken", "copy", "kept", "not"]
@@ -278,7 +278,7 @@ def _copy_rule(
     found: OtherSettings, scope: SettingsScope, path: Path, kind: str, text: str
 ) -> None:
     try:
-        rule = own_rule(text, allows=kind == "allow", in_project=scope.in_project)
+        rule = convert_rule(text, allows=kind == "allow", in_project=scope.in_project)
     except ValueError as error:
         found.note(path, "not", f"{kind} {text}: {error}")
         return

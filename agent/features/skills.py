@@ -174,7 +174,7 @@ class SkillsFeature(Feature):
             return
         self.known, _ = await asyncio.to_thread(self.source.find)
         skill = part_named(self.known, called[1])
-        if skill is not None and skill.for_person:
+        if skill is not None and skill.for_user:
             self._load(skill.name)
 
     async def turn_started(self, turn: Turn) -> None:

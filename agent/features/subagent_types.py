@@ -19,7 +19,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
-from ..extensions.plugin_layout import free_name, type_files
+from ..extensions.plugin_layout import free_name, subagent_files
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
@@ -134,7 +134,7 @@ def load_types(
     warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
     files = [(path, "") for path in sorted((config_home / TYPES_FOLDER).glob("*.md"))]
     files += [(path, "") for path in (*_other_agent_files(home), *foreign)]
-    files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin.folder)]
+    files += [(path, plugin.name) for plugin in plugins for path in subagent_files(plugin.folder)]
     untrusted = dict[Path, int]()  # files for another agent, by folder
     for path, plugin in files:
         try:

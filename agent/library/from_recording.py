@@ -34,7 +34,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ..context import tokens
     from ..features.extension_features import extensions_of, model_of
     from ..replay.formats import load_recording
-    from ..replay.recorded_entries import EntryTerms
+    from ..replay.recorded_entries import EntryStorage
     from ..replay.session_log import write_session_log
     from ..security.redaction import redaction_for
     from ..session.entries import Session
@@ -54,7 +54,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         own_prompt=launch.own_prompt or None,
     )
     redaction = redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
-    terms = EntryTerms(log.parent, window, policy_of(settings), redaction.clean_text)
+    terms = EntryStorage(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
         write_session_log(recording, log, opening, terms, redaction.clean_entry)
     except OSError as error:
@@ -90,13 +90,13 @@ class Recordings:
     def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""
         from ..replay.formats import load_recording
-        from ..replay.recording import RecordedWords
+        from ..replay.recording import RecordedMessage
 
         try:
             steps = load_recording(Path(path), HEAD_ROWS).steps
         except UsageError:
             return []
-        said = (step for step in steps if isinstance(step, RecordedWords))
+        said = (step for step in steps if isinstance(step, RecordedMessage))
         return [step.text for step in said if not (step.by_client or step.is_summary)]
 
     def import_session(self, path: str) -> ImportedSession:

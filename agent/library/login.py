@@ -12,7 +12,7 @@ from ..errors import RecordError
 from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..models.key_store import KeyStore
-from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, served
+from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, resolve_model
 
 if TYPE_CHECKING:
     from ..models.overview import ProviderState, ServedModel
@@ -43,7 +43,7 @@ class Logins:
     def is_first(self) -> bool:
         """Whether the user was never asked for a provider and has set no server address."""
         chosen = self.launch.settings.model
-        address = served(canonical_id(chosen.id)).provider.address_variable
+        address = resolve_model(canonical_id(chosen.id)).provider.address_variable
         named = chosen.base_url or self.environ.get(address) or self.launch.is_scripted
         return not (named or self.store.has_asked)
 
@@ -71,7 +71,7 @@ class Logins:
         from ..models.catalog import known_models
 
         ids = (canonical_id(self.launch.settings.model.id), *known_models())
-        return next((id for id in ids if served(id).provider == provider), "")
+        return next((id for id in ids if resolve_model(id).provider == provider), "")
 
     async def models(self, provider: Provider, key: str) -> "list[ServedModel]":
         """Return the models that a provider lists for a key. Raises ModelError."""

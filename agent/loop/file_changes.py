@@ -106,7 +106,7 @@ class ChangeTracker:
 
         def scan_named() -> tuple[tuple[str, ...], TreeState, frozenset[str]]:
             named = tuple(touched_paths(script, str(self.context.cwd)))
-            scan = self.tree.observe(named, anew=bool(running))
+            scan = self.tree.observe(named, full=bool(running))
             return named, scan, paths_written(script, str(self.context.cwd))
 
         named, scan, writes = await asyncio.to_thread(scan_named)
@@ -147,7 +147,7 @@ class ChangeTracker:
         """Report the changes of a rewind to the other sessions."""
         if self.record is not None:
             id = self.record.begin()
-            self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=True)
+            self.record.record_changes(id, {c.path: content_of(c) for c in changes}, ended=True)
 
     async def after(self, token: WatchedCall | None, *, hurry: bool = False) -> dict[str, Any]:
         """Return the changes for the details of the call's result.
@@ -177,7 +177,7 @@ class ChangeTracker:
         running, before, began = self._running(), token.before, time.time_ns()
 
         def scan_again() -> tuple[TreeState, Sequence[TreeChange]]:
-            scan = self.tree.observe(token.named, anew=bool(running))
+            scan = self.tree.observe(token.named, full=bool(running))
             return scan, self.tree.changes(before, scan) if before else ()
 
         scan, found = await asyncio.to_thread(scan_again)
@@ -242,10 +242,10 @@ class ChangeTracker:
         """
         if self.record is None or id not in self._open:
             return
-        self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=not running)
+        self.record.record_changes(id, {c.path: content_of(c) for c in changes}, ended=not running)
         if not running:
             for each in self._open.keys() - {id}:
-                self.record.tell(each, {}, ended=True)
+                self.record.record_changes(each, {}, ended=True)
             self._open.clear()
 
     def _report_edit(self, id: str, edit: FileEdit) -> None:
@@ -253,7 +253,7 @@ class ChangeTracker:
         if self.record is not None and self._open.pop(id, None) is not None:
             content = current_content(edit.path)
             changed = {edit.path: content} if content != edit.content else {}
-            self.record.tell(id, changed, ended=True)
+            self.record.record_changes(id, changed, ended=True)
 
     def _set_base(self, scan: TreeState, running: str, began: int) -> None:
         """Make a scan the new base. It started at `began`, and the author of every earlier change

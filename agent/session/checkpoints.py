@@ -22,7 +22,7 @@ from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
-    from ..worktree import RepositoryKeeper, SavedFile, SavedFiles, TreeChange, WorkTree
+    from ..worktree import RepositoryRecorder, SavedFile, SavedFiles, TreeChange, WorkTree
     from ..worktree.repository_restore import RepositoryRestorer
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -129,7 +129,7 @@ class Checkpoints:
         worktree: "WorkTree | None",
         counter: PointCounter | None = None,
         saved: "SavedFiles | None" = None,
-        keeper: "RepositoryKeeper | None" = None,
+        keeper: "RepositoryRecorder | None" = None,
     ) -> None:
         self.folder = folder
         self.worktree = worktree
@@ -248,9 +248,9 @@ class Checkpoints:
                     raise RecordError(f"the current files cannot be saved: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
             staying |= different & plan.stay
-            left = worktree.left_alone(then, now)
+            left = worktree.not_removed(then, now)
             unknown = left.unknown - plan.stay - {file.path for file in saved}
-            then = worktree.except_for(different & (plan.stay | left.all), then, now)
+            then = worktree.with_current_files(different & (plan.stay | left.all), then, now)
             in_tree = worktree.compare(now, then)
             known = {change.path for change in in_tree}
             changes = [*in_tree, *(change for change in changes if change.path not in known)]
@@ -284,7 +284,7 @@ class Checkpoints:
             return before
         worktree, then = self._worktree_and_snapshot(plan.point)
         name = self._name(before.number)
-        return replace(before, snapshot=worktree.cover(then, name, plan.stay))
+        return replace(before, snapshot=worktree.save_overwritten(then, name, plan.stay))
 
     def restore(self, plan: RestorePlan) -> "Sequence[TreeChange]":
         """Restore the files of a point and return the changes made. Blocks. Raises RecordError on
@@ -325,7 +325,7 @@ class Checkpoints:
             files = {p: f for p, f in files.items() if "/.git/" not in p}
         tree = plan.point.snapshot
         if tree is not None and self.worktree is not None and files:
-            held = self.worktree.held(tree, files)
+            held = self.worktree.files_in_tree(tree, files)
             absent = self.worktree.surely_absent(tree, files)
             files = {
                 path: replace(file, blob="", mode=0) if path in absent else file

@@ -16,6 +16,7 @@ TerminalBackground = Literal["dark", "light", ""]  # "" if not known
 Colours = Literal[0, 16, 256]  # more than 256 are not used
 
 _DUMB_TERMS = ("", "dumb", "unknown")
+FULL_SCREEN = "interactive, with menus and a status line"
 _LINUX_CONSOLE = "linux"  # sixteen colours, a small font
 # TERM names with 16 colours, unless they also contain one of _TERMS_OF_256.
 _TERMS_OF_16 = ("ansi", "cygwin", "eterm", "linux", "rxvt", "screen", "xterm")
@@ -131,7 +132,7 @@ def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tu
         characters = f"ASCII, because {can.unicode_from}; LANG=C.UTF-8 may enable all of them"
     return [
         ("terminal", f"{can.term or 'TERM is not set'}{can.place}, {columns}x{lines}"),
-        ("screen", f"lines only, because {can.plain}" if can.plain else "painted"),
+        ("screen", f"plain lines, because {can.plain}" if can.plain else FULL_SCREEN),
         ("colours", colours),
         ("characters", characters),
     ]

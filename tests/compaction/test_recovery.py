@@ -419,9 +419,7 @@ def test_a_recovery_that_fails_is_recorded(place: Place) -> None:
     (note,) = [e for e in read_log(log).entries if isinstance(e, Note)]
     assert (note.topic, note.data["flag"]) == ("recovery", LOSS_FLAG)
     assert "Recovery failed · #3" in place.run("log").stdout
-    assert (
-        "recoveries that failed, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
-    )
+    assert "failed recoveries, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
 
 
 def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path: Path) -> None:

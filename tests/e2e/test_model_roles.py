@@ -50,7 +50,7 @@ def test_the_fallback_answers_while_the_first_is_overloaded(place: Place, status
     assert changes[-1] == FIRST
     assert SECOND in changes
     told = place.run("replay", env=env).stdout
-    rebuilt = re.search(r"(\d+) of (\d+) requests rebuilt to the byte", told)
+    rebuilt = re.search(r"(\d+) of (\d+) requests rebuilt byte for byte", told)
     assert rebuilt is not None
     assert rebuilt[1] == rebuilt[2]
 

@@ -116,7 +116,7 @@ def test_what_the_model_cannot_load(handle: SessionHandle) -> None:
 def test_a_message_that_begins_with_its_name_loads_a_skill(
     handle: SessionHandle, events: list[Event]
 ) -> None:
-    feature = skills(handle, Files(WALRUS, replace(HERON, for_person=False)))
+    feature = skills(handle, Files(WALRUS, replace(HERON, for_user=False)))
     for text in ("feed the /walrus", "/heron", "/nothing"):
         say(feature, text)
     say(feature, "/walrus", verbatim=True)

@@ -481,7 +481,7 @@ def test_a_change_by_another_session_is_not_attributed_to_the_command(tmp_path: 
     bench = Shared(tmp_path, plain=True)
     theirs = str(bench.project / "theirs.txt")
     call = bench.other.begin([theirs])
-    bench.other.tell(call, {theirs: "?"}, ended=False)
+    bench.other.record_changes(call, {theirs: "?"}, ended=False)
     assert bench.did("echo x > new.txt; touch $(echo theirs).txt").keys() == {"new.txt"}
 
 

@@ -216,10 +216,10 @@ def test_doctor_says_what_the_terminal_can_do(place: Place) -> None:
 
     text = doctor()
     assert "ok    terminal: xterm-256color, 150x40" in text
-    assert "ok    screen: painted" in text
+    assert "ok    screen: interactive, with menus and a status line" in text
     assert "ok    colours: 256 (TERM=xterm-256color), theme auto" in text
     assert "ok    characters: UTF-8 (LANG=C.UTF-8)" in text
-    assert "lines only, because TERM=dumb" in doctor(TERM="dumb")
+    assert "plain lines, because TERM=dumb" in doctor(TERM="dumb")
     assert "ASCII, because LC_ALL=C; LANG=C.UTF-8 may enable" in doctor(LC_ALL="C")
     assert "xterm-256color in tmux, 150x40" in doctor(TMUX="/tmp/tmux,1,0")
     assert "because --plain or ui.plain" in place.run("--plain", "doctor").stdout

@@ -391,7 +391,9 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
         **dict.fromkeys(words, "interrupted"), **dict.fromkeys(("w0", "w1", "w2", "w7"), "done"),
     }  # fmt: skip
     assert replayed.returncode == 0, replayed.stderr
-    assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
+    assert re.search(
+        r"(\d+) of \1 requests rebuilt byte for byte", replayed.stdout + replayed.stderr
+    )
 
 
 def listed(text: str) -> dict[str, str]:

@@ -285,7 +285,7 @@ def test_what_doctor_says_names_the_next_step() -> None:
 
     best = said(of(TMUX="x", SSH_TTY="x"))
     assert best["terminal"] == "xterm-256color in tmux over ssh, 80x24"
-    assert best["screen"] == "painted"
+    assert best["screen"] == "interactive, with menus and a status line"
     assert best["colours"].endswith(", theme auto")
     assert "TERM=dumb" in said(of(TERM="dumb"))["screen"]
     assert said(of(NO_COLOR="1"))["colours"] == "none (NO_COLOR), theme auto"

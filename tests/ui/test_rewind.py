@@ -631,7 +631,7 @@ def test_what_another_session_changed_stays(desk: Opened, tmp_path: Path) -> Non
     other = TouchRecord(talk.agent.folder.parents[1] / RECORD_FOLDER, "other")
     call = other.begin([str(talk.cwd / "b.txt")])
     (talk.cwd / "b.txt").write_text("by the other session\n")
-    other.tell(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
+    other.record_changes(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
     (talk.cwd / "c.txt").write_text("by the person\n")
     shown = " ".join(talk.run("/rewind 3 files", "y").split())
     assert "not restored, because another session changed them since: b.txt" in shown

@@ -79,7 +79,7 @@ class EditorServices:
     version: str
     place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with the editor's servers
     check_key: Callable[[], None]
-    usual_key: Callable[[], str]  # environment variable of the model's key, "" for none
+    main_key_variable: Callable[[], str]  # environment variable of the model's key, "" for none
     logs: Callable[[Path | None], Sequence[Path]]  # session logs of a directory; None for all
 
 
@@ -125,7 +125,9 @@ class EditorServer:
                     close=SessionCloseCapabilities(),
                 ),
             ),
-            auth_methods=[*_auth_methods(await asyncio.to_thread(self._services.usual_key))],
+            auth_methods=[
+                *_auth_methods(await asyncio.to_thread(self._services.main_key_variable))
+            ],
         )
 
     async def authenticate(self, method_id: str, **more: Any) -> AuthenticateResponse:

@@ -33,7 +33,7 @@ async def read_command_files(repl: CommandContext) -> None:
     told += [
         f"{skill.path}: only the agent can use this skill: /{name} is a built-in command"
         for name, skill in skills.items()
-        if name in COMMANDS and skill.for_person
+        if name in COMMANDS and skill.for_user
     ]
     told += [
         f"the command /{each.name} of an extension is ignored: /{each.name} is built in"
@@ -44,7 +44,7 @@ async def read_command_files(repl: CommandContext) -> None:
         if text not in repl.reported_problems:
             repl.reported_problems.add(text)
             repl.notify("warning", text)
-    called = {name for name, skill in skills.items() if skill.for_person}
+    called = {name for name, skill in skills.items() if skill.for_user}
     repl.command_files = {
         name: file
         for name, file in found.items()

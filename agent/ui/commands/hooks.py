@@ -70,7 +70,7 @@ async def _skills(repl: CommandContext, argument: str) -> None:
         ref = texts.get((name, skill.digest))
         state = "for the agent and you (/NAME)"
         state = state if skill.for_model else "for you alone (/NAME)"
-        state = state if skill.for_person else "for the agent alone"
+        state = state if skill.for_user else "for the agent alone"
         rows.append(
             (
                 name,

@@ -95,9 +95,9 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:
     """Ask for a new key if a turn ended because the provider refused the key saved by /login."""
-    from ...models.providers import served
+    from ...models.providers import resolve_model
 
-    logins, provider = repl.services.logins, served(repl.agent.model.id).provider
+    logins, provider = repl.services.logins, resolve_model(repl.agent.model.id).provider
     refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
     if refused and logins is not None and await asyncio.to_thread(logins.has_stored, provider):
         await _enter_key(repl, logins, provider)
@@ -236,10 +236,12 @@ async def _find_accepted_model(
 async def _pick_model(
     repl: CommandContext, provider: "Provider", found: "Sequence[ServedModel]", step: str
 ) -> str:
-    from ...models.overview import facts_of
+    from ...models.overview import price_and_window
 
     def load(scope: int) -> "Iterator[Sequence[Option]]":
-        yield [Option(each.id, each.id, facts_of(each.limits, each.price)) for each in found]
+        yield [
+            Option(each.id, each.id, price_and_window(each.limits, each.price)) for each in found
+        ]
 
     menu = Menu(
         f"{step}the model · {PRICES}", load, "use this model", "the provider lists no model"

@@ -243,12 +243,14 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
         return (), error.message
 
 
-def _restore_sources(agent: "AgentState", point: "RewindPoint") -> "tuple[RestorePlan, FactsSincePoint]":
+def _restore_sources(
+    agent: "AgentState", point: "RewindPoint"
+) -> "tuple[RestorePlan, FactsSincePoint]":
     """Return the files to restore for a point, and what changed since the point, from the log and
     the change records.
     """
     from ...session.checkpoints import RestorePlan
-    from ...session.since_point import read_lineage, read_facts_since
+    from ...session.since_point import read_facts_since, read_lineage
 
     entries, tracker = agent.log.entries(), agent.runner.change_tracker
     since, others = read_facts_since(entries, point.seq), frozenset[str]()
