@@ -330,7 +330,8 @@ def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: P
     assert shown["branch"] == git(place, "branch", "--show-current")
     steps = [{"text": "", "tools": [{"name": "Bash", "input": {"command": "pwd > where.txt"}}]}]
     options = scripted(fleet, {"steps": [*steps, {"text": "More."}]})
-    command = [*shlex.split(shown["continue it"])[1:], *BYPASS, *options, "-p", "More words."]
+    resume = shlex.split(shown["continue the session"])[1:]
+    command = [*resume, *BYPASS, *options, "-p", "More words."]
     more = fleet.place.run(*command)
     assert (more.returncode, more.stdout) == (0, "More.\n"), more.stderr
     assert (place / "where.txt").read_text() == f"{place}\n"
