@@ -81,11 +81,11 @@ def played(name: str, replies: Iterable[RecordedReply]) -> Alarms:
         repeated = calls.found() if reply.calls else None
         found.seconds += time.thread_time() - begun
         found.calls, found.replies = found.calls + len(reply.calls), found.replies + 1
-        if repeated and not repeated.is_told:
+        if repeated and not repeated.has_notice:
             found.told_at = found.calls
             found.shown.append(f"{name}: {repeated.times} times: {shown(repeated)}")
             calls.add(User(content="", source="notice", details=repeated.details()))
-        elif repeated and repeated.is_over:
+        elif repeated and repeated.must_end:
             found.ended_at = found.calls
             break
     return found
@@ -111,7 +111,7 @@ def add(calls: RepeatedCalls, reply: RecordedReply) -> int:
     calls.add(
         Assistant(at=_at(reply.at), content=blocks, usage={}, stop_reason=reason, model="recorded")
     )
-    not_run = sum(calls.is_beyond(call.id) for call in reply.calls)
+    not_run = sum(calls.is_over_limit(call.id) for call in reply.calls)
     for call in reply.calls:
         calls.add(ToolResult(at=_at(call.at), tool_use_id=call.id, content=call.text))
     return not_run

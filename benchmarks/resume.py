@@ -39,7 +39,7 @@ from ctxagent.agent.loop.resume import resume_session
 started = time.perf_counter()
 log, standing, resumption = resume_session(Path(sys.argv[1]))
 took = time.perf_counter() - started
-resumption.leave(log)
+resumption.save_at_close(log)
 log.close()
 told = Path("/proc/self/status").read_text().split()
 print(took, int(told[told.index("VmHWM:") + 1]) / 1024)

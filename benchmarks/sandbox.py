@@ -58,7 +58,7 @@ def variants(cwd: Path) -> Mapping[str, Enclose | None]:
         if "--seccomp" in words:
             at = words.index("--seccomp")
             del words[at : at + 2]
-        return replace(whole, command=words, passed=(), give_up=None)
+        return replace(whole, command=words, passed=(), restrict=None)
 
     if not sandbox.absent and not sandbox.partial:
         by_name = Sandbox(cwd=cwd, environ=dict(os.environ), **own, network=False, names=())
@@ -110,7 +110,7 @@ async def measure_reads(cwd: Path, turns: int) -> measure.Rows:
         took["opened alone"].append((time.perf_counter() - began) * 1e3)
         for name, approval in approvals.items():
             began = time.perf_counter()
-            context = Context(cwd, judged=approval.judge(tool, params).path)
+            context = Context(cwd, judged_path=approval.judge(tool, params).path)
             await tool.run(params, context)
             took[name].append((time.perf_counter() - began) * 1e3)
     medians = {name: statistics.median(each) for name, each in took.items()}

@@ -51,7 +51,7 @@ def acp(options: dict[str, Any]) -> int:
         version=__version__,
         place_of=place_of,
         check_key=lambda: check_key(launch_of(options)),
-        usual_key=lambda: _usual_key(options),
+        main_key_variable=lambda: _usual_key(options),
         logs=logs,
     )
     asyncio.run(serve_editor(services, 0, sink))
@@ -59,6 +59,6 @@ def acp(options: dict[str, Any]) -> int:
 
 
 def _usual_key(options: dict[str, Any]) -> str:
-    from ..models.factory import usual_key
+    from ..models.factory import main_key_variable
 
-    return usual_key(launch_of(options).settings.model)
+    return main_key_variable(launch_of(options).settings.model)

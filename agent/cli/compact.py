@@ -162,7 +162,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
     """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
     session of the proxy is not copied, because its client has the whole history.
     """
-    from ..compaction.history import last_acts, person_spoke_since
+    from ..compaction.history import last_acts, user_wrote_since
     from ..launch import SessionChoice
 
     async with _open_agent(launch, choice) as agent:
@@ -170,7 +170,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to undo")
-        if _is_proxy_session(entries) or not person_spoke_since(entries, last[-1].seq):
+        if _is_proxy_session(entries) or not user_wrote_since(entries, last[-1].seq):
             _undo_last(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name

@@ -29,7 +29,7 @@ def list_extensions(options: dict[str, Any], as_json: bool) -> int:
     code is 1 if an extension fails.
     """
     from ..config.places import config_home
-    from ..features.from_outside import load_extensions
+    from ..features.extension_features import load_extensions
 
     source = extension_source(load(options), cwd_of(options), os.environ)
     rows = [_row(each) for each in load_extensions(source).extensions]

@@ -99,9 +99,9 @@ def _with_our_option(error: click.NoSuchOption | click.BadOptionUsage) -> click.
     """Return the error about an unknown option. If another agent has the option, the error names
     our equivalent.
     """
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
-    hint = habits("options").get(error.option_name)
+    hint = foreign_names("options").get(error.option_name)
     return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
 
 

@@ -72,7 +72,7 @@ def forget(options: dict[str, Any], is_all: bool, yes: bool, names: tuple[str, .
         say("nothing was forgotten", err=True)
         return 1
     for fact in facts:
-        folder.make(folder.forget(fact.name))
+        folder.write(folder.forget(fact.name))
         say(f"forgotten: {fact.name}")
     return 0
 

@@ -73,7 +73,7 @@ def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:
 
 
 def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
-    from ..models.overview import facts_of
+    from ..models.overview import price_and_window
 
     if as_json:
         rows = [
@@ -90,6 +90,6 @@ def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
         return
     width = max(len(each.id) for each in found)
     for each in found:
-        prices, window = facts_of(each.limits, each.price)
+        prices, window = price_and_window(each.limits, each.price)
         say(clean(f"{each.id:<{width}}  {window:>5}  {prices}").rstrip())
     say("\nPrices are dollars per million tokens: in/out/cached.", err=True)

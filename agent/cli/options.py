@@ -216,12 +216,12 @@ def _check_first_word(context: click.Context) -> None:
     """Raise UsageError if the message is a mistyped command or a command of another agent."""
     from difflib import get_close_matches
 
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
     first, *more = context.args
     if not re.fullmatch(r"[\w-]+", first):
         return
-    main, subcommands = context.command, habits("words")
+    main, subcommands = context.command, foreign_names("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.list_commands(context) if isinstance(main, click.Group) else ()
     hint = ""
@@ -327,11 +327,11 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings, and the API keys that `/login` stored. Raises ConfigError."""
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
-    from ..library.login import add_kept_keys
+    from ..library.login import add_stored_keys
 
     flags = setting_flags(options)
     loaded = load_settings(cwd_of(options), os.environ, flags, safe=options["safe"])
-    add_kept_keys(os.environ, state_dir(loaded.settings, os.environ))
+    add_stored_keys(os.environ, state_dir(loaded.settings, os.environ))
     return loaded
 
 

@@ -16,7 +16,7 @@ from .options import can_ask, exits_with_code, is_confirmed, load, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..extensions.plugin_install import Staged, Wanted
+    from ..extensions.plugin_install import InstallRequest, StagedPlugin
     from ..extensions.plugins import Plugin
 
 MAX_VERSION_CHARS = 40
@@ -44,16 +44,16 @@ def add(ref: str, yes: bool, source: str) -> int:
     marketplace with several plugins, they are listed and none is added.
     """
     from ..config.places import config_home
-    from ..extensions.plugin_install import IsMarketplace, put_in_place, staged
+    from ..extensions.plugin_install import IsMarketplace, install_staged, stage_plugin
 
     own = config_home(os.environ)
     try:
-        with staged(_wanted(source, ref, own), own, os.environ) as ready:
+        with stage_plugin(_wanted(source, ref, own), own, os.environ) as ready:
             _show(ready)
             if not yes and not _is_wanted(ready.plugin.name, "add"):
                 say("not added", err=True)
                 return 1
-            added = put_in_place(ready, own)
+            added = install_staged(ready, own)
     except IsMarketplace as error:
         say_offers(error.offers)
         raise
@@ -74,7 +74,7 @@ def update(yes: bool, name: str | None) -> int:
     from ..config.places import config_home
     from ..extensions.marketplaces import add_marketplace, read_marketplaces
     from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import plugin_named, wanted_of
+    from ..extensions.plugin_install import plugin_named, update_request
     from ..extensions.plugins import read_plugins
 
     own = config_home(os.environ)
@@ -89,7 +89,7 @@ def update(yes: bool, name: str | None) -> int:
                 source = FileSource(market.source, market.ref)
                 markets[each.market] = add_marketplace(source, own, os.environ)
                 fresh.add(each.market)
-            left += not _updated(each, wanted_of(each, markets), own, yes)
+            left += not _updated(each, update_request(each, markets), own, yes)
         except CtxagentError as error:
             if len(chosen) == 1:
                 raise
@@ -167,37 +167,37 @@ def remove(name: str) -> int:
     return 0
 
 
-def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
+def _wanted(source: str, ref: str, own: "Path") -> "InstallRequest":
     """Return the plugin to add. Raises UsageError."""
     from pathlib import Path
 
     from ..extensions.marketplaces import marketplace_named, read_marketplaces
     from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import Wanted
+    from ..extensions.plugin_install import InstallRequest
 
     named = re.fullmatch(OFFERED, source, re.ASCII)
     if named is None or Path(source).is_dir():
-        return Wanted(FileSource(source, ref))
+        return InstallRequest(FileSource(source, ref))
     if ref:
         raise UsageError(f"--ref is for a URL of git, not for {source}")
     market = marketplace_named(read_marketplaces(own), named[2])
     offer = market.offer(named[1])
-    return Wanted(market.source_of(offer), offer)
+    return InstallRequest(market.source_of(offer), offer)
 
 
-def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool:
+def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool) -> bool:
     """Update a plugin from its source. Return True if it is up to date afterwards, False if the
     user declines. Raises CtxagentError.
     """
     from ..extensions.plugin_contents import differences
-    from ..extensions.plugin_install import put_in_place, staged
+    from ..extensions.plugin_install import install_staged, stage_plugin
     from ..extensions.plugins import is_intact
 
     intact = is_intact(plugin)
     if intact and wanted.source.commit and wanted.source.commit == plugin.commit:
         say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
         return True
-    with staged(wanted, own, os.environ) as ready:
+    with stage_plugin(wanted, own, os.environ) as ready:
         if intact and ready.plugin.digest == plugin.digest:
             say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
             return True
@@ -207,12 +207,12 @@ def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool
         if not yes and not _is_wanted(plugin.name, "update"):
             say(f"not updated: {plugin.name}", err=True)
             return False
-        added = put_in_place(ready, own)
+        added = install_staged(ready, own)
     say(f"updated, pinned to {added.pinned_to}: {added.name}")
     return True
 
 
-def _show(ready: "Staged") -> None:
+def _show(ready: "StagedPlugin") -> None:
     """Print the contents of a plugin before it is added."""
     from ..extensions.plugin_contents import contents_of
 
@@ -274,5 +274,5 @@ def _row(each: "Plugin", why: str) -> dict[str, Any]:
             for hook in contents.hooks
         ],
         "servers": sorted(contents.servers),
-        "language_servers": sorted(contents.checkers),
+        "language_servers": sorted(contents.language_servers),
     }

@@ -69,5 +69,5 @@ def _instructions_of_others(cwd: Path, home: Path) -> list[Path]:
     """Return the instruction files, and their imports, that other users may write."""
     places = InstructionPlaces(cwd, config_home(os.environ), home, NO_HOME)
     reader = InstructionReader(places)
-    reader.read(places.standing())
+    reader.read(places.for_all_work())
     return [*reader.others]

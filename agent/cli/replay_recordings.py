@@ -83,7 +83,7 @@ def load_all(
     options: dict[str, Any], files: Sequence[str], *, unnamed: bool = False
 ) -> LoadedRecordings:
     """Read the recordings in these files. Raises UsageError if none can be used."""
-    from ..features.from_outside import load_extensions
+    from ..features.extension_features import load_extensions
     from ..replay.formats import load_recording
 
     source = extension_source(load(options), cwd_of(options), os.environ)

@@ -96,7 +96,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
     """Give a session a title."""
     from ..loop.resume import resume_session
     from ..security.redaction import redaction_for as secrets_of
-    from ..session.titles import keep_title, title_note
+    from ..session.titles import save_title, title_note
 
     loaded = load(options)
     redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
@@ -104,7 +104,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
     log, _, _ = resume_session(project_of(options, loaded).find_log(id))
     try:
         log.append(note)
-        keep_title(log.path.parent, note.text)
+        save_title(log.path.parent, note.text)
     finally:
         log.close()
     say(f"{log.path.parent.name} is now called: {note.text}")
@@ -156,11 +156,11 @@ def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
     from ..session.deletion import folder_bytes
     from ..session.listing import session_row
-    from ..ui.commands.sessions import age, size_in_words
+    from ..ui.commands.sessions import age, format_size
 
     row = session_row(log)
     title = clean(row.title)[:70] or "(no messages yet)"
-    since, size = age(row.changed), size_in_words(folder_bytes(log.parent))
+    since, size = age(row.changed), format_size(folder_bytes(log.parent))
     when = since if since == "now" else f"{since} ago"
     return f"{row.id}  changed {when}  {size}  {title}"
 

@@ -16,7 +16,7 @@ _MIN_SLOTS = 12  # minimum number of slots across the width
 _MAX_LONG_MASK_MARKS = 30
 _AXIS_LABELS = 5
 _MIN_WINDOW_SHARE = 0.25  # below this peak, the chart is scaled to the peak, not to the window
-_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "taken back"}
+_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "undone"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SessionChart:
         cached = f", {usage.cache_read:,} of them cached" if usage.cache_read else ""
         return f"Call {number:,} · #{call.seq}{purpose}\n{usage.prompt:,} tokens{share}{cached}"
 
-    def acts(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
+    def compactions(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
         """Yield each mask, summary and revert with its horizontal position between the calls."""
         calls = beside = 0
         for entry in self.entries:
@@ -93,16 +93,16 @@ class SessionChart:
                 yield entry, self.x(calls + min(0.25 * beside, 0.75))
                 beside += 1
 
-    def act_title(self, act: Mask | Summary | Revert) -> str:
+    def compaction_title(self, act: Mask | Summary | Revert) -> str:
         if isinstance(act, Revert):
-            title = f"#{act.seq} · #{act.target} taken back"
+            title = f"#{act.seq} · #{act.target} undone"
         elif isinstance(act, Mask):
             title = f"#{act.seq} · {done_by(act.layer, len(act.targets))}"
         else:
             title = f"#{act.seq} · summary of {act.span}"
         if not isinstance(act, Revert):
             title += f"\n{act.tokens_before:,} to {act.tokens_after:,} tokens"
-        return f"{title}\ntaken back later" if act.seq in self.reverted else title
+        return f"{title}\nundone later" if act.seq in self.reverted else title
 
     def caption(self) -> str:
         sizes = list(map(prompt_tokens, self.calls))
@@ -118,7 +118,7 @@ class SessionChart:
         if self.scale:
             levels = {self.level(call) for call in self.calls}
             yield from ((level, level) for level in self.scale.names if level in levels)
-        kinds = {act.kind for act, _ in self.acts()}
+        kinds = {act.kind for act, _ in self.compactions()}
         yield from ((kind, label) for kind, label in _LEGEND.items() if kind in kinds)
 
 

@@ -13,7 +13,7 @@ from ...tools.system.files import copy_private, write_private
 from ..errors import CtxagentError
 from ..session.store import Project
 from ..worktree.git import GitRunner
-from ..worktree.linked import worktree_holder
+from ..worktree.linked import worktrees_folder
 from .ledger import TaskFolder
 from .manifest import Task
 
@@ -82,7 +82,7 @@ class ExpectedPlaces:
             self._holders[directory] = None
             with suppress(CtxagentError):
                 env = child_environment(self._environ)
-                self._holders[directory] = worktree_holder(Path(directory), env)
+                self._holders[directory] = worktrees_folder(Path(directory), env)
         if (found := self._holders[directory]) is None:
             return None
         holder, below = found

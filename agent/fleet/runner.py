@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..errors import CtxagentError, RecordError
 from ..lazy import dataclass
-from ..models.factory import is_of_provider
+from ..models.factory import is_provider_variable
 from ..session.store import new_session_id
 from .attempt import LOST, outcome_of_log, run_attempt
 from .ledger import (
@@ -354,7 +354,7 @@ class FleetRun:
     ) -> AttemptOrder:
         task, manifest = self._manifest.task(line.id), self._manifest
         directory = None if task.dir is None else str(manifest.directory(task))
-        names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
+        names = [*(name for name in os.environ if is_provider_variable(name)), *task.env]
         task = replace(task, dir=directory, git=manifest.source(task))
         folder = self._ledger.folder.task(line.id, session)
         record = self._ledger.records.get(line.id)

@@ -340,8 +340,8 @@ def _begin(command: Sequence[str], enclosed: Enclosed, **options: Any) -> "subpr
 
     def work() -> None:
         try:
-            if enclosed.give_up:
-                enclosed.give_up()
+            if enclosed.restrict:
+                enclosed.restrict()
             found.append(subprocess.Popen(command, **options))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             found.append(error)

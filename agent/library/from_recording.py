@@ -32,7 +32,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ...tools.system.plural import count_of
     from ..compaction.policy import policy_of
     from ..context import tokens
-    from ..features.from_outside import extensions_of, model_of
+    from ..features.extension_features import extensions_of, model_of
     from ..replay.formats import load_recording
     from ..replay.recorded_entries import EntryStorage
     from ..replay.session_log import write_session_log
@@ -87,7 +87,7 @@ class Recordings:
         launch = self._launch
         return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
 
-    def words(self, path: str) -> list[str]:
+    def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""
         from ..replay.formats import load_recording
         from ..replay.recording import RecordedMessage
@@ -99,7 +99,7 @@ class Recordings:
         said = (step for step in steps if isinstance(step, RecordedMessage))
         return [step.text for step in said if not (step.by_client or step.is_summary)]
 
-    def take(self, path: str) -> ImportedSession:
+    def import_session(self, path: str) -> ImportedSession:
         """Create a session from a recording with `import_recording`. The path may start with
         `~`.
         """

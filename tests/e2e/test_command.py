@@ -556,7 +556,7 @@ def test_config_and_doctor(place: Place) -> None:
     assert place.run("config", "--trust").returncode == 0
     assert 'permissions.allow = ["Bash(make:*)"]' in place.run("config").stdout
     found = place.run("doctor")
-    assert "ok    settings: all in force" in found.stdout
+    assert "ok    settings: all applied" in found.stdout
     assert found.returncode == 1
     assert "FAIL  credentials" in found.stdout
     assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0

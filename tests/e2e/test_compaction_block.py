@@ -208,7 +208,7 @@ def test_a_block_that_no_longer_counts_ends_no_session(place: Place) -> None:
     assert not block_in(server.requests[-1])
 
 
-def test_it_is_taken_back_whole(place: Place) -> None:
+def test_it_is_undone_whole(place: Place) -> None:
     serve(place, Counter(calls=24), compacts=True)
     assert len(summaries(place)) == 1
     undone = place.run("compact", "--undo")

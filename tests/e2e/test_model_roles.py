@@ -71,7 +71,7 @@ def test_a_fallback_at_work_is_on_the_status_line(place: Place, size: tuple[int,
         terminal.type("/status\r")
         terminal.see("version")
         shown = " ".join(terminal.text().split())
-        assert re.search(rf"overloaded {FIRST}, asked again from [\d:]+ on; the fallback", shown)
+        assert re.search(rf"overloaded {FIRST}, retried from [\d:]+ on; the fallback", shown)
         terminal.type(f"/model {FIRST}\r")
         terminal.see("opus-5-5 · ask")
         terminal.type("/exit\r")

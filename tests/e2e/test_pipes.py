@@ -306,7 +306,7 @@ def test_a_system_prompt_of_ones_own(place: Place) -> None:
             return server.requests[-1]["system"][0]["text"], done.stderr
 
         own = system_prompt("Rhyme.", own="You are a poet.")
-        assert own.startswith("You are a poet.\n\n# Limits you will meet\n")
+        assert own.startswith("You are a poet.\n\n# Limits\n")
         assert own.endswith("\n\nRhyme.")
         given = ("--system-prompt", "poet.md", "--append-system-prompt", "Rhyme.")
         assert run(*given, "-p", "sing")[0] == own

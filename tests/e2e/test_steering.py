@@ -86,7 +86,7 @@ def test_they_count_as_words_of_the_person_and_not_as_turns(project: Path) -> No
     talk = Conversation(project, [Step(tools=TWO), Step(text="Done."), Step(text="Again.")])
     steer(talk, "begin", [], ["never touch setup.py"])
     talk.say("more")
-    assert [text for _, text in talk.agent.ledger.words] == [
+    assert [text for _, text in talk.agent.ledger.typed_messages] == [
         "begin",
         "never touch setup.py",
         "more",

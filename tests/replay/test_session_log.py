@@ -82,7 +82,7 @@ def test_a_session_of_every_agent_can_be_continued(format: str, opened: Open) ->
     assert TASK in recalled
     assert CODE in recalled
     assert FAILED in recalled
-    assert {TASK, MORE} <= {words for _, words in state.ledger.words}
+    assert {TASK, MORE} <= {words for _, words in state.ledger.typed_messages}
     (note,) = (e for e in Entries(log) if isinstance(e, Note) and e.topic == RECORDING_TOPIC)
     assert note.data["format"] == format
 
@@ -194,6 +194,6 @@ def test_words_of_the_recording_agent_are_not_the_users(opened: Open) -> None:
             ]
         )
     )
-    assert [words for _, words in state.ledger.words] == [TASK]
+    assert [words for _, words in state.ledger.typed_messages] == [TASK]
     assert state.began == "/elsewhere"
     assert "Caveat" in sent(state.view)

@@ -66,7 +66,7 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
     assert not result.is_error
 
 
-def test_a_command_by_hand_goes_to_the_background_too(tmp_path: Path) -> None:
+def test_a_user_command_goes_to_the_background(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="I know."))
 
     async def act(seat: Seat) -> None:

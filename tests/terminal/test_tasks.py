@@ -189,7 +189,7 @@ def test_esc_declines_between_turns(tmp_path: Path) -> None:
         terminal.see("general · look: Write wants to write")
         terminal.keys()
         terminal.type("n wh")
-        terminal.see("no; the model gets these words")
+        terminal.see("no; the model gets this text")
         terminal.press("esc")
         terminal.see(lambda text: "no; the model gets" not in text)
         terminal.type("\x1b[Z")
