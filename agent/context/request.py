@@ -79,6 +79,12 @@ class Request:
     taken_ids: frozenset[str] = frozenset()
     on_send: Callable[[], None] | None = None  # called before each attempt is sent to a server
 
+    def call_ids(self) -> frozenset[str]:
+        """Return the IDs that new calls and searches must not use."""
+        blocks = (block for message in self.messages for block in message["content"])
+        ids = (block["id"] for block in blocks if block["type"] in ("tool_use", SEARCH))
+        return self.taken_ids.union(ids)
+
 
 @dataclass(slots=True)
 class _Draft:

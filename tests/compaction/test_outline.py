@@ -14,14 +14,16 @@ from ctxagent.agent.compaction.layers.outline import HEADER, MIN_AGE
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.models.chat.draft import call_ids as chat_call_ids
-from ctxagent.agent.models.messages.draft import call_ids
+from ctxagent.agent.models.chat import draft as chat
+from ctxagent.agent.models.messages import draft as messages
+from ctxagent.agent.models.responses import draft as responses
 from ctxagent.agent.session.entries import Mask, Revert
 
 from ..support.sessions.history import MODEL, History, called, words
 from .test_images import image
 
 POLICY = replace(DEFAULT, clear_keep=0)
+DRAFTS = (chat.draft, messages.draft_of, responses.draft_of)
 
 
 def outlines(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
@@ -228,8 +230,7 @@ def test_no_new_call_may_have_the_id_of_one_that_is_outlined() -> None:
     outline_all(history)
     request = build_request(history.view(), model=MODEL, max_tokens=1_000)
     assert request.taken_ids == {"c2"}
-    assert "c2" in {*call_ids(request)}
-    assert "c2" in {*chat_call_ids(request)}
+    assert all("c2" in make(request).taken_ids for make in DRAFTS)
 
 
 def test_an_id_that_two_calls_have_is_not_outlined() -> None:

@@ -110,7 +110,7 @@ class _Tags:
 def draft(request: Request) -> "ChatDraft":
     """Return an empty reply to a request."""
     names = {shorten_name(tool["name"]): tool["name"] for tool in request.tools}
-    return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens, names)
+    return ChatDraft(request.model, request.call_ids(), request.max_tokens, names)
 
 
 @dataclass(slots=True)
@@ -334,13 +334,6 @@ class ChatDraft:
         bound = max(self.max_tokens, self._size)  # a visible token has at least one character
         self.usage = Usage(prompt - read - written, read, written, min(output, bound))
         return True
-
-
-def call_ids(request: Request) -> Iterator[str]:
-    """Yield the IDs that new calls must not use."""
-    yield from request.taken_ids
-    for message in request.messages:
-        yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
 
 
 def _tokens(counts: Mapping[str, Any], *names: str) -> int:

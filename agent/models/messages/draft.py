@@ -278,16 +278,7 @@ class ReplyDraft:
 
 def draft_of(request: Request) -> ReplyDraft:
     """Return the draft of the reply to a request."""
-    return ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
-
-
-def call_ids(request: Request) -> Iterator[str]:
-    """Yield the IDs that new calls and searches must not use."""
-    yield from request.taken_ids
-    for message in request.messages:
-        for block in message["content"]:
-            if block["type"] in ("tool_use", SEARCH):
-                yield block["id"]
+    return ReplyDraft(request.model, request.call_ids(), request.max_tokens)
 
 
 def _total(usage: dict[str, Any], name: str) -> Any:

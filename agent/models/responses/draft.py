@@ -215,11 +215,8 @@ class ResponseDraft:
 
 def draft_of(request: Request) -> ResponseDraft:
     """Return the draft of the reply to a request."""
-    blocks = (block for message in request.messages for block in message["content"])
-    ids = frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
-    return ResponseDraft(
-        request.model, ids, {shorten_name(tool["name"]): tool["name"] for tool in request.tools}
-    )
+    names = {shorten_name(tool["name"]): tool["name"] for tool in request.tools}
+    return ResponseDraft(request.model, request.call_ids(), names)
 
 
 def _thought(item: ResponseItem) -> str:
