@@ -44,7 +44,7 @@ class Nothing:
     def close(self) -> None: ...
 
 
-def ways(cwd: Path) -> Mapping[str, Enclose | None]:
+def variants(cwd: Path) -> Mapping[str, Enclose | None]:
     """Return the sandbox variants available on this machine."""
     found: dict[str, Enclose | None] = {"without a sandbox": None}
     own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}
@@ -80,11 +80,11 @@ async def start(cwd: Path, enclose: Enclose | None) -> float:
     return time.perf_counter() - began
 
 
-async def in_turns(cwd: Path, turns: int) -> measure.Rows:
-    all_ways = ways(cwd)
-    took: dict[str, list[float]] = {name: [] for name in all_ways}
+async def measure_starts(cwd: Path, turns: int) -> measure.Rows:
+    all_variants = variants(cwd)
+    took: dict[str, list[float]] = {name: [] for name in all_variants}
     for turn in range(turns + 1):
-        for name, enclose in all_ways.items():
+        for name, enclose in all_variants.items():
             seconds = await start(cwd, enclose)
             if turn:  # the first turn is a warm-up
                 took[name].append(seconds * 1e3)
@@ -93,7 +93,7 @@ async def in_turns(cwd: Path, turns: int) -> measure.Rows:
     return {name: {"wall_ms": each, "more_ms": each - least} for name, each in medians.items()}
 
 
-async def reads(cwd: Path, turns: int) -> measure.Rows:
+async def measure_reads(cwd: Path, turns: int) -> measure.Rows:
     """Read a small file with each variant, alternating."""
     file, tool = cwd / "file.txt", ReadTool()
     file.write_text("text\n" * 100)
@@ -122,8 +122,8 @@ def main(turns: int) -> Iterator[measure.Table]:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         project.mkdir()
-        yield measure.Table("a command's start", asyncio.run(in_turns(project, turns)))
-        yield measure.Table("Read of a file", asyncio.run(reads(project, turns)))
+        yield measure.Table("a command's start", asyncio.run(measure_starts(project, turns)))
+        yield measure.Table("Read of a file", asyncio.run(measure_reads(project, turns)))
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ COMMAND = "a command"
 CONTEXT = "one call, by size of the context"
 SIDE = "side by side"
 TOGETHER = "agents in one process"
-FACT = "the fact, the index gone or behind"
+FACT = "the fact, index deleted or outdated"
 PROBES = "probes of useless summaries"
-LONG = "going on with a long session"
-PLANTED = "a look for what was planted"
+LONG = "resuming a long session"
+PLANTED = "a scan for planted files"
 LOST = "recorded sessions with bad summaries"
 TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
@@ -53,33 +53,40 @@ TARGETS = (
     Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.25),
     Target("`-p` to its first request, CPU s", "start-up", "-p, first request", "cpu_s", 0.5),
     Target(
-        "`-p` to it in a repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 0.5
+        "the same in a git repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 0.5
     ),
     Target("`-p` with one answer, CPU s", "start-up", "-p, one request", "cpu_s", 0.5),
     Target("a command, CPU ms", COMMAND, "it changes none", "cpu_ms", 19),
     Target("a command that changes a file, CPU ms", COMMAND, "it changes a file", "cpu_ms", 19),
     Target("a command, wall ms", COMMAND, "it changes none", "wall_ms", 35),
     Target("key to paint, p99 ms", "echo", "", "p99_ms", 50),
-    Target("Esc to its words, s", "interrupts", "", "max_s", 1.0),
+    Target("Esc to its message, s", "interrupts", "", "max_s", 1.0),
     Target("a call at 60k tokens, CPU ms", CONTEXT, "60,000 tokens", "cpu_ms", 15),
     Target("a call at 180k tokens, CPU ms", CONTEXT, "180,000 tokens", "cpu_ms", 20),
     Target("a long log, times a short one", "one call, by length of the log", "", "x_short", 1.2),
     Target("memory at 180k tokens, MB", "memory of a long session", "", "peak_MB", 150),
-    Target("growth in its second half, MB", "memory of a long session", "", "growth_MB", 5),
+    Target("memory growth, second half, MB", "memory of a long session", "", "growth_MB", 5),
     Target(
         "requests rejected, 1,000 calls", "memory of a long session", "", "rejected", 0, count=True
     ),
     Target("memory of a command that prints 100 MB", "a whole output", "", "peak_mb", 150),
-    Target("lines that are missing of it", "a whole output", "", "missing", 0, count=True),
+    Target("missing lines of this output", "a whole output", "", "missing", 0, count=True),
     Target("a request through the proxy, ms", PROXY, "unchanged, 40 results", "added_ms", 10),
-    Target("the same, edited, ms", PROXY, "edited, 40 results", "added_ms", 10),
-    Target("the same, memory in MB", PROXY, "", "added_MB", 30),
+    Target("an edited request, proxy, ms", PROXY, "edited, 40 results", "added_ms", 10),
+    Target("memory of the proxy, MB", PROXY, "", "added_MB", 30),
     Target("questions, sandboxed", "questions by mode", "sandboxed", "questions", 10),
     Target("false alarms of loops", "work that repeats calls", "", "alarms", 0, count=True),
-    Target("the same, recorded", "recorded sessions without a loop", "", "alarms", 0, count=True),
+    Target(
+        "false alarms, recorded sessions",
+        "recorded sessions without a loop",
+        "",
+        "alarms",
+        0,
+        count=True,
+    ),
     Target("loops missed", "loops", "", "missed", 0, count=True),
     Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
-    Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
+    Target("a prepared summary, CPU ms", "a summary is due", "prepared ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
     Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 60),
     Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
@@ -97,26 +104,26 @@ TARGETS = (
     Target("results lost with a summary", LOST, "", "results_lost", 0, count=True),
     Target("probes not answered", PROBES, "", "missed", 0.10, count=True),
     Target("probes of artifacts not answered", PROBES, "", "missed_artifacts", 0.05, count=True),
-    Target("a long session goes on, s more", LONG, "", "wall_s", 1.0),
-    Target("a long session goes on, MB more", LONG, "", "peak_MB", 200),
+    Target("resuming a long session, s more", LONG, "", "wall_s", 1.0),
+    Target("resuming a long session, MB more", LONG, "", "peak_MB", 200),
     Target(
         "Read, sandbox required, more ms", "Read of a file", "Read, sandbox required", "more_ms", 1
     ),
     Target("start in the sandbox, wall ms", "a command's start", "bubblewrap", "wall_ms", 17),
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
     Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),
-    Target("requests rejected, going on", LONG, "", "rejected", 0, count=True),
+    Target("requests rejected, resumed", LONG, "", "rejected", 0, count=True),
     Target("tokens of the first request", TOOLS, "no servers", "first_tokens", 2_700, count=True),
     Target("tokens of 120 tools of servers", TOOLS, "the one tool", "more_first", 400, count=True),
     Target("requests rejected, servers", TOOLS, "", "rejected", 0, count=True),
     Target("tasks of a fleet not done", FLEET, "", "not_done", 0, count=True),
     Target("paid twice by a fleet", FLEET, "", "twice", 0, count=True),
-    Target("its bill next to the logs, $", FLEET, "", "bill_off", 1e-6, count=True),
+    Target("fleet bill minus its logs, $", FLEET, "", "bill_off", 1e-6, count=True),
     Target("agents left running", FLEET, "", "left_running", 0, count=True),
     Target("paid twice by an evaluation", COMPARED, "", "repeated", 0, count=True),
     Target("true rates outside", "an evaluation with known rates", "", "outside", 0, count=True),
-    Target("a fleet, wall times xargs", "a fleet beside xargs", FLEET_ROW, "x_wall", 1.1),
-    Target("a fleet, CPU times xargs", "a fleet beside xargs", FLEET_ROW, "x_cpu", 1.1),
+    Target("a fleet, wall times xargs", "a fleet and xargs", FLEET_ROW, "x_wall", 1.1),
+    Target("a fleet, CPU times xargs", "a fleet and xargs", FLEET_ROW, "x_cpu", 1.1),
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
     Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
@@ -125,12 +132,12 @@ TARGETS = (
 )
 
 
-def held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
+def check_targets(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
     """Return a verdict for each target that was measured, with the worst of its rows."""
-    return list(_held(tables))
+    return list(_verdicts(tables))
 
 
-def _held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Verdict]:
+def _verdicts(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Verdict]:
     for target in TARGETS:
         rows = tables.get(target.title, {})
         found = [

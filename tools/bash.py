@@ -51,24 +51,24 @@ IN_FILE = "the file of this output has them"
 
 class BashParams(Params):
     command: str = Field(min_length=1)
-    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until killed")
-    run_in_background: bool = Field(False, description="Returns a job id at once, for Job")
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
+    run_in_background: bool = Field(False, description="Returns at once, with an id for Job")
     unsandboxed: bool = Field(
-        False, description="Asks the user to leave the sandbox: only if it fails inside"
+        False, description="Ask the user to run it outside the sandbox: only if it failed inside"
     )
-    network: bool = Field(False, description="Likewise, for the network")
-    repository: bool = Field(False, description="Likewise, for writing .git")
-    description: str | None = Field(None, description="For the user: what it does")
+    network: bool = Field(False, description="Likewise, with the network")
+    repository: bool = Field(False, description="Likewise, with .git writable")
+    description: str | None = Field(None, description="What it does, for the user")
 
 
 class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
-        "Runs a command in bash, in the project directory; returns stdout and stderr together, "
-        "and the exit code if not 0. Each call is a new shell: `cd` and variables do not "
-        "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
-        "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
-        "and Edit."
+        "Runs a command in bash in the project directory. Returns stdout and stderr together, and "
+        "the exit code if it is not 0. Each call is a new shell: `cd` and variables do not last, "
+        "so chain with &&. stdin is empty; there is no terminal. Use run_in_background for "
+        "servers, watchers and what runs longer than the timeout. For files, prefer Read, Grep, "
+        "Glob and Edit."
     )
     brief = Brief(
         "Runs a command in bash, in the project directory. Returns its output. To make a file, "

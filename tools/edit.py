@@ -43,12 +43,13 @@ class _Edited:
 class EditTool(Tool[EditParams]):
     name = "Edit"
     description = (
-        "Replaces text in a file. old_string stands there exactly so, indent included, without "
-        "the line numbers of Read, and once: give enough lines around it, or set replace_all."
+        "Replaces text in a file. old_string must match the file exactly, with indentation and "
+        "without the line numbers of Read, and occur once: include enough lines around it, or set "
+        "replace_all."
     )
     brief = Brief(
-        "Replaces old_string by new_string in a file. old_string is copied from the file, without "
-        "the line numbers of Read, and occurs once.",
+        "Replaces old_string with new_string in a file. Copy old_string from the file, without "
+        "the line numbers of Read. It must occur once.",
         ("path", "old_string", "new_string"),
     )
     effect = "edit"

@@ -30,7 +30,7 @@ class GlobTool(Tool[GlobParams]):
     name = "Glob"
     description = (
         "Finds files by name, newest first. `*.py` matches at any depth, `src/**/*.{ts,tsx}` from "
-        "path on. Hidden files are found; what .gitignore leaves out is not, unless path is its "
+        "path on. Includes hidden files; skips files that .gitignore excludes unless path is their "
         "directory."
     )
     effect = "read"

@@ -45,7 +45,7 @@ class GrepParams(Params):
     type: str | None = Field(None, description="py, ts, rust …")
     ignore_case: bool = False
     literal: bool = False
-    multiline: bool = Field(False, description="`.` matches line ends")
+    multiline: bool = Field(False, description="`.` matches line breaks")
     context: int = Field(0, ge=0, le=1000)
     before: int = Field(0, ge=0, le=1000)
     after: int = Field(0, ge=0, le=1000)
@@ -56,13 +56,13 @@ class GrepParams(Params):
 class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
-        "Searches file contents by regular expression. output_mode `files` names files, `content` "
-        "shows the lines, `count` counts. Escape braces and brackets that are meant as "
-        "such (`interface\\{\\}`), or set literal. What .gitignore leaves out is skipped unless "
-        "path names it; hidden files are not."
+        "Searches file contents by regular expression. output_mode: `files` lists files, `content` "
+        "shows the lines, `count` counts. To search for braces or brackets, escape them "
+        "(`interface\\{\\}`) or set literal. Skips hidden files, and files that .gitignore "
+        "excludes unless path names them."
     )
     brief = Brief(
-        "Names the files below path that have a match of a regular expression.", ("pattern", "path")
+        "Lists the files below path that match a regular expression.", ("pattern", "path")
     )
     effect = "read"
     Params = GrepParams

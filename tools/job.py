@@ -234,15 +234,15 @@ def _no_file(error: OSError) -> ToolError:
 
 class JobParams(Params):
     action: Literal["list", "read", "wait", "end"] = Field(
-        description="read: output since the last read; wait: until the end, then read; end: kill"
+        description="read: output since the last read; wait: for the end, then read; end: kill"
     )
-    id: str | None = Field(None, description="Such as job-1; not needed while there is only one")
+    id: str | None = Field(None, description="Such as job-1; not needed if there is only one")
     timeout: float = Field(60, ge=1, le=600, description="Seconds to wait")
 
 
 class JobTool(Tool[JobParams]):
     name = "Job"
-    description = "Looks after commands that Bash runs in the background."
+    description = "Manages commands that Bash runs in the background."
     effect = "none"
     Params = JobParams
 

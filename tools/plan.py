@@ -24,7 +24,7 @@ class PlanParams(Params):
     plan: str = Field(
         min_length=1,
         max_length=MAX_PLAN_CHARS,
-        description="Markdown: what and why, which files, how it is checked",
+        description="Markdown: what and why, which files, how to check it",
     )
     steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
 
@@ -36,7 +36,7 @@ async def no_user_to_agree(plan: str) -> Output:
 class PlanTool(Tool[PlanParams]):
     name = "Plan"
     description = (
-        "Proposes a plan to the user; once they agree plan mode ends, and the steps become the "
+        "Proposes a plan to the user. When they agree, plan mode ends and the steps become the "
         "todo list."
     )
     effect = "none"

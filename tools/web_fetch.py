@@ -68,8 +68,8 @@ class Page:
 class WebFetchTool(Tool[WebFetchParams]):
     name = "WebFetch"
     description = (
-        "Reads a web page as Markdown; PDF and JSON too. Shows the beginning and the headings, or "
-        "with `find` the parts that fit; the whole page goes to a file, for Read and Grep."
+        "Reads a web page as Markdown; also PDF and JSON. Shows the beginning and the headings, or "
+        "the parts that match `find`. The whole page goes to a file for Read and Grep."
     )
     effect = "run"
     Params = WebFetchParams

@@ -133,7 +133,7 @@ def remove_caches(log: Path) -> None:
 
 
 def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, str]) -> None:
-    """Create a complete clone or none. Raises PlaceError."""
+    """Create a clone at `place`. After a failure, nothing is there. Raises PlaceError."""
     part = place.with_name(f"{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     outside = _git(place.parent, environ, fetches=True)
@@ -148,7 +148,7 @@ def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, s
         _run(fetching, f"{source} has no commit {commit}", "fetch", "--quiet", "origin", commit)
         wanted = "FETCH_HEAD"
     _run(
-        inside, f"cannot check {wanted} of {source} out", "checkout", "--quiet", "--detach", wanted
+        inside, f"cannot check out {wanted} of {source}", "checkout", "--quiet", "--detach", wanted
     )
     part.rename(place)
 

@@ -169,7 +169,7 @@ class CallGate:
             f"The user declined this call.{why}", denied=True, declined=True, **details
         )
 
-    async def why_not_reached(self, host: str) -> str:
+    async def network_refusal(self, host: str) -> str:
         """Return the reason why a sandboxed command may not connect to a host; "" if it may. Rules
         and the user decide, as for a call.
         """
@@ -219,7 +219,7 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # the last known: a command may have created too many
+            guarded = self.handle.guarded  # the last known files: now there are too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.watched_paths()]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.cli.main import main
-from ctxagent.agent.cli.options import guarded
+from ctxagent.agent.cli.options import run_and_exit
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.ui.headless import Headless
@@ -622,7 +622,7 @@ def test_the_demo_pauses_where_somebody_looks(
 ) -> None:
     played = []
 
-    def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
+    def play(folder: Path, *, fast: bool, is_kept: bool = False) -> int:
         played.append(fast)
         return 0
 
@@ -787,7 +787,7 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
         return int({}["nowhere"])
 
     with pytest.raises(SystemExit) as left:
-        guarded(fail)
+        run_and_exit(fail)
     told = capsys.readouterr()
     assert (left.value.code, told.out) == (1, "")
     assert "KeyError: 'nowhere'" in told.err
@@ -808,7 +808,7 @@ def test_there_is_one_document_whatever_happens(
     out = io.StringIO()
     front = Headless("json", out, io.StringIO())
     with pytest.raises(SystemExit) as left:
-        guarded(fail, front.fail)
+        run_and_exit(fail, front.fail)
     assert left.value.code == code
     result = json.loads(out.getvalue())
     assert (result["exit_code"], result["status"]) == (code, status)

@@ -125,7 +125,7 @@ def test_records_stand_beside_it_and_its_text_is_kept(place: Place) -> None:
     assert (folder / "summary.md").read_text().startswith("## Session Intent")
     assert "blue_heron" in (folder / "summary.md").read_text()
     replayed = place.run("replay", str(place.logs()[0]))
-    told = re.search(r"(\d+) of (\d+) requests rebuilt to the byte", replayed.stdout)
+    told = re.search(r"(\d+) of (\d+) requests rebuilt byte for byte", replayed.stdout)
     assert told, replayed.stdout
     assert told[1] == told[2]
 
@@ -208,7 +208,7 @@ def test_a_block_that_no_longer_counts_ends_no_session(place: Place) -> None:
     assert not block_in(server.requests[-1])
 
 
-def test_it_is_taken_back_whole(place: Place) -> None:
+def test_it_is_undone_whole(place: Place) -> None:
     serve(place, Counter(calls=24), compacts=True)
     assert len(summaries(place)) == 1
     undone = place.run("compact", "--undo")

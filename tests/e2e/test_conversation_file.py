@@ -1,4 +1,4 @@
-"""What stands beside the log and in the context while a session is compacted, taken back and copied
+"""What stands beside the log and in the context while a session is compacted, undone and copied
 by the real command: the conversation once and in order, one summary, ranges that run forwards."""
 
 import json
@@ -35,7 +35,7 @@ def said(log: Path) -> list[tuple[int, str]]:
     return [(e["seq"], e["content"]) for e in entries if e.get("source") == "person"]
 
 
-def test_the_conversation_whatever_is_compacted_and_taken_back(tmp_path: Path) -> None:
+def test_the_conversation_whatever_is_compacted_and_undone(tmp_path: Path) -> None:
     records = parts = 0
 
     def step(body: Body) -> Step:

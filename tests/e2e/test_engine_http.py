@@ -127,7 +127,7 @@ def reverted_acts(talk: Conversation) -> set[type]:
 
 
 @pytest.mark.parametrize("name", ["default", "v5"])
-def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) -> None:
+def test_bound_thinking_survives_what_is_undone(project: Path, name: str) -> None:
     player = Player(12, words=300)
     with Server(player, bound=True, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
@@ -146,7 +146,7 @@ def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) ->
     assert reverted_acts(talk) == {Mask, Summary}
 
 
-def test_a_summary_taken_back_after_more_calls(project: Path) -> None:
+def test_a_summary_undone_after_more_calls(project: Path) -> None:
     player = Player(4)
     with Server(player, bound=True, window=200_000) as server:
         talk = connected(project, server, NO_MASKS, 200_000)

@@ -212,7 +212,7 @@ class Late(bytes):
 
 def test_the_line_of_another_writer_outlives_ours_that_failed(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "log.jsonl")
-    file.hold()
+    file.lock()
     file.write_line(b"one\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     line = Late(b"two\n")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.cli import stdin
-from ctxagent.agent.cli.stdin import Patience, read_beside_task
+from ctxagent.agent.cli.stdin import StdinTimeouts, read_attached_data
 from ctxagent.agent.features.prompt import system_prompt
 from ctxagent.agent.features.subagent_types import built_in_types
 
@@ -118,12 +118,12 @@ def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Ser
     os.close(reading)
     os.close(writing)
     assert done.stdout == "Yes.\n"
-    assert done.stderr == f"ctxagent: {stdin.NOBODY}\n"
+    assert done.stderr == f"ctxagent: {stdin.NO_WRITER}\n"
     assert texts(server) == ["hello"]
 
 
 class Source:
-    """Standard input as `read_beside_task` finds it, and what it says."""
+    """Standard input as `read_attached_data` finds it, and what it says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.file = os.fdopen(number)
@@ -132,7 +132,7 @@ class Source:
 
     def read(self, **patience: float) -> Any:
         with self.file:
-            return read_beside_task(self.said.append, Patience(**patience))
+            return read_attached_data(self.said.append, StdinTimeouts(**patience))
 
 
 def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
@@ -152,7 +152,7 @@ def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
             stdin_of_slow.close()
 
         with source.file:
-            found = read_beside_task(release, Patience(first=0))
+            found = read_attached_data(release, StdinTimeouts(first=0))
     assert found is not None
     assert (found.data, found.cut) == (b"late\n", "")
     assert source.said == ["waiting for standard input from sh"]
@@ -160,7 +160,7 @@ def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
     source = Source(monkeypatch, ours[0])
     assert source.read(first=0) is None
     os.close(ours[1])
-    assert source.said == [stdin.NOBODY]
+    assert source.said == [stdin.NO_WRITER]
 
 
 def test_what_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_a_system_prompt_of_ones_own(place: Place) -> None:
             return server.requests[-1]["system"][0]["text"], done.stderr
 
         own = system_prompt("Rhyme.", own="You are a poet.")
-        assert own.startswith("You are a poet.\n\n# Limits you will meet\n")
+        assert own.startswith("You are a poet.\n\n# Limits\n")
         assert own.endswith("\n\nRhyme.")
         given = ("--system-prompt", "poet.md", "--append-system-prompt", "Rhyme.")
         assert run(*given, "-p", "sing")[0] == own

@@ -1,5 +1,5 @@
 """What `ctxagent proxy status` and the page say of a session that a real client had, and what a
-client gets after an edit was taken back."""
+client gets after an edit was undone."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def results(request: dict[str, Any]) -> str:
     return json.dumps([m for m in request["messages"] if "tool_result" in json.dumps(m)])
 
 
-def test_a_session_is_told_of_and_an_edit_is_taken_back(tmp_path: Path, server: Server) -> None:
+def test_a_session_is_told_of_and_an_edit_is_undone(tmp_path: Path, server: Server) -> None:
     own, clients = Place(tmp_path / "proxy"), Place(tmp_path / "client")
     upstream = f"messages={server.url}"
     started = own.start(*EAGER, "proxy", "--port", "0", "--upstream", upstream, stdout=PIPE)

@@ -403,7 +403,7 @@ def test_a_host_is_reached_by_the_rules_of_calls(
     project: Path, allow: list[str], deny: list[str], reason: str
 ) -> None:
     talk = Conversation(project, allow=allow, deny=deny)
-    why = asyncio.run(talk.agent.runner.gate.why_not_reached("pypi.org"))
+    why = asyncio.run(talk.agent.runner.gate.network_refusal("pypi.org"))
     assert why.startswith(reason)
     assert bool(why) == bool(reason)
 

@@ -133,11 +133,11 @@ def test_without_a_key_the_repl_says_so_before_the_first_word_and_stays(
     terminal = Terminal(*more, cwd=place.project, env=place.environ(), columns=80)
     terminal.see("`ctxagent demo` shows everything without a key")
     text = terminal.text()
-    assert text.index("/help") < text.index("No key for the model") < text.index("Four ways on")
+    assert text.index("/help") < text.index("No key for the model") < text.index("What you can do:")
     for way in ("/login", "export ANTHROPIC_API_KEY=…", "another provider", "ctxagent models"):
         assert way in text
     terminal.type("hello\r")
-    terminal.see(lambda shown: shown.count("Four ways on") == 2)
+    terminal.see(lambda shown: shown.count("What you can do:") == 2)
     terminal.type("/quit\r")
     assert terminal.leave() == 0
 

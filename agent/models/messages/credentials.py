@@ -16,11 +16,11 @@ _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
 _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
-WAYS_WITHOUT_KEY = f"""\
-Four ways on:
-- /login in the terminal asks for a key, tries it and keeps it
+NO_KEY_HINT = f"""\
+What you can do:
+- /login in the terminal asks for a key, tests it and stores it
 - export {KEY_VAR}=… (or {TOKEN_VAR}=…)
-- the model of another provider, or of this machine: `ctxagent models` lists them
+- use a model of another provider, or of this machine: `ctxagent models` lists them
 - `ctxagent demo` shows everything without a key"""
 
 
@@ -40,7 +40,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
     NoCredentials if there are none, or for a key with invalid characters.
     """
     if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
-        keys.check_key(name, environ[name], WAYS_WITHOUT_KEY)
+        keys.check_key(name, environ[name], NO_KEY_HINT)
         return name
     if found := _other_source(environ):
         return found
@@ -48,7 +48,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
         f"{name} is {'set but empty' if name in environ else 'not set'}"
         for name in (KEY_VAR, TOKEN_VAR)
     ]
-    raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
+    raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=NO_KEY_HINT)
 
 
 def _other_source(environ: Mapping[str, str]) -> str:

@@ -128,7 +128,7 @@ def _menu(repl: CommandContext) -> Menu:
 
     def preview(id: str) -> Sequence[Styled]:
         lines = [work[id], *(said[id] or ["no output yet"])]
-        roles = ["words", *["dim"] * len(lines)]
+        roles = ["message", *["dim"] * len(lines)]
         return [
             (role, one_line(line, MAX_PREVIEW_CHARS))
             for role, line in zip(roles, lines, strict=False)

@@ -35,7 +35,7 @@ _ARGUMENT = regex(r"/([\w:-]+) +([^\n]*)")
 _PLAIN = regex(r'[^\s"\\]+')  # paths that need no quotes
 
 
-class WordsCompleter(Completer):
+class InputCompleter(Completer):
     def __init__(self, host: ScreenHost, cwd: Path) -> None:
         self._host = host
         self._cwd = cwd

@@ -107,11 +107,11 @@ def test_servers_are_notified_of_files_that_commands_change(tmp_path: Path) -> N
         project.path("a.x").write_text("error: by a command\n")
         project.path("b.x").write_text("")
         actions = {"a.x": "modified", "b.x": "created", "c.x": "deleted"}
-        await project.servers.heed({project.path(name): a for name, a in actions.items()})
+        await project.servers.notify_changed({project.path(name): a for name, a in actions.items()})
         await project.server.idle.wait()
         assert project.new("a.x", "b.x") == ["a.x:1:1: by a command"]
         project.path("a.x").unlink()
-        await project.servers.heed({project.path("a.x"): "deleted"})
+        await project.servers.notify_changed({project.path("a.x"): "deleted"})
         assert project.servers.problems([project.path("a.x")]) == []
 
     project = play(tmp_path, "push", scene)

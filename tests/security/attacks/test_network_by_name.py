@@ -223,7 +223,7 @@ def test_the_question(place: Field) -> None:  # noqa: F811
         place.network = False
         sandbox = place.context(names=()).sandbox
         assert isinstance(sandbox, Sandbox)
-        sandbox.decide = lambda host: talk.agent.runner.gate.why_not_reached(host)
+        sandbox.decide = lambda host: talk.agent.runner.gate.network_refusal(host)
         talk.agent.context.sandbox = talk.agent.approval.sandbox = sandbox
         talk.agent.context.env = place.environ
         assert talk.say("go").status in ("ok", "denied"), talk.events[-3:]
