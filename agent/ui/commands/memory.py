@@ -74,7 +74,7 @@ async def _forget(repl: CommandContext, argument: str) -> None:
         raise UsageError(f"/memory {argument}: name the fact to forget", hint="/memory forget NAME")
     folder = memory_feature(repl).folder
     for draft in [folder.forget(name) for name in dict.fromkeys(names)]:
-        await asyncio.to_thread(folder.make, draft)
+        await asyncio.to_thread(folder.write, draft)
         repl.say(f"forgotten: {draft.name}")
 
 
