@@ -291,8 +291,8 @@ def _print_summary(
     say(f"bill: {summary.bill} · {count_of(calls, 'call')} · {tokens:,} tokens"
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     if verdicts := summary.verdicts:
-        told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        say(f"score: {told}: {_command_for('results', manifest)} prints the rates")
+        counts_text = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
+        say(f"score: {counts_text}: {_command_for('results', manifest)} prints the rates")
     for state in summary.counts:
         if state == "done" and not names_done:
             continue  # without a terminal, each was printed at its end
@@ -365,10 +365,10 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
         _show_attempts(attempts, folder, as_json)
         return 0
     task = _task(summary, manifest, id)
-    told = task.to_json(folder)
+    facts = task.to_json(folder)
     if task.record is not None:
         kept, log = folder.task(id, task.record.session), task.find_log(folder)
-        told |= {
+        facts |= {
             "place": (place := find_place(log)) and str(place),
             "branch": place and current_branch(place),
             "log": log and str(log),
@@ -376,17 +376,17 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
             "result": kept.result(task.record.attempt),
         }
     if as_json:
-        say(json.dumps(told, ensure_ascii=False))
+        say(json.dumps(facts, ensure_ascii=False))
         return 0
-    answer = (told.pop("result", None) or {}).get("result")
-    for name, value in told.items():
+    answer = (facts.pop("result", None) or {}).get("result")
+    for name, value in facts.items():
         if value not in (None, "", {}, False):
             say(f"{name}: {'yes' if value is True else value}")
-    if told.get("log"):
-        state, place = Path(told["log"]).parents[4], told["place"]
+    if facts.get("log"):
+        state, place = Path(facts["log"]).parents[4], facts["place"]
         words = ["ctxagent", "-c", f"state.dir={state}", *(["--cwd", place] if place else [])]
-        say(f"continue it: {shlex.join([*words, '--resume', told['session']])}")
-    if told.get("kind") == SCORE and task.record is not None:
+        say(f"continue the session: {shlex.join([*words, '--resume', facts['session']])}")
+    if facts.get("kind") == SCORE and task.record is not None:
         _show_score(folder, task.record)
     if answer:
         say(f"\n{answer[:MAX_ANSWER_CHARS]}")

@@ -120,7 +120,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
     start.
     """
     launch = launch_of(options)
-    found = _tried(launch, None)
+    found = _start_servers(launch, None)
     if as_json:
         from dataclasses import asdict
 
@@ -141,7 +141,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
 def get(options: dict[str, Any], name: str) -> int:
     """Start the server NAME and list its tools; exit code 1 if it fails to start."""
     launch = launch_of(options)
-    found = _tried(launch, name)
+    found = _start_servers(launch, name)
     if not found:
         raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     (status, tools), *_ = found
@@ -192,7 +192,7 @@ def login(options: dict[str, Any], name: str) -> int:
 
             webbrowser.open(url)
 
-    found = _tried(launch, name, show)
+    found = _start_servers(launch, name, show)
     if not found:
         raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     ((status, _),) = found
@@ -222,7 +222,7 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _tried(
+def _start_servers(
     launch: "LaunchOptions", name: str | None, show: "Callable[[str], None] | None" = None
 ) -> "list[tuple[ServerStatus, list[tuple[str, int, str]]]]":
     """Start the servers, or one of them. Return the state and the tools of each."""

@@ -170,14 +170,14 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def look() -> None:
+    def check_parent() -> None:
         if os.getppid() == parent:
-            loop.call_later(POLL_S, look)
+            loop.call_later(POLL_S, check_parent)
         else:
             stopped.set()
 
     if parent is not None:
-        look()
+        check_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:

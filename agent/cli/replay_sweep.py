@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MIN_TEXT_CELLS = 40
 DEMOTE_WARNING = (
-    "The demote.* settings move results to files at once. A replay cannot know which of them the "
-    "model would have read again: choose a smaller change than shown."
+    "The best settings move results to files at once. A replay cannot know which of these results "
+    "the model would have read again: choose a smaller change than shown."
 )
 
 

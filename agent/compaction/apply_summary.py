@@ -270,10 +270,10 @@ class SummaryApplier:
                 if _TASK_FILE.fullmatch(name):
                     return name
         end = previous.covers[1] if previous else 0
-        begun = next(
+        first_ref = next(
             (ref for ref, _ in self.host.ledger.typed_messages if ref > end), cut.evicted[0].seq
         )
-        return f"{TASK_SUMMARY_PREFIX}{begun}.md"
+        return f"{TASK_SUMMARY_PREFIX}{first_ref}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
         """Write a draft in the background, and preload the texts that drift detection reads."""
@@ -334,8 +334,8 @@ class SummaryApplier:
         With `is_estimate`, no progress is shown. Raises CompactionFailed like `apply`.
         """
         reinserted = self.reinserted(before, _remaining_seqs(self.host.view, cut))
-        told = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
-        with told:
+        progress = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
+        with progress:
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
             raise CompactionFailed(too_large_message(before, fitted.tokens_after))

@@ -172,10 +172,10 @@ def _item_weights(view: View, item: Item) -> Iterator[tuple[ContentKind, str, in
         if kind in _TRAILING_KINDS:
             begin, tail = _TRAILING_KINDS[kind]
             _, found, rest = str(block.get("text", "")).partition(begin)
-            behind = min(size, tokens.estimate(found + rest)) if found else 0
-            if behind:
-                yield tail, "", behind, 0
-            size -= behind
+            trailing_size = min(size, tokens.estimate(found + rest)) if found else 0
+            if trailing_size:
+                yield tail, "", trailing_size, 0
+            size -= trailing_size
         whole = 0
         if kind == "calls" and str(block.get("id")) in item.inputs:
             same = (b for b in item.blocks if b.get("id") == block.get("id"))

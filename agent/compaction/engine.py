@@ -563,9 +563,9 @@ class CompactionEngine:
         """
         sections, (since, newest) = self.host.preserved_sections(), self._span_start
         changed = sum(fact.ref > newest for fact in self.host.ledger.files.values())
-        behind = any(s.name == DECISION_LOG and s.found and s.at < since for s in sections)
+        is_outdated = any(s.name == DECISION_LOG and s.found and s.at < since for s in sections)
         is_expected = self.policy.rules.expected or self.policy.rules.strict
-        if is_expected and changed and behind and self._first_time("decision log"):
+        if is_expected and changed and is_outdated and self._first_time("decision log"):
             text = f"the Decision Log was not updated, though files were changed: {changed:,}"
             self.host.emit(Notice("warning", f"{text}. Record your decisions there"))
         for section in missing_sections(sections):

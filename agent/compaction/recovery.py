@@ -154,9 +154,9 @@ def _sections(
 ) -> Iterator[_Section]:
     """Yield all sections, the most important first."""
     newest = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-1:]]
-    stands = [*document.in_progress, *filter(None, [document.phase])]
+    state = [*document.in_progress, *filter(None, [document.phase])]
     yield _Section("Intent", [document.intent] if document.intent else [], 1, length_factor=2)
-    yield _Section("Stands", stands, 1)
+    yield _Section("Stands", state, 1)
     yield _Section("Next", document.next_steps, 1)  # the todo list, if there is one
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)

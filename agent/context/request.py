@@ -334,8 +334,8 @@ def begins_with(later: Request, earlier: Request) -> bool:
     """
     if later.tools != earlier.tools:
         return False
-    told, before = [*_unmarked_blocks(later)], [*_unmarked_blocks(earlier)]
-    return told[: len(before)] == before
+    later_blocks, earlier_blocks = [*_unmarked_blocks(later)], [*_unmarked_blocks(earlier)]
+    return later_blocks[: len(earlier_blocks)] == earlier_blocks
 
 
 def _unmarked_blocks(request: Request) -> Iterator[tuple[int, str, Block]]:

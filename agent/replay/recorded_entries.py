@@ -54,11 +54,8 @@ def result_entry(
     """Return the log entry of a call's result, and its demotion if the text went to a file. Raises
     OSError.
     """
-    details, content, offloaded = (
-        dict(translated.details),
-        storage.clean(call.text) or "[empty]",
-        None,
-    )
+    details, offloaded = dict(translated.details), None
+    content = storage.clean(call.text) or "[empty]"
     found = demote_to_file(
         content, tool=translated.name, seq=seq, folder=storage.folder, policy=storage.policy
     )

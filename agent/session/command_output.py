@@ -63,10 +63,10 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """
     text = "\n".join(lines).lower()
     signs = [sign for sign in _SIGNS if sign in text]
-    told = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
-    telling = [*islice(told, MAX_ERROR_LINES)][::-1]
+    found = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
+    newest = [*islice(found, MAX_ERROR_LINES)][::-1]
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling or [last] if line)
+    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in newest or [last] if line)
 
 
 def has_error_sign(text: str) -> bool:

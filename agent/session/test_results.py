@@ -243,8 +243,10 @@ class FailingTests:
         names = run.failed if launch.runner or not passed else ()
         passed_since, by = self._passed.get(command, (0, 0))
         if passed_since > started:  # reported late, after a newer run had passed
-            told = {name: FailingTest(name, ref, by) for name in names if name not in self._open}
-            self.tests.update(told)
+            resolved = {
+                name: FailingTest(name, ref, by) for name in names if name not in self._open
+            }
+            self.tests.update(resolved)
             return False, cleared
         for name in names:
             self._remove_open(name)

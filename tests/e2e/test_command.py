@@ -216,7 +216,7 @@ def test_a_mistyped_command_is_told_before_a_missing_key(place: Place) -> None:
 def test_doctor_prints_the_ways_without_a_key_line_by_line(place: Place) -> None:
     shown = place.run("doctor").stdout.splitlines()
     at = next(n for n, line in enumerate(shown) if line.startswith("FAIL  credentials: No key"))
-    assert [line[:8] for line in shown[at + 1 : at + 6]] == ["      Fo", *["      - "] * 4]
+    assert [line[:8] for line in shown[at + 1 : at + 6]] == ["      Wh", *["      - "] * 4]
     assert max(map(len, shown[at : at + 6])) < 200
     (found,) = [
         row["found"]
@@ -617,7 +617,7 @@ def test_the_demo_searches_in_bash_without_ripgrep(monkeypatch: pytest.MonkeyPat
     ("shown", "arguments", "fast"),
     [(True, [], False), (True, ["--fast"], True), (False, [], True)],
 )
-def test_the_demo_pauses_where_somebody_looks(
+def test_the_demo_pauses_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, shown: bool, arguments: list[str], fast: bool
 ) -> None:
     played = []
@@ -634,7 +634,7 @@ def test_the_demo_pauses_where_somebody_looks(
 
 
 @pytest.mark.slow
-def test_the_demo_ends_its_list_and_says_what_a_replay_of_it_is_worth(place: Place) -> None:
+def test_the_demo_completes_its_todo_list_and_says_what_a_replay_shows(place: Place) -> None:
     done = place.run("demo", "--fast", "--keep", "kept")
     assert done.returncode == 0, done.stderr
     hint = " ".join(done.stdout.partition("What to do next\n")[2].split())

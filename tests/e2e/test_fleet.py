@@ -76,7 +76,7 @@ def test_killed_again_and_again_it_ends_well_and_nothing_is_paid_twice(fleet: Fl
     assert fleet.agents() == []
 
 
-def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -> None:
+def test_a_second_run_is_refused_and_two_ctrl_c_keep_the_session(fleet: Fleet) -> None:
     fleet.tasks(2)
     steps: list[Step] = [Say("", tools=[("Bash", {"command": "true"})]), Say(fault="mute")]
     with Server([*steps, *[Say("Done.")] * 2]) as server:
@@ -155,7 +155,9 @@ def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
 
 
 @over_each_wire
-def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet, wire: Wire) -> None:
+def test_a_total_budget_stops_the_run_and_a_higher_budget_continues_it(
+    fleet: Fleet, wire: Wire
+) -> None:
     fleet.tasks(3)
     with wire(work) as server:
         env = fleet.place.environ(server.variables)
@@ -220,7 +222,7 @@ def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fle
     assert len(fleet.logs()) == 2, "a retry goes on in its session"
 
 
-def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
+def test_a_changed_task_is_reported_and_starts_again(fleet: Fleet) -> None:
     fleet.tasks(1)
     options = scripted(fleet)
     assert fleet.call("run", *options).returncode == 0
@@ -319,7 +321,7 @@ def test_a_task_that_takes_too_long_is_interrupted_and_keeps_its_session(fleet: 
     assert "Written." in shown.stdout
 
 
-def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: Path) -> None:
+def test_the_printed_command_continues_the_session_in_the_place_of_the_task(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path / "a folder; it's odd")
     fleet.tasks(1)
     assert fleet.call("run", *scripted(fleet)).returncode == 0
@@ -330,7 +332,8 @@ def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: P
     assert shown["branch"] == git(place, "branch", "--show-current")
     steps = [{"text": "", "tools": [{"name": "Bash", "input": {"command": "pwd > where.txt"}}]}]
     options = scripted(fleet, {"steps": [*steps, {"text": "More."}]})
-    command = [*shlex.split(shown["continue it"])[1:], *BYPASS, *options, "-p", "More words."]
+    resume = shlex.split(shown["continue the session"])[1:]
+    command = [*resume, *BYPASS, *options, "-p", "More words."]
     more = fleet.place.run(*command)
     assert (more.returncode, more.stdout) == (0, "More.\n"), more.stderr
     assert (place / "where.txt").read_text() == f"{place}\n"
@@ -409,7 +412,7 @@ def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
     assert f"  waiting {ids}, and 10 more: --json lists all\n" in told
 
 
-def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> None:
+def test_the_error_for_an_option_after_the_command_says_where_to_put_it(fleet: Fleet) -> None:
     fleet.tasks(1)
     for word, told in (
         ("--model=x", "--model ID"),
@@ -428,7 +431,7 @@ def nothing_began(fleet: Fleet) -> bool:
     return not fleet.folder.ledger.exists() and not list(made)
 
 
-def test_what_would_fail_for_all_is_told_before_anything_starts(fleet: Fleet) -> None:
+def test_an_error_for_all_tasks_is_reported_before_the_start(fleet: Fleet) -> None:
     fleet.tasks(3)
     keyless = fleet.call("run")
     assert (keyless.returncode, keyless.stdout) == (5, "")
@@ -448,7 +451,7 @@ def test_what_would_fail_for_all_is_told_before_anything_starts(fleet: Fleet) ->
     assert nothing_began(fleet)
 
 
-def test_places_that_are_not_there_are_told_together_before_anything_starts(fleet: Fleet) -> None:
+def test_missing_places_are_listed_in_one_error_before_the_start(fleet: Fleet) -> None:
     tasks = [
         {"id": "a", "prompt": "go", "dir": "r0"},
         {"id": "b", "prompt": "go", "dir": "nowhere"},
@@ -574,7 +577,7 @@ def test_the_path_of_a_script_is_relative_to_where_it_was_written(fleet: Fleet) 
     assert done.returncode == 0, done.stderr
 
 
-def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
+def test_failures_are_listed_briefly_with_the_next_step(fleet: Fleet) -> None:
     fleet.tasks(2)
     path = fleet.place.project / "r0" / ".agentrc"
     path.write_text("[permissions]\nmode = 'never'\n")

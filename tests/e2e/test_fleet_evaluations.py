@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_at_the_score_or_after_it_repeats_nothing(fleet: Fl
     assert said(fleet, "ended") == ["score", "after"]
 
 
-def test_a_command_after_the_score_that_was_killed_is_run_again_only_when_told(
+def test_a_killed_command_after_the_score_runs_again_only_on_retry(
     fleet: Fleet,
 ) -> None:
     options = scripted(fleet)

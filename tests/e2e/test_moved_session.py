@@ -95,7 +95,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         await seat.until("Hello.")
         await seat.idle()
         loop = seat.repl.conversation.agent
-        leave = loop.handle.session.resume_cache.leave
+        leave = loop.handle.session.resume_cache.save_at_close
         slow_end(loop)
 
         def slow(log: Log) -> None:
@@ -103,7 +103,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
             go_on.wait(100)
             leave(log)
 
-        loop.handle.session.resume_cache.leave = slow  # type: ignore[method-assign]
+        loop.handle.session.resume_cache.save_at_close = slow  # type: ignore[method-assign]
         seat.say("/clear")
         await seat.until(leaving.is_set)
         seat.press(CTRL_C)

@@ -128,7 +128,7 @@ def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
 def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
     """What is written as it is left takes until the test lets it."""
     talk.agent.record(User(content="One."))
-    leave = talk.agent.handle.session.resume_cache.leave
+    leave = talk.agent.handle.session.resume_cache.save_at_close
     begun, go = threading.Event(), threading.Event()
 
     def held(log: Log) -> None:
@@ -136,10 +136,10 @@ def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
         assert go.wait(100)
         leave(log)
 
-    talk.agent.handle.session.resume_cache.leave = held  # type: ignore[method-assign]
+    talk.agent.handle.session.resume_cache.save_at_close = held  # type: ignore[method-assign]
 
     async def run() -> None:
-        leaving = asyncio.ensure_future(talk.agent.leave())
+        leaving = asyncio.ensure_future(talk.agent.close_except_model())
         assert await asyncio.to_thread(begun.wait, 100)
         with pytest.raises(SessionError):
             Log.open(talk.agent.log.path)  # it is locked meanwhile

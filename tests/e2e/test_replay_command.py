@@ -113,7 +113,7 @@ def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_skipped_is_told(tmp_path: Path, session: Path) -> None:
+def test_skipped_files_are_reported(tmp_path: Path, session: Path) -> None:
     (tmp_path / "none.md").write_text("# Notes\n")
     result = run(tmp_path, session, tmp_path / "none.md", *MODEL)
     assert result.exit_code == 0
@@ -149,7 +149,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_before_anything_is_played(tmp_path: Path, name: str) -> None:
+def test_usage_errors_are_reported_before_the_replay(tmp_path: Path, name: str) -> None:
     """The session is one that cannot be read: that would be told instead."""
     (tmp_path / "none.md").write_text("# Notes\n")
     arguments, error, hint = WRONG[name]
@@ -184,7 +184,7 @@ def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, sessio
     assert "cannot write the report /dev/full: No space left on device" in result.stderr
 
 
-def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None:
+def test_unnamed_output_has_no_content_of_the_sessions(tmp_path: Path) -> None:
     """Small windows, so that things are needed when gone and one session cannot go on."""
     full = STORY["codex"]().replace(b"Be exact.", f"{SECRET} {words(20_000)}".encode())
     for name, content in (("one", working(12, 1_500, again=3)), ("two", full)):
@@ -237,7 +237,7 @@ def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: 
     assert text.endswith(f"For .agentrc:\n\n{document['agentrc']}\n")
 
 
-def test_a_bound_that_nothing_keeps_says_what_comes_nearest(tmp_path: Path) -> None:
+def test_a_sweep_with_no_value_within_the_bound_prints_the_lowest_share(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(working(12, 1_500, again=3))
     options = (path, *MODEL, "--context-window", "16000", "-c", "compact.preset=v5")
@@ -354,7 +354,9 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_ends_it_without_words(tmp_path: Path, session: Path) -> None:
+def test_a_closed_output_pipe_ends_the_command_without_a_message(
+    tmp_path: Path, session: Path
+) -> None:
     place = Place(tmp_path / "place")
     reading, writing = os.pipe()
     os.close(reading)

@@ -453,7 +453,7 @@ class Walk:
             copy_cache(agent.log.path, copy)
         self._copies += 1
         copy.parent.rename(agent.folder.with_name(f"s{self._copies:03}"))  # as a seed says
-        await agent.leave()
+        await agent.close_except_model()
         self._begin(self.talk.model)
 
     # Steps
@@ -517,7 +517,7 @@ class Walk:
         self._begin()
 
     async def _close(self) -> None:
-        await self.talk.agent.leave()
+        await self.talk.agent.close_except_model()
         self._begin()
 
     async def _compact(self) -> None:

@@ -12,7 +12,7 @@ from ctxagent.agent.session.entries import Entry
 from ..support.running_fleet import RESULT, RunningFleet, calling
 
 
-def test_a_look_shows_activities_and_progress(tmp_path: Path) -> None:
+def test_a_refresh_shows_activities_and_progress(tmp_path: Path) -> None:
     fleet = RunningFleet(tmp_path, said="No.")
     RunNotes(1_000.0, 0.25, 1).write(fleet.folder)
     fleet.say(calling("make test"))
@@ -45,7 +45,7 @@ def test_a_fleet_whose_run_has_ended_has_no_pace_and_no_workers(tmp_path: Path) 
     assert (view.workers, view.outages, view.dollars_per_hour) == ((), (), None)
 
 
-def test_a_look_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_reads_only_new_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ctxagent.agent.fleet import live, log_sums
 
     fleet, read = RunningFleet(tmp_path), list[bytes]()

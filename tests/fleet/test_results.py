@@ -69,7 +69,7 @@ def test_two_presets_are_distinguished_with_true_rates_in_the_intervals(
     assert found.dollars.low < DOLLARS["ledger"] - DOLLARS["lean"] < found.dollars.high
 
 
-def test_a_comparison_is_told_with_units_and_intervals() -> None:
+def test_a_comparison_has_units_and_intervals() -> None:
     same, dollars = Estimate(0.0, None, None), Estimate(-0.25, -0.5, 0.125)
     found = RunComparison(20, 5, 3, 0.7265625, Estimate(0.02, -0.03, 0.07), dollars, same, {})
     assert list(comparison_lines("default", "lean", found)) == [

@@ -200,8 +200,8 @@ class DriftDetector:
         real work, todos in progress do not count, since they may be done.
         """
         ledger = self._ledger
-        begun = min(self._newest_message_ref(), self._since)
-        changed = [fact.path for fact in ledger.files.values() if fact.ref > begun]
+        since = min(self._newest_message_ref(), self._since)
+        changed = [fact.path for fact in ledger.files.values() if fact.ref > since]
         ran = [fact.command for fact in ledger.commands if fact.ref > self._since]
         about = all_terms([text, *map(call_subject, self._calls), *changed, *ran])
         acted = changed or ran or any(c.get("name") not in _READING for c in self._calls)

@@ -157,8 +157,8 @@ def block_supplement(
     evicted = [item.seq for item in summary.cut.evicted]
     gone = evicted_messages(ledger.messages, view, evicted)
     waiting = _unanswered(gone, UNANSWERED_SHARE * window.size / view.ratio)
-    told = [message for message in gone if message not in waiting]
-    section = messages_section(told, budget_tokens(window, view.ratio))
+    listed = [message for message in gone if message not in waiting]
+    section = messages_section(listed, budget_tokens(window, view.ratio))
     return BlockSupplement(written, resolved, section, waiting, folder, ledger.pins)
 
 

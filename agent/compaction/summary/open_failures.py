@@ -43,11 +43,11 @@ def with_open_failures(
     `room` tokens, only their most informative lines are kept, and the oldest failures are listed by
     ref.
     """
-    told = document.errors
+    described = document.errors
     missing = [
         fact
         for fact in open_failures(ledger)
-        if not any(names_failure(line, fact) for line in told)
+        if not any(names_failure(line, fact) for line in described)
     ]
     lines = [_lines_of(fact, fact.errors) for fact in missing]
     if room is not None and sum(map(_size, lines)) > room:
@@ -55,7 +55,7 @@ def with_open_failures(
         kept = _count_fitting(lines[::-1], room)
         lines = lines[len(lines) - kept :]
     older = " ".join(f"#{fact.ref}" for fact in missing[: len(missing) - len(lines)])
-    return replace(document, errors=(*((f"{_MORE}{older}",) if older else ()), *told, *lines))
+    return replace(document, errors=(*((f"{_MORE}{older}",) if older else ()), *described, *lines))
 
 
 def earlier_failures(
@@ -64,19 +64,19 @@ def earlier_failures(
     """Return lines for the newest past failures that fit, oldest first, of entries up to `until`.
     Lines that `errors` already contain are left out.
     """
-    told = "\n".join(errors)
+    known_text = "\n".join(errors)
     over = {fact.ref: (_head_of(fact), fact.errors) for fact in ledger.past_failures()}
     over |= {call.ref: (f"{call.tool} (#{call.ref})", call.errors) for call in ledger.failed_calls}
     lines, room = list[str](), MAX_EARLIER_TOKENS
     for ref, (head, said) in sorted(over.items(), reverse=True):
         if until is not None and ref > until:
             continue
-        new = [line for line in said if line.strip() not in told]
+        new = [line for line in said if line.strip() not in known_text]
         line = f"{_EARLIER}{head}:\n" + "\n".join(new)
         if new and _size(line) <= room:
             room -= _size(line)
             lines.append(line)
-            told += "\n" + line
+            known_text += "\n" + line
     return tuple(reversed(lines))
 
 

@@ -194,8 +194,8 @@ def summary_question(
     reason why the previous answer was unusable.
     """
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
-    for part, (merged, alone) in _SCOPE.items():
-        text = text.replace(part, merged if is_merged else alone)
+    for part, (merged, separate) in _SCOPE.items():
+        text = text.replace(part, merged if is_merged else separate)
     if failures:
         text += f"\n\n{failures}"
     if instructions.strip():
