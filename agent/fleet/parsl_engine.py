@@ -114,16 +114,9 @@ def _read_config(path: Path, lock: Path) -> Any:
     for executor in found.executors:
         if command := getattr(executor, "interchange_launch_cmd", None):
             executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
-            words = [
-                sys.executable,
-                "-I",
-                "-S",
-                pool_supervisor.__file__,
-                str(lock),
-                str(os.getpid()),
-            ]
-            leash = (
-                shlex.join(words).replace("{", "{{{{").replace("}", "}}}}")
-            )  # Parsl formats the text twice
+            script = [sys.executable, "-I", "-S", pool_supervisor.__file__]
+            started = shlex.join([*script, str(lock), str(os.getpid())])
+            # Parsl formats the text twice.
+            leash = started.replace("{", "{{{{").replace("}", "}}}}")
             executor.launch_cmd = f"{leash} {executor.launch_cmd}"
     return found

@@ -314,7 +314,7 @@ class Sandbox:
             passed = (*passed, proxy.descriptor)
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
         restrict = self._bubblewrap.restrict
-        return Enclosed([*arguments, *command], passed, restrict, reports=True, beside=proxy)
+        return Enclosed([*arguments, *command], passed, restrict, reports=True, service=proxy)
 
     def _confinement(self) -> Callable[[], None]:
         """Return a function that confines a command with Landlock only. Unix sockets are refused,

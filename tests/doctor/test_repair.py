@@ -230,7 +230,7 @@ def test_an_empty_log_is_reported(log: Path) -> None:
     assert repair(log) == []
 
 
-def test_refs_stay_right_and_thinking_after_a_loss_goes(log: Path) -> None:
+def test_a_repair_keeps_refs_and_drops_later_thinking(log: Path) -> None:
     whole = {entry.seq: entry for entry in read_log(log).entries}
     gone = next(seq for seq, e in whole.items() if isinstance(e, ToolResult) and not e.offloaded)
     lines = lines_of(log)

@@ -791,7 +791,7 @@ def test_paths_that_deny_rules_hide_from_listings(project: Path) -> None:
         ("Todo", "", "allow"), ("Read", "secrets/key", "deny"),
     ],
 )  # fmt: skip
-def test_a_view_that_only_looks(project: Path, tool: str, text: str, action: str) -> None:
+def test_a_read_only_view_denies_changes(project: Path, tool: str, text: str, action: str) -> None:
     approval = Approval(
         cwd=project, mode="bypass", allow=["Bash(mytool:*)"], deny=["Read(secrets/**)"]
     )

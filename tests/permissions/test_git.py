@@ -74,7 +74,7 @@ def may_show(text: str, base: Path, *guarded: str) -> bool:
         "git diff --word-diff", "git reflog -p", "git whatchanged -p",
     ],
 )  # fmt: skip
-def test_what_may_show_a_file(shared: Path, text: str) -> None:
+def test_git_commands_that_may_show_a_file(shared: Path, text: str) -> None:
     assert may_show(text, shared, "key")
 
 
@@ -95,7 +95,7 @@ def test_what_may_show_a_file(shared: Path, text: str) -> None:
         "git", "git log --format=%H --merges",
     ],
 )  # fmt: skip
-def test_what_does_not(shared: Path, text: str) -> None:
+def test_git_commands_that_cannot_show_a_file(shared: Path, text: str) -> None:
     assert not may_show(text, shared, "key")
 
 

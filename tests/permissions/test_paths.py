@@ -47,7 +47,7 @@ def test_a_commands_own_folder_and_root(root: Path, process: str) -> None:
     assert path_forms("/proc/self/cwdx", base)[0] == "/proc/self/cwdx"
 
 
-def test_what_lies_in_a_folder() -> None:
+def test_is_within_a_folder() -> None:
     assert is_within("/a", ["/a"])
     assert is_within("/a/b", ["/x", "/a/"])
     assert is_within("/a", ["/"])

@@ -210,7 +210,7 @@ def test_commands_that_receive_names_need_kernel_confinement(project: Path, comm
     assert judged(project, f"{command} > out", mode="accept-edits") == "ask"
 
 
-def test_a_command_that_only_looks_says_so(project: Path) -> None:
+def test_verdicts_mark_read_only_commands(project: Path) -> None:
     approval = Approval(cwd=project, allow=["Bash(mkdir:*)"])
     for command, expected in (
         ("ls", True),
@@ -511,7 +511,7 @@ def test_changed_paths_are_few_and_links_are_kept(project: Path) -> None:
     assert len(many) == read_only.MAX_TOUCHED_PATHS
 
 
-def test_commands_with_a_form_that_only_looks() -> None:
+def test_commands_with_a_read_only_form() -> None:
     assert read_only.has_read_only_form("sort")
     assert not read_only.has_read_only_form("rm")
     assert read_only.reads_files("cat")

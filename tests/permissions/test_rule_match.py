@@ -147,7 +147,7 @@ def test_a_kind_of_command_is_allowed(rule: str, command: str) -> None:
         ("black:*", "ls"),
     ],
 )  # fmt: skip
-def test_words_that_make_a_command_do_more(rule: str, command: str) -> None:
+def test_words_that_a_prefix_rule_does_not_cover(rule: str, command: str) -> None:
     assert not allows(rule, command)
 
 

@@ -72,7 +72,7 @@ def test_the_tools_that_a_rule_covers(rule: str, covered: list[str], others: lis
     assert [tool for tool in (*covered, *others) if parsed.covers(tool)] == covered
 
 
-def test_what_a_rule_is_about() -> None:
+def test_rules_for_every_call_of_a_tool() -> None:
     assert parse_rule("Bash").any
     assert parse_rule("Bash(*)").any
     assert parse_rule("Read").any

@@ -250,7 +250,7 @@ def test_each_attempt_would_succeed_outside(place: Field) -> None:
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
-def test_what_work_needs(place: Field, who: str) -> None:
+def test_ordinary_work_succeeds_in_the_sandbox(place: Field, who: str) -> None:
     """Project files, commits, exit codes and signals, and the session's own folder work."""
     commands = (
         "echo a > file && git add file && git commit -qm one && git log --format=%s",

@@ -62,7 +62,7 @@ def test_the_place_with_most_lines_in_order_wins() -> None:
     assert hint("start\nmiddle\nends", text).startswith("Most like it: From line 3 on:\n3\tstart")
 
 
-def test_nothing_like_it_says_what_to_do() -> None:
+def test_a_text_without_a_similar_one_gets_advice() -> None:
     advice = "Nothing in the file is like it: Read it, or Grep for a word of it."
     assert hint("@@@@ ???? §§§§") == advice
     assert hint(" \n ", "a\nb\n") == advice

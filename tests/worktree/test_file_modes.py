@@ -58,7 +58,7 @@ def test_folders_are_those_above_the_files() -> None:
     assert folders_of([]) == set()
 
 
-def test_what_is_usual_depends_on_whether_a_file_can_be_run() -> None:
+def test_usual_modes_depend_on_the_kind_of_file() -> None:
     modes = FileModes(0o640, 0o750, 0o700, {"odd": 0o600}, {"src": 0o755})
     assert [modes.of(*each) for each in (("a", PLAIN), ("b", PROGRAM), ("odd", PROGRAM))] == [
         0o640, 0o750, 0o600,

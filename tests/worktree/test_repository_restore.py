@@ -179,7 +179,7 @@ def test_remotes_and_what_branches_follow_come_back(tmp_path: Path) -> None:
     assert project.git("config", "--list", "--local").split() == config.split()
 
 
-def test_a_repository_made_anew_in_place_of_the_old_one(tmp_path: Path) -> None:
+def test_a_repository_that_replaces_the_old_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.fill()
     main, name = project.git("rev-parse", "main"), project.take()

@@ -138,7 +138,7 @@ def test_the_digest_of_a_change_is_that_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_looks_at_the_same_files_are_the_same_tree(tmp_path: Path) -> None:
+def test_two_scans_of_the_same_files_give_the_same_tree(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     one = tree_of(project)
     first = one.observe()
@@ -820,7 +820,7 @@ def test_environment_variables_do_not_redirect_git(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True], ids=["repository", "folder"])
-def test_a_first_scan_that_is_stopped_goes_on_with_the_next_look(
+def test_a_stopped_first_scan_continues_with_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: bool
 ) -> None:
     monkeypatch.setattr(staging, "BATCH_FILES", 3)

@@ -108,7 +108,7 @@ def test_a_commit_that_is_taken_back_takes_nothing_with_it(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_what_is_gone_from_under_the_newest_tree_is_taken_in_again(tmp_path: Path) -> None:
+def test_lost_objects_of_the_newest_tree_are_staged_again(tmp_path: Path) -> None:
     """The files match the index, but its objects are in no repository any more."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
@@ -317,7 +317,7 @@ def test_an_ignored_file_keeps_the_permissions_it_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_only_looked_at_does_not_fill_the_disk(tmp_path: Path) -> None:
+def test_versions_outside_snapshots_are_deleted(tmp_path: Path) -> None:
     """A file changes all the time; only the versions in snapshots stay."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)

@@ -22,7 +22,7 @@ from . import process_table
 from .capture import Sink
 from .process_table import all_processes, birth
 from .programs import program
-from .spawn import Beside, Enclosed, Spawned, spawn
+from .spawn import Enclosed, SideService, Spawned, spawn
 from .take_turn import take_turn
 
 MISSING_CWD = (
@@ -48,7 +48,7 @@ class Process:
         pipe: int,
         sink: Sink,
         report: int | None = None,
-        beside: Beside | None = None,
+        service: SideService | None = None,
     ) -> None:
         self.sink = sink
         self._child = child
@@ -59,8 +59,8 @@ class Process:
         self._closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(pipe, self._read)
-        self._beside = beside
-        self._serving = asyncio.ensure_future(beside.serve()) if beside else None
+        self._service = service
+        self._serving = asyncio.ensure_future(service.serve()) if service else None
         self._report = report
         if report is not None:
             self._loop.add_reader(report, self._read_report)
@@ -121,7 +121,7 @@ class Process:
             child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)
             tries_left -= 1
             if report is None or await _is_up(report) or not tries_left:
-                return cls(child, mark, pipe, sink, report, whole.beside)
+                return cls(child, mark, pipe, sink, report, whole.service)
             await child.wait()
             _close(pipe, report)
 
@@ -201,7 +201,7 @@ class Process:
     @property
     def refused(self) -> Sequence[str]:
         """Hosts that the sandbox did not let it reach."""
-        return self._beside.refused if self._beside else ()
+        return self._service.refused if self._service else ()
 
     def left(self) -> bool:
         """Return True if an ended command had left processes running, which the sandbox ended."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ...agent.lazy import dataclass
 
 
-class Beside(Protocol):
+class SideService(Protocol):
     """A service for a sandboxed command that runs as long as the command."""
 
     refused: list[str]  # refused hosts
@@ -31,7 +31,7 @@ class Enclosed:
     passed: tuple[int, ...] = ()  # descriptors it inherits; closed by the code that starts it
     restrict: Callable[[], None] | None = None  # called in the thread that starts the command
     reports: bool = False  # its stdin is a pipe for reports about left processes
-    beside: Beside | None = None  # started with it
+    service: SideService | None = None  # started with it
 
 
 class Spawned:

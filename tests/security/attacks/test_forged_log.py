@@ -179,7 +179,7 @@ def test_a_session_is_not_written_through_a_link(place: Place, name: str) -> Non
         place.run("-p", "on", "--continue", env=place.server(server.url))
 
 
-def test_no_file_beside_a_log_is_waited_for(place: Place) -> None:
+def test_a_fifo_next_to_a_log_does_not_block(place: Place) -> None:
     (log,) = place.logs()
     for name in (CACHE_NAME, LOG_STATE_NAME, TITLE_NAME):
         (log.parent / name).unlink(missing_ok=True)

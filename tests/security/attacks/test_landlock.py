@@ -79,7 +79,7 @@ def told_by(who: str, place: Field, *commands: str, confined: bool = True) -> li
 @pytest.mark.slow
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
-def test_what_it_holds_alone(place: Field, who: str) -> None:  # noqa: F811
+def test_landlock_blocks_every_attempt(place: Field, who: str) -> None:  # noqa: F811
     """No attempt succeeds. Without confinement each one does, unless the kernel forbids it to
     everybody.
     """
@@ -130,7 +130,7 @@ def test_sockets_and_calls(place: Field, who: str) -> None:  # noqa: F811
 @pytest.mark.slow
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
-def test_what_work_needs(place: Field, who: str) -> None:  # noqa: F811
+def test_ordinary_work_succeeds_in_landlock(place: Field, who: str) -> None:  # noqa: F811
     """Project files and commits, temporary files, programs and their settings, pipes, devices and
     exit codes work.
     """
@@ -167,7 +167,7 @@ def test_the_powers_of_the_root(place: Field) -> None:  # noqa: F811
 
 
 @needs_landlock
-def test_what_it_leaves_open(place: Field) -> None:  # noqa: F811
+def test_landlock_leaves_documented_gaps(place: Field) -> None:  # noqa: F811
     """Documented gaps: modes and times of files outside, the existence of a file, and read-only
     files in a writable folder.
     """

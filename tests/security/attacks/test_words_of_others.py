@@ -52,7 +52,7 @@ def test_instructions_that_others_may_write(tmp_path: Path) -> None:
     assert "AGENTS.md is ignored" in requested(place)[1]
 
 
-def test_who_else_may_write(tmp_path: Path) -> None:
+def test_files_that_others_can_write_are_found(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir(0o755)
     file, link = folder / "AGENTS.md", tmp_path / "link.md"
