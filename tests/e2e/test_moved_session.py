@@ -74,7 +74,7 @@ def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: P
         loop = seat.repl.conversation.agent
         ending = slow_end(loop)
         seat.say("/rewind 2 conversation")
-        await seat.keys("[y]es, conversation")
+        await seat.keys("[y]es, rewind the conversation")
         seat.press("y")
         await ending.begun.wait()
         seat.press(CTRL_C)

@@ -137,7 +137,7 @@ def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> N
     (summary,) = talk.of(Summary)
     told = " ".join(CommandDesk(talk).run("/context").split())
     assert "it comes at 6,817 tokens (85%), " in told
-    assert "or earlier if much is new: 1,183 stay free for" in told
+    assert "(the last 1,183 are reserved for the reply and for estimation errors; new text" in told
     assert 6_500 < summary.tokens_before < 7_200
     assert len(sent) > 3
     assert not any(sent[:-1])

@@ -54,7 +54,7 @@ def test_files_that_came_into_sight_go_back_and_forth(
         terminal.see("❯")
         for number, wanted in ((1, was), (2, changed), (3, was)):
             terminal.type(f"/rewind {number} files\r")
-            terminal.keys("[y]es, files")
+            terminal.keys("[y]es, restore the files")
             terminal.type("y")
             terminal.see(f"to undo this: /rewind {number + 1} files")
             terminal.rest()
