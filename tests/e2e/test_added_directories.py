@@ -1,4 +1,4 @@
-"""`--add-dir`, `permissions.directories`: directories to work in as in the project."""
+"""`--add-dir`, `permissions.directories`: more directories in which the agent may work."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""A key that answers at once does so alone: words that begin with it are words, and what follows an
-answer is not lost, however fast all of it arrives."""
+"""A single key answers a question at once. Text that begins with such a key is a text answer. Input
+after an answer is not lost, however fast it arrives.
+"""
 
 from pathlib import Path
 

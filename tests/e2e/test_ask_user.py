@@ -1,4 +1,4 @@
-"""Questions of the agent's own: a form in the terminal, answers from a file, or a denial."""
+"""Questions from the agent: a form in the terminal, answers from a file, or a denial."""
 
 import json
 from pathlib import Path
@@ -173,7 +173,7 @@ def test_a_form_that_is_left(place: Place) -> None:
 
 
 def test_lines(place: Place) -> None:
-    """Where there is no terminal, the questions and the answers are lines."""
+    """With --plain, the questions and the answers are lines."""
     with Server([ask(COLOUR, NAME), Say("Thanks.")]) as server:
         env = place.server(server.url)
         terminal = Terminal(cwd=place.project, env={**env, "TERM": "dumb"})

@@ -1,5 +1,6 @@
-"""What a session's commands change stands in its log, each change with the command that made it,
-and the git that compares ends with the session, also with one that is killed."""
+"""The log has the file changes of each command. The git process that compares files ends with the
+session, also if the session is killed.
+"""
 
 import os
 import subprocess
@@ -47,7 +48,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def comparing(place: Place) -> list[int]:
-    """The gits that compare files of the project."""
+    """Return the git processes that compare files of the project."""
     found = []
     for pid in running("diff-tree"):
         with suppress(OSError):

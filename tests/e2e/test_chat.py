@@ -37,8 +37,9 @@ def bash(*commands: str, **more: Any) -> Say:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_session(place: Place, dialect: str) -> None:
-    """Parallel calls, reasoning, a resume: nothing is refused that a server of the kind takes, what
-    it does not take is learned once, and every request is rebuilt to the byte."""
+    """Parallel calls, reasoning and a resume. The server refuses nothing that its dialect supports.
+    A missing feature is learned once. Every request is rebuilt to the byte.
+    """
     (place.project / "notes.txt").write_text("the walrus was here\n")
     steps = [
         bash("cat notes.txt", "pwd", thinking="Who was it? Let me look."),
@@ -76,8 +77,9 @@ def test_a_session(place: Place, dialect: str) -> None:
 
 @pytest.mark.parametrize(("dialect", "seed"), [("openai", 2), ("gemini", 3), ("mistral", 4)])
 def test_long_work(tmp_path: Path, dialect: str, seed: int) -> None:
-    """Fifty calls in a small window with summaries and faults: nothing that a server of the kind
-    takes is refused, and no call of a broken reply runs."""
+    """Fifty calls in a small window with summaries and faults. The server refuses nothing that its
+    dialect supports, and no call of a broken reply runs.
+    """
     (project := tmp_path / "project").mkdir()
     plan = Faults(Mixture(50, seed), rate=0.3, seed=seed, kinds=OVER_ANY_WIRE)
     size_of = uneven(0.4)

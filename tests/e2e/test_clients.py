@@ -1,5 +1,4 @@
-"""The benchmark with agents of others: a small agent in the place of pi, directly and through our
-proxy."""
+"""The benchmark with other agents: a small agent in place of pi, directly and through our proxy."""
 
 import json
 import subprocess

@@ -135,7 +135,7 @@ def test_no_key(place: Place) -> None:
     ],
 )
 def test_a_key_that_cannot_be_one(place: Place, more: dict[str, str], told: str) -> None:
-    """A run says it before it reads or sends anything, and the doctor says the same."""
+    """A run reports the key before it reads or sends anything, and so does the doctor."""
     with Server([]) as server:
         env = place.environ({"ANTHROPIC_BASE_URL": server.url, **more})
         done, checked = place.run("-p", "hello", env=env), place.run("doctor", env=env)
@@ -685,7 +685,9 @@ def test_the_demo_ends_with_what_was_seen_and_what_to_do_next(place: Place) -> N
 
 @pytest.mark.parametrize("steps", ["a job", "nothing"])
 def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str) -> None:
-    """Whatever the process is at: ending a job, which holds out a moment, or itself."""
+    """The interrupt arrives while the process ends a job that ignores SIGTERM, or while it ends
+    itself.
+    """
     sleep = f"sleep 1.{secrets.randbelow(10**9)}"
     command = f"trap '' TERM; echo up; while :; do {sleep}; done"
     job = Say(tools=[("Bash", {"command": command, "run_in_background": True})])
@@ -724,7 +726,7 @@ def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
 
 
 def limited(place: Place, blocks: int, env: dict[str, str]) -> dict[str, Any]:
-    """The result of a run whose files may have so many blocks of 512 bytes."""
+    """Return the result of a run whose files may have at most this many blocks of 512 bytes."""
     run = f"ulimit -f {blocks}; exec {COMMAND} -p go --permission-mode bypass --output-format json"
     done = subprocess.run(
         ["sh", "-c", run], cwd=place.project, env={**env, "POSIXLY_CORRECT": "1"},
@@ -926,7 +928,7 @@ def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> N
 
 
 def test_a_value_of_the_preset_is_shown(place: Place) -> None:
-    """By `ctxagent config`, for every setting that can be "preset"."""
+    """`ctxagent config` shows it for every setting that can be "preset"."""
     shown = place.run("-c", "compact.preset=v5", "-c", "compact.at=0.5", "config").stdout
     rows = dict(line.split(" = ", 1) for line in shown.splitlines())
     assert rows["compact.at"] == "0.5"

@@ -1,4 +1,4 @@
-"""Commands that files describe, by the real command: what the model is told, and what may run."""
+"""Command files with the real command: the text for the model, and which commands may run."""
 
 import json
 from collections.abc import Iterator
@@ -78,8 +78,9 @@ def test_what_a_project_brings_along_is_words_until_it_is_trusted(
 
 
 def test_a_shell_command_goes_by_the_rules(place: Place, server: Server) -> None:
-    """Also one of the person's own file: what must be asked about does not run where nobody can be
-    asked, and its text says why."""
+    """This is also true for the user's own file. A command that needs approval does not run if
+    nobody can be asked, and the text for the model gives the reason.
+    """
     write(place.root / "home" / ".claude", "deep/note.md", "!`touch made`\n$ARGUMENTS!")
     done = place.run("-p", "/note now", env=place.server(server.url))
     assert done.returncode == 3, done.stderr
@@ -165,7 +166,7 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
     ],
 )
 def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str) -> None:
-    """Nothing is begun, and nobody is asked: not even for a key."""
+    """Nothing starts, and nothing is asked for, not even a key."""
     write(place.project / ".claude", "review.md", REVIEW)
     skill = place.project / ".claude" / "skills" / "release" / "SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -197,7 +198,7 @@ def test_words_that_begin_with_a_slash(place: Place, server: Server, task: str) 
 
 
 def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Server) -> None:
-    """It has a result of its own, and the messages behind it have their turn."""
+    """It gets its own result, and the messages after it get their turns."""
     lines = [json.dumps({"type": "user", "text": text}) for text in ("/compact", "hello")]
     form = ("--input-format", "stream-json", "--output-format", "stream-json")
     done = place.run("-p", *form, env=place.server(server.url), stdin="\n".join(lines) + "\n")

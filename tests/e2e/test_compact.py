@@ -1,4 +1,4 @@
-"""`ctxagent compact`, as a person or a script runs it."""
+"""`ctxagent compact` in a terminal and in a script."""
 
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,9 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
 
 
 def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
-    """A failure stays over runs whose outcome says nothing, and goes by a model's word, in whatever
-    the answer is wrapped, until it is seen again."""
+    """A failure stays in summaries after runs that do not show whether it is fixed. It leaves when
+    the model says that it is resolved, in any form of the answer, and returns when it occurs again.
+    """
     place = Place(tmp_path)
     redis = ("Bash", {"command": "seq 4000; echo 'Error: REDIS_URL is not set'; exit 3"})
     build = {"command": "echo 'error: no rule for x'; exit 2"}
@@ -221,7 +222,7 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
 def record(
     *, rules: str = "None.", facts: str = "", state: str = "", gone: str = "None.", steps: str = ""
 ) -> Say:
-    """An answer with a record of these sections."""
+    """Return a summary reply with these sections."""
     return Say(
         f"## Session Intent\nMend it.\n\n## User Rules\n{rules}\n\n## Key Decisions\nNone.\n\n"
         f"## Current State\nPhase: work\n{state}\n\n## Critical Facts\n{facts}\n\n"

@@ -1,5 +1,6 @@
-"""The API's own compaction block, through the real command, against a server whose thinking is
-bound to all that stands before it."""
+"""The API's own compaction block: the real command against a server that binds thinking to
+everything before it.
+"""
 
 import json
 import re
@@ -29,7 +30,7 @@ OPTIONS = (
 
 
 class Counter:
-    """Asks for so many counts, thinks before each, and writes summaries when it is asked."""
+    """Ask for this many counts, think before each, and write summaries on request."""
 
     def __init__(self, calls: int = 40, summary: Step | None = None) -> None:
         self.calls, self.summary = calls, summary or Say(RECORD)
@@ -54,7 +55,7 @@ def place(tmp_path: Path) -> Place:
 def serve(
     place: Place, step: Callable[[Body], Step], *, compacts: bool, more: str = TASK
 ) -> Server:
-    """A server that has played a session to its end."""
+    """Return a server that has played a session to its end."""
     with Server(step, bound=True, strict=True, window=WINDOW) as server:
         server.compacts = compacts
         continued = ("--continue",) if place.logs() else ()
@@ -69,7 +70,7 @@ def summaries(place: Place) -> list[dict[str, Any]]:
 
 
 def asks_for_record(body: Body) -> bool:
-    """Whether a request asks the model for a summary of ours."""
+    """Return True if a request asks the model for a summary."""
     return is_summary_question(body["messages"][-1]["content"][-1].get("text", ""))
 
 
@@ -101,7 +102,7 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
 
 
 def test_one_that_pays_is_written_while_the_work_goes_on(place: Place) -> None:
-    """No reply that stands ever loses what was thought."""
+    """No reply that is kept loses its thinking."""
     large = ("-c", "compact.prepare_at=0.6", "--context-window", "100000")
     with Server(Counter(calls=60), bound=True, strict=True, window=100_000) as server:
         server.compacts = True
@@ -178,7 +179,7 @@ def test_another_server_gets_the_text_in_place_of_the_block(place: Place) -> Non
 
 
 def test_another_server_that_has_it_too_begins_with_a_summary_of_ours(place: Place) -> None:
-    """It was never seen to take a block, and what is thought now is bound to the block's text."""
+    """The server has not accepted a block yet, and new thinking is bound to the block's text."""
     serve(place, Counter(), compacts=True)
     before = len(summaries(place))
     serve(place, Counter(), compacts=True, more=f"Again. {TASK}")

@@ -1,4 +1,4 @@
-"""/context, /cost and the status line, as they are seen."""
+"""/context, /cost and the status line, as shown on the screen."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def work(cwd: Path) -> list[Step]:
 
 
 def letters(text: str) -> dict[str, int]:
-    """The legend's rows that stand for what is used: name and tokens."""
+    """Return the rows of the legend for used tokens: name and tokens."""
     rows = re.findall(r"^  [a-z] +(\S.*?)  +(?:[\d,]+ +)??([\d,]+) +<?\d+%", text, re.MULTILINE)
     narrow = r"^  [a-z]\n +(\S[^·]*?)\s·\s(?:items\s[\d,]+\s·\s)?tokens\s+([\d,]+)\s"
     rows += re.findall(narrow, text, re.MULTILINE)
@@ -64,7 +64,7 @@ def letters(text: str) -> dict[str, int]:
 
 
 def drawn(text: str) -> str:
-    """The bar: what is used, what is free, what is kept for the reply."""
+    """Return the bar: used, free and reserved tokens."""
     (line,) = re.findall(r"^  ([a-z━]+\.+/+)$", text, re.MULTILINE)
     return str(line)
 
@@ -197,7 +197,7 @@ def test_when_the_next_compaction_comes(tmp_path: Path) -> None:
 
 
 def clearable(cwd: Path, policy: Policy) -> Conversation:
-    """A conversation with old results and inputs that would be cleared in a summary's place."""
+    """Return a conversation with old results and inputs. Clearing them replaces a summary."""
     calls = [
         Step(tools=[("Bash", {"command": f"seq {n} 1900"}), ("Write", given)])
         for n in range(6)
@@ -427,7 +427,7 @@ def test_the_effort_stands_beside_the_model(tmp_path: Path) -> None:
 
 
 class Gated(ScriptedModel):
-    """A model whose summaries wait for a gate."""
+    """A model whose summaries wait until the test releases them."""
 
     def __init__(self, steps: Sequence[Step], *, window: int) -> None:
         super().__init__(steps, window=window)

@@ -1,4 +1,4 @@
-"""`ctxagent sessions delete`: removes a session and everything that was kept of it."""
+"""`ctxagent sessions delete`: removes a session and all data about it."""
 
 import json
 import os

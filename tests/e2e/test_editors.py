@@ -1,4 +1,4 @@
-"""`ctxagent acp` with the client of the protocol's own package: sessions, prompts, questions."""
+"""`ctxagent acp` with the client of the protocol's Python package: sessions, prompts, questions."""
 
 import asyncio
 import base64

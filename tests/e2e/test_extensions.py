@@ -1,4 +1,4 @@
-"""Extensions by the real command: each example of the guide, and extensions that misbehave."""
+"""Extensions with the real command: each example of the guide, and extensions that fail."""
 
 import inspect
 import json
@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def own(place: Place, name: str, text: str = "") -> Path:
-    """Save an extension of the user, an example of the guide without `text`."""
+    """Save an extension of the user: an example of the guide, or `text`."""
     return saved(place.root / "home" / ".config" / "ctxagent", name, text)
 
 
@@ -111,7 +111,7 @@ def subagent(steps: Sequence[Step]) -> list[Step]:
 
 
 def says(terminal: Terminal, words: str) -> None:
-    """Wait for words, however they are wrapped."""
+    """Wait for a text, however it is wrapped."""
     terminal.see(lambda text: words in " ".join(text.split()))
 
 

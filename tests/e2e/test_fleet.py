@@ -1,4 +1,4 @@
-"""`ctxagent fleet`: many agents from one manifest, by the real command, with kills."""
+"""`ctxagent fleet`: many agents from one manifest, with the real command and kills."""
 
 import json
 import os
@@ -338,8 +338,9 @@ def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: P
 
 
 def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path: Path) -> None:
-    """No engine runs here: a program in its place keeps the command line, and runs the agent
-    without a container."""
+    """No container engine runs here. A program in its place records the command line, and runs the
+    agent without a container.
+    """
     engine = tmp_path / "bin" / "docker"
     engine.parent.mkdir()
     agent = f"exec {sys.executable} -P -m ctxagent"
@@ -423,7 +424,7 @@ def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> N
 
 
 def nothing_began(fleet: Fleet) -> bool:
-    """Whether no task was begun, and nothing was made for one."""
+    """Return True if no task has begun and no file was created for one."""
     made = fleet.place.project.glob("*-worktrees")
     return not fleet.folder.ledger.exists() and not list(made)
 

@@ -1,5 +1,6 @@
-"""Evaluations and migrations with `ctxagent fleet`: attempts, scores, comparisons, and the command
-after a score, by the real command."""
+"""Evaluations and migrations with `ctxagent fleet` and the real command: attempts, scores,
+comparisons, and the command after a score.
+"""
 
 import json
 import os
@@ -37,7 +38,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def unconfined(command: str) -> dict[str, Any]:
-    """A score that may write where the test looks."""
+    """Return a score without a sandbox, so that it can write files for the test."""
     return {"command": command, "sandbox": False}
 
 
@@ -60,13 +61,13 @@ def killed_at_a_step(fleet: Fleet, options: tuple[str, ...]) -> int:
 
 
 def said(fleet: Fleet, name: str) -> list[str]:
-    """The lines that steps have written into a file beside the manifest."""
+    """Return the lines that the steps have written into a file next to the manifest."""
     path = fleet.place.project / name
     return path.read_text().split() if path.exists() else []
 
 
 def replies(fleet: Fleet) -> int:
-    """How many replies of the model all logs have."""
+    """Return the number of model replies in all logs."""
     return sum(isinstance(entry, Assistant) for log in fleet.logs() for entry in Entries(log))
 
 

@@ -1,4 +1,4 @@
-"""`ctxagent fleet run --config`: the same by Parsl's workers, one of which is killed."""
+"""`ctxagent fleet run --config`: a fleet with workers of Parsl, one of which is killed."""
 
 import json
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
 
 
 def programs(fleet: Fleet, name: str) -> list[int]:
-    """The processes of Parsl, or of our program around it, that belong to a fleet."""
+    """Return the processes of a fleet that belong to Parsl or to our wrapper program."""
     mark, found = str(fleet.place.root).encode(), list[int]()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -1,5 +1,6 @@
-"""Instruction files of folders, imports, rules and the places of other agents, by the real command:
-each text stands once, where and when it counts."""
+"""Instruction files of folders, imports, rules and files of other agents, with the real command:
+the context has each text once, when it applies.
+"""
 
 import os
 import re
@@ -25,7 +26,7 @@ WINDOW = 200_000
 
 
 def rule(name: str) -> str:
-    """The text that a file of the monorepo says, found by a name that no other text has."""
+    """Return the text of a file in the monorepo. The name in it occurs in no other text."""
     return f"Obey the rule <{name}>."
 
 
@@ -60,7 +61,7 @@ def counts(body: Body, *names: str) -> list[int]:
 
 
 def standing(body: Body) -> set[str]:
-    """The rules in a request; each is there once."""
+    """Return the rules in a request. Each is there once."""
     found = re.findall(r"Obey the rule <([^>]+)>", told(body))
     assert len(found) == len(set(found))
     return set(found)

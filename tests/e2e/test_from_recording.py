@@ -1,5 +1,6 @@
-"""`ctxagent --from-recording` as a person or a script runs it: a session goes on that another agent
-has recorded, and a later start goes on with it as with any other."""
+"""`ctxagent --from-recording` in a terminal and in a script: it continues a session of another
+agent, and a later start continues the new session like any other.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Hooks in the published format by the real command: what each kind of plugin promises happens."""
+"""Hooks in the published format, with the real command: each kind of plugin has its documented
+effect.
+"""
 
 import json
 import threading
@@ -107,7 +109,7 @@ def ran(
 
 
 def words(place: Place) -> list[dict[str, Any]]:
-    """Return the entries with what hooks said."""
+    """Return the entries with the messages of hooks."""
     entries = (json.loads(line) for log in place.logs() for line in log.read_text().splitlines())
     return [entry for entry in entries if entry.get("source") == "hook"]
 
@@ -121,7 +123,7 @@ def bash(*commands: str) -> Say:
 
 
 def is_rebuilt(place: Place) -> bool:
-    """Return True if each request is built again from its log, to the byte."""
+    """Return True if each request can be rebuilt from its log, to the byte."""
     return all(check_log(log).holds for log in place.logs())
 
 
@@ -192,7 +194,7 @@ def test_all_plugins_after_summaries_a_kill_and_a_resume(place: Place) -> None:
 
 
 def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+    """A kill at that moment leaves a log that ends with the summary."""
     add(place, "kit", {"SessionStart": [hook("run", "compact")]}, SAYS_START)
     keeper = Keeper()
     keeper.until = 1

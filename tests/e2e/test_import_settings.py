@@ -1,4 +1,4 @@
-"""`ctxagent import-settings`: what other agents' folders have, and copies of it that only add."""
+"""`ctxagent import-settings`: settings of other agents, and copies that only add."""
 
 import json
 import tomllib

@@ -1,5 +1,6 @@
-"""Instruction files that change between turns and sessions: the model is told once, behind what it
-has already read."""
+"""Instruction files that change between turns and sessions: the model is told once, after the text
+that it already has.
+"""
 
 import json
 import os
@@ -24,7 +25,7 @@ def told(body: Body) -> str:
 
 
 def plain(body: Body) -> list[Any]:
-    """All blocks of the messages, without the marks of the cache."""
+    """Return all blocks of the messages, without cache marks."""
     return [
         (message["role"], {k: v for k, v in block.items() if k != "cache_control"})
         for message in body["messages"]
@@ -33,7 +34,7 @@ def plain(body: Body) -> list[Any]:
 
 
 def asked(place: Place, server: Server, *arguments: str, words: str = "go on") -> str:
-    """Run one turn; return what the model was told, after a look at its prefix."""
+    """Run one turn and check its prefix. Return what the model was told."""
     before = plain(server.requests[-1]) if server.requests else []
     done = place.run(*arguments, "-p", words, "--verbose", env=place.server(server.url))
     assert done.returncode == 0, done.stderr
@@ -206,7 +207,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_deleted(place: Place) -> No
 
 
 def test_a_session_of_an_earlier_version(place: Place) -> None:
-    """Its entries have no details: the texts themselves are compared."""
+    """Its entries have no details, so the texts themselves are compared."""
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     with Server(lambda body: Say("Yes.")) as server:

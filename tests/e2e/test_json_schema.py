@@ -1,4 +1,6 @@
-"""`--json-schema FILE`: the result is JSON that fits, or the exit code says that it is not."""
+"""`--json-schema FILE`: the result is JSON that fits the schema, or the exit code shows that it
+does not.
+"""
 
 import json
 import socket
@@ -195,7 +197,7 @@ def test_a_resumed_session_is_not_told_again_and_keeps_its_prefix(place: Place) 
 
 
 def test_the_schema_stands_behind_summaries_in_mid_turn(place: Place) -> None:
-    """Useless summaries take it out of the context, and it is told again."""
+    """Useless summaries remove the schema from the context, and the model is told it again."""
     summaries, calls = list[Body](), list[Body]()
 
     def play(body: Body) -> Say:

@@ -1,4 +1,4 @@
-"""`ctxagent log`, as a person or a script runs it."""
+"""`ctxagent log` in a terminal and in a script."""
 
 import json
 from pathlib import Path

@@ -55,7 +55,7 @@ def test_a_reply_that_makes_one_call_many_times_runs_it_six_times(place: Place) 
 
 
 def test_a_resumed_run_does_not_begin_to_count_again(place: Place) -> None:
-    """The process is killed in mid-turn, and the model goes on with the same call."""
+    """The process is killed during a turn, and the model then makes the same call again."""
     hang = Say(tools=[LIST], fault="silence", after=0)
     with Server([FAILS] * 4 + [hang]) as server:
         process = place.start(

@@ -1,5 +1,6 @@
-"""MCP servers that ask in the middle of a call, and tools that work as tasks, by the real
-command."""
+"""MCP servers that ask questions during a call, and tools that work as tasks, with the real
+command.
+"""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`ctxagent mcp-server` with the client of the SDK: sessions are read, and nothing else happens."""
+"""`ctxagent mcp-server` with the client of the SDK: it reads sessions, and changes nothing."""
 
 import asyncio
 import base64
@@ -91,7 +91,7 @@ def serve(
     cwd: Path | None = None,
     more: dict[str, str] | None = None,
 ) -> None:
-    """Start the server, and let a client act."""
+    """Start the server, and run a client."""
     command = StdioServerParameters(
         command=COMMAND,
         args=["mcp-server", *arguments],

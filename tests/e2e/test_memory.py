@@ -1,4 +1,6 @@
-"""The memory by the real command: proposed, asked about, kept, and in the context again."""
+"""The memory with the real command: facts are proposed, confirmed and saved, and the index returns
+after summaries.
+"""
 
 import json
 import os
@@ -36,7 +38,7 @@ def facts(place: Place) -> dict[str, str]:
 
 
 def keep(place: Place, name: str, about: str, text: str = "") -> None:
-    """Put a fact there, as an editor would."""
+    """Write a fact into the folder, as an editor would."""
     if not list((place.state / "projects").glob("project-*")):
         with Server([Say("Hello.")]) as server:
             assert place.run("-p", "hello", env=place.server(server.url)).returncode == 0
@@ -180,7 +182,7 @@ def test_three_summaries_two_kills_a_resume_and_a_copy(place: Place) -> None:
 
 
 def test_killed_between_a_summary_and_the_index(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+    """A kill at that moment leaves a log that ends with the summary."""
     keep(place, "old", "An old fact")
     (first,) = place.logs()
     keeper = Keeper()
@@ -203,7 +205,7 @@ def test_killed_between_a_summary_and_the_index(place: Place) -> None:
 
 
 def test_killed_while_it_writes_facts(place: Place) -> None:
-    """What was kept is whole, and nothing of a part file counts."""
+    """Saved facts are complete, and unfinished files are ignored."""
     keep(place, "old", "An old fact")
     numbers = iter(range(1_000))
 

@@ -1,5 +1,6 @@
-"""The models of a session by their roles, by the real command: the fallback, that of plan mode, and
-the small one."""
+"""The models of a session by role, with the real command: the fallback, the plan mode model and the
+small model.
+"""
 
 import re
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""Everything the model reads, as it stands, so that each change of it is seen in review.
-
-`CTXAGENT_SNAPSHOTS=write pytest tests/e2e/test_model_texts.py` writes them anew.
+"""Snapshots of everything that the model reads, so that a review shows each change.
+`CTXAGENT_SNAPSHOTS=write pytest tests/e2e/test_model_texts.py` writes them again.
 """
 
 import asyncio
@@ -66,7 +65,7 @@ def test_the_tools_for_other_agents(tmp_path: Path) -> None:
 
 
 def test_what_every_request_pays_for_is_bounded(tmp_path: Path) -> None:
-    """By the estimate without a vocabulary, which is the same everywhere."""
+    """The estimate does not use a vocabulary, so it is the same on every machine."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
     assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
     sessions = ServedSessions(Project(tmp_path, tmp_path))
@@ -186,8 +185,9 @@ def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None
 
 
 def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
-    """Neither the clean filter of a file that may have changed, nor what a repository inside has
-    set for itself."""
+    """Neither the clean filter of a file that may have changed, nor a program that a nested
+    repository configures.
+    """
     import subprocess
 
     trap = tmp_path / "ran"

@@ -1,5 +1,6 @@
-"""Going over to another session: what an interrupt still reaches, what is told while one is waited
-for, and what is handed over."""
+"""Changing to another session: what an interrupt stops, what is shown during a wait, and what is
+handed over.
+"""
 
 import asyncio
 import threading
@@ -16,7 +17,7 @@ from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
 
 
 class Ending(Feature):
-    """A feature that takes for ever at the end of a session."""
+    """A feature that never finishes at the end of a session."""
 
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
@@ -33,14 +34,14 @@ class Ending(Feature):
 
 
 def slow_end(agent: AgentState) -> Ending:
-    """Let the end of a session take for ever."""
+    """Make the end of a session take forever."""
     ending = Ending(agent.handle)
     agent.features.add(ending)
     return ending
 
 
 async def interrupted_at_the_end(seat: Seat, words: str) -> None:
-    """Words of a command, and Ctrl-C once the session that is left is at its end."""
+    """Type a command, and press Ctrl-C when the old session is ending."""
     loop = seat.repl.conversation.agent
     ending = slow_end(loop)
     seat.say(words)
@@ -131,7 +132,7 @@ def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> Non
 
 
 class Busy(Desk):
-    """A desk whose session another process has at first."""
+    """A desk whose session is used by another process at first."""
 
     def __init__(self, folder: Path, *steps: Step) -> None:
         super().__init__(folder, *steps, fails=[SessionBusy("", "1")] * 4)

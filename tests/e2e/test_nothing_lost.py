@@ -1,4 +1,4 @@
-"""A whole session through a small window: what a useless summary cannot take away."""
+"""A whole session in a small window: what remains after useless summaries."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""One number for one thing: free room, the size at which a summary comes and the size of an item
-are the same wherever a person reads them."""
+"""Free room, the size at which a summary comes and the size of an item have the same value wherever
+they are shown.
+"""
 
 import json
 import re
@@ -36,7 +37,7 @@ def counted(block: Body) -> int:
 
 
 def line(text: str, start: str) -> str:
-    """The last line that begins so."""
+    """Return the last line that begins with this text."""
     return text[text.rindex(start) :].partition("\n")[0].rstrip()
 
 

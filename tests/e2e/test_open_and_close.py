@@ -1,5 +1,6 @@
-"""What a session is told as it begins is told once, whatever interrupts it; leaving it holds nobody
-up, and opening it leaves nothing behind that failed."""
+"""Opening and closing a session: the first facts are recorded once, whatever interrupts this.
+Closing blocks nobody. A failed opening leaves nothing behind.
+"""
 
 import asyncio
 import errno
@@ -33,7 +34,7 @@ HERE = User(content="Here you are.", source="environment")
 
 
 class Look:
-    """Surroundings that are found when the test lets them, from each of `results` in order."""
+    """Facts about the environment, found when the test allows it: one of `results` each time."""
 
     def __init__(self, talk: Conversation, *results: Sequence[Entry] | Exception) -> None:
         self.results, self.looks = results, 0
@@ -58,7 +59,7 @@ def talk(tmp_path: Path) -> Conversation:
 
 
 async def interrupted(talk: Conversation, look: Look) -> None:
-    """A turn that is cancelled while it looks."""
+    """Run a turn that is cancelled while it collects these facts."""
     turn = asyncio.ensure_future(run_turn(talk.agent, "one"))
     await asyncio.to_thread(look.begun.wait, 100)
     turn.cancel()
@@ -104,7 +105,7 @@ def test_a_look_that_fails_is_made_again(talk: Conversation) -> None:
 def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
     talk: Conversation,
 ) -> None:
-    """The log redacts each entry before it writes it, so it can fail there as on a disk."""
+    """The log redacts each entry before it writes the entry, so redaction can fail like a disk."""
     other = User(content="And there.", source="instructions")
     look = Look(talk, [HERE, other])
     look.go.set()
@@ -126,7 +127,7 @@ def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
 
 
 def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
-    """What is written as it is left takes until the test lets it."""
+    """Writing at the end of the session waits until the test allows it."""
     talk.agent.record(User(content="One."))
     leave = talk.agent.handle.session.resume_cache.leave
     begun, go = threading.Event(), threading.Event()
@@ -198,7 +199,9 @@ def test_a_log_that_was_closed_stays_closed(tmp_path: Path) -> None:
 
 
 class Late(bytes):
-    """A line; when it has failed and its length is asked for, another writer has written his."""
+    """A line whose write fails. When its length is read afterwards, another writer has appended a
+    line.
+    """
 
     path: Path
     hard: int

@@ -1,4 +1,4 @@
-"""The folder of another agent in a project: what of it counts, and what is said of it."""
+"""The folder of another agent in a project: which parts are used, and what is shown about them."""
 
 from pathlib import Path
 

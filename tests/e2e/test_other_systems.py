@@ -1,5 +1,6 @@
-"""The real command where this machine is taken for a Mac: no /proc is read, no part of Linux's own
-is called, and processes are still found and ended. macOS itself is not here."""
+"""The real command while Python reports a Mac: it does not read /proc or call functions that only
+Linux has, and still finds and ends processes. These tests do not run on macOS itself.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A server that is overloaded: asked again for as long as the person wants, and given up well."""
+"""An overloaded server: requests are repeated for the configured time, and giving up explains what
+to do.
+"""
 
 import asyncio
 import json

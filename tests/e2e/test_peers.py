@@ -1,5 +1,6 @@
-"""The comparison with other agents: what the server takes from any client, whole runs of it with a
-small agent in the place of pi, which leaves a process behind, and a recorded session played."""
+"""The comparison with other agents: what the server accepts from any client, whole runs with a
+small agent in place of pi that leaves a process behind, and a recorded session.
+"""
 
 import json
 import os
@@ -92,7 +93,7 @@ def small_agent(
 
 
 def recording(path: Path, replies: Sequence[Sequence[Any]] = RECORDED) -> Path:
-    """Write replies as Claude Code would."""
+    """Write replies in the format of Claude Code."""
     rows: list[dict[str, object]] = []
     for number, reply in enumerate(replies):
         blocks, results = [], []

@@ -1,5 +1,6 @@
-"""Pipes and words on the command line: what stands on standard input beside a task, words without
-`-p`, files that words name, `--resume` without an id, `--system-prompt`."""
+"""Pipes and messages on the command line: piped input with a task, messages without `-p`, files
+named in messages, `--resume` without an ID, `--system-prompt`.
+"""
 
 import json
 import os
@@ -37,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 def texts(server: Server) -> list[str]:
-    """What the last request says to the model, before the environment."""
+    """Return the texts of the last request, before the environment."""
     blocks = [b for m in server.requests[-1]["messages"] for b in m["content"]]
     shown = [str(block.get("text", f"[{block['type']}]")) for block in blocks]
     return [text for text in shown if not text.startswith("The environment")]
@@ -123,7 +124,7 @@ def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Ser
 
 
 class Source:
-    """Standard input as `read_beside_task` finds it, and what it says."""
+    """Standard input as `read_beside_task` gets it, and what it prints."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.file = os.fdopen(number)

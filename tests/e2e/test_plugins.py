@@ -1,5 +1,4 @@
-"""Plugins by the real command: what they bring along, what holds them to their content, and a start
-without any of it."""
+"""Plugins with the real command: their parts, the check of their content, a start without them."""
 
 import json
 import os
@@ -58,7 +57,7 @@ def put(path: Path, content: str | dict[str, Any]) -> None:
 
 
 def hooks(**commands: str) -> dict[str, Any]:
-    """Return a file of hooks, for tools those around Bash alone."""
+    """Return a hooks file. Its tool hooks are for Bash only."""
     rows = {
         event: [{"matcher": "Bash" if event.endswith("Use") else "", "hooks": [_command(line)]}]
         for event, line in commands.items()
@@ -71,7 +70,7 @@ def _command(line: str) -> dict[str, Any]:
 
 
 def kit(place: Place, **commands: str) -> Path:
-    """Make a plugin with one of each, beside the project."""
+    """Make a plugin with one part of each kind, next to the project."""
     folder = place.root / "sources" / "kit"
     put(folder / ".claude-plugin" / "plugin.json", {"name": "kit", "version": "1.2"})
     put(folder / "commands" / "hello.md", "Hello $1, by !`cat ${CLAUDE_PLUGIN_ROOT}/words`.")
@@ -99,7 +98,7 @@ def listed(place: Place) -> list[dict[str, Any]]:
 
 
 def left_over(place: Place) -> list[str]:
-    """Return the names of what was begun and not finished."""
+    """Return the names of unfinished files and folders."""
     return [path.name for path in (own(place) / "plugins").glob(".*")]
 
 
@@ -263,7 +262,7 @@ def test_a_repository_is_held_to_a_commit(place: Place) -> None:
 
 
 def test_nothing_of_a_repository_is_run_when_it_is_fetched(place: Place) -> None:
-    """No filter of its own, no hook of the one it comes from, no submodule."""
+    """No filter of the repository, no hook of its source, no submodule."""
     source, other = kit(place), place.root / "sources" / "other"
     put(other / "file", "of a submodule")
     committed(other)
@@ -453,7 +452,7 @@ def test_a_name_that_is_taken(place: Place) -> None:
 
 
 def killed(place: Place, source: Path, kind: str, number: int) -> None:
-    """Begin to add a plugin, and kill that at the nth event of a kind."""
+    """Begin to add a plugin, and kill the process at the nth event of a kind."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, kind, str(number), "plugin", "add", "--yes", str(source)],
         env=place.environ(),
@@ -577,7 +576,7 @@ def test_doctor_tells_of_it_all(place: Place) -> None:
 
 
 def furnished(place: Place) -> None:
-    """Give the person, the project and a plugin one of each."""
+    """Give the user, the project and a plugin one part of each kind."""
     added(place, kit(place))
     put(own(place) / "commands" / "mine.md", "My command.")
     put(own(place) / "agents" / "mine.md", "---\nname: mine\ndescription: My own\n---\nGo.")

@@ -1,5 +1,6 @@
-"""The proxy is killed at any place of a session and started again: the client goes on, and the
-server finds what it has read before."""
+"""The proxy is killed at any point of a session and started again: the client continues, and the
+server's cache stays valid.
+"""
 
 import json
 import random

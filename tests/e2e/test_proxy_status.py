@@ -1,5 +1,6 @@
-"""What `ctxagent proxy status` and the page say of a session that a real client had, and what a
-client gets after an edit was taken back."""
+"""`ctxagent proxy status` and the page, for a session of a real client, and what the client gets
+after the undo of an edit.
+"""
 
 import json
 import re
@@ -21,7 +22,7 @@ EAGER = ("-cmicrocompact.when=every-call", "-cmicrocompact.keep=1")
 
 
 def step(body: Body) -> Say:
-    """One command after the other, then an answer to each message of the user."""
+    """Return one command after another, then an answer to each message of the user."""
     done = sum(
         isinstance(block, dict) and block.get("type") == "tool_result"
         for message in body["messages"]
@@ -127,7 +128,7 @@ def test_sessions_of_every_directory_are_told_of_on_request(tmp_path: Path, serv
 
 
 def told(place: Place, *more: str, **options: Any) -> dict[str, Any]:
-    """What `ctxagent proxy status --json` prints."""
+    """Return the output of `ctxagent proxy status --json`."""
     found: dict[str, Any] = json.loads(
         place.run("proxy", "status", "--json", *more, **options).stdout
     )

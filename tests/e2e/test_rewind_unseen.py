@@ -1,4 +1,4 @@
-"""`/rewind` by the real command, of files that the snapshot of the point left out."""
+"""`/rewind` with the real command: files that the snapshot of the point left out."""
 
 import subprocess
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""`--session-id ID`: a task is done once, however often the command is run, and wherever it was
-killed."""
+"""`--session-id ID`: a task is done once, however often the command runs, and wherever it was
+killed.
+"""
 
 import json
 import os
@@ -29,7 +30,7 @@ def server() -> Iterator[Server]:
 
 
 def work(body: Body) -> Step:
-    """Two calls, then the answer."""
+    """Return two calls, then the answer."""
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if replies < 2:
         return Say(f"Step {replies}.", tools=[("Bash", {"command": f"echo {replies} >> done.txt"})])

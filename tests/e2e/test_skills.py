@@ -1,4 +1,4 @@
-"""Skills by the real command: told of, loaded, and standing word for word whatever happens."""
+"""Skills with the real command: listed, loaded, and kept verbatim in every case."""
 
 import json
 import os
@@ -114,7 +114,9 @@ def test_those_of_a_project_count_once_they_are_trusted(place: Place) -> None:
 
 
 def test_files_for_other_agents(place: Place) -> None:
-    """A BOM, an unquoted colon, a name that is not the folder's, a broken one, one of 2 MB."""
+    """A BOM, an unquoted colon, a name that differs from the folder's, a broken file, a file of 2
+    MB.
+    """
     folder = write(own(place), "odd", "Feed it.")
     path = folder / "SKILL.md"
     path.write_text(
@@ -156,7 +158,9 @@ def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> 
 
 
 def test_what_is_left_out_behind_a_summary_is_told_and_can_be_loaded_again(place: Place) -> None:
-    """Five skills take more room than all may; the first goes, and comes back when it is called."""
+    """Five skills need more room than all skills may take. The first is left out, and returns when
+    it is loaded again.
+    """
     bodies = {}
     for name in "abcde":
         bodies[name] = "\n".join(f"Step {n} of {name}: do number {n * 37}." for n in range(100))
@@ -276,13 +280,13 @@ def test_a_large_one_is_cut_told_and_recalled(place: Place, wire: Wire) -> None:
 
 
 def counts(server: Server, body: str, start: int = 0) -> list[int]:
-    """Return how often a text stands in each request from the first that has it."""
+    """Return how often a text is in each request, from the first request that has it."""
     found = [told(each).count(body) for each in of_turns(server.requests[start:])]
     return found[next((n for n, count in enumerate(found) if count), len(found)) :]
 
 
 def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) -> None:
-    """Two skills stand once in every request behind their loading: none lost, none doubled."""
+    """Every request after the loading has both skills exactly once."""
     write(own(place), "walrus", WALRUS)
     write(own(place), "heron", HERON)
     keeper = Keeper()
@@ -338,7 +342,7 @@ def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) ->
 
 
 def test_killed_between_a_summary_and_what_is_said_again(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+    """A kill at that moment leaves a log that ends with the summary."""
     write(own(place), "walrus", WALRUS)
     keeper = Keeper()
     keeper.queue, keeper.until = [use("walrus")], 1

@@ -1,5 +1,6 @@
-"""A manual compaction that would save little: the user is told before a model is paid, and `--all`
-leaves just the newest exchange."""
+"""A manual compaction that would save little: the user is warned before a model is paid, and
+`--all` keeps only the newest exchange.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""What the person says in the middle of a turn: in the log, in the requests, and in what is made of
-the log."""
+"""Messages of the user during a turn: in the log, in the requests, and in everything made from the
+log.
+"""
 
 import asyncio
 import itertools
@@ -37,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def between(*calls: list[str]) -> Callable[[], str | None]:
-    """What the person has said before the first call of the model, before the second, and so on."""
+    """Return the user's messages before the model's first call, before its second, and so on."""
     waiting: Iterator[str | None] = itertools.chain.from_iterable([*words, None] for words in calls)
     return lambda: next(waiting, None)
 
@@ -47,7 +48,7 @@ def steer(talk: Conversation, words: str, *calls: list[str]) -> TurnFinished:
 
 
 def requests(talk: Conversation) -> list[list[dict[str, Any]]]:
-    """The messages of each request, without cache marks."""
+    """Return the messages of each request, without cache marks."""
 
     def unmarked(node: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in node.items() if k != "cache_control"}

@@ -1,4 +1,4 @@
-"""A program that talks to the command over many turns, by lines of JSON."""
+"""A program that controls the command over many turns with lines of JSON."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Place:
 
 
 class Driver:
-    """A program that has started the command and talks to it."""
+    """A program that has started the command and controls it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -47,7 +47,7 @@ class Driver:
         self.send({"type": "user", "text": text, **more})
 
     def next(self, kind: str) -> Body:
-        """The next line of this type."""
+        """Return the next line of this type."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(json.loads(line))
@@ -78,7 +78,7 @@ def talk(place: Place, url: str, *more: str) -> Iterator[Driver]:
 
 
 def batch(place: Place, server: Server, *lines: Body | str, more: tuple[str, ...] = ()) -> Any:
-    """Send lines at once, and return what came of them."""
+    """Send all lines at once, and return the output."""
     text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
     return place.run(*STREAM, *more, env=place.server(server.url), stdin=text)
 
@@ -392,7 +392,7 @@ def test_a_signal_ends_the_turn_and_the_session(place: Place, number: signal.Sig
 
 
 def test_a_driver_that_dies_takes_everything_with_it(place: Place) -> None:
-    """Its pipes close: the turn ends, what it had started ends, and the session can be resumed."""
+    """Its pipes close, so the turn ends with everything it started. The session can be resumed."""
     sleeper = Say(tools=[("Bash", {"command": SLEEP})])
     with Server([sleeper, Say("Resumed.")]) as server:
         with talk(place, server.url, "--permission-mode", "bypass") as driver:

@@ -1,5 +1,6 @@
-"""What besides a full window makes the engine act: checkpoints, finished work, the session's end,
-and what must be there before a summary may stand."""
+"""Other triggers of the engine than a full window: checkpoints, finished work, the session's end,
+and sections that a summary requires.
+"""
 
 import asyncio
 import os
@@ -33,7 +34,7 @@ TODO = [{"content": "Read it all", "status": "completed"}]
 
 
 class Reader:
-    """Answers with what `steps` has; asked for a summary, with a record."""
+    """Answer with the `steps`, and with a summary on request."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)

@@ -1,4 +1,4 @@
-"""A command's whole output is kept, by the real command, and its memory stays bounded."""
+"""The whole output of a command is kept, and the memory of the real command stays bounded."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What the guide says of a scripted model, by the real command."""
+"""The guide's text about the scripted model, checked with the real command."""
 
 import json
 import re

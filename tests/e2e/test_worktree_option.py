@@ -1,4 +1,4 @@
-"""`--worktree NAME`: the session works in a git worktree of its own, which is kept."""
+"""`--worktree NAME`: the session works in its own git worktree, which is kept."""
 
 import json
 import subprocess
@@ -220,7 +220,7 @@ def test_no_hook_and_no_filter_of_the_repository_runs(place: Place) -> None:
 
 
 def test_settings_and_trust_of_the_checkout_hold_there(place: Place) -> None:
-    """Also those of a file that git does not know; a file that differs there is not trusted."""
+    """Also those of an untracked file. A file that differs in the worktree is not trusted."""
     (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(touch:*)"]\n')
     commands = place.project / ".ctxagent" / "commands"
     commands.mkdir(parents=True)

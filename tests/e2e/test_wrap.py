@@ -1,4 +1,4 @@
-"""`ctxagent wrap CLIENT`: a small script in the place of each client, and the proxy behind it."""
+"""`ctxagent wrap CLIENT`: a small script in place of each client, with the proxy."""
 
 import json
 import os
