@@ -61,7 +61,7 @@ def listed(log: Path, key: str, keep: Callable[[dict[str, Any]], bool] = bool) -
 
 
 @pytest.mark.slow
-def test_of_commands_that_overlap_neither_session_lists_a_file_of_the_other(place: Place) -> None:
+def test_overlapping_commands_list_no_file_of_the_other_session(place: Place) -> None:
     for name in ("ab", "ba"):
         os.mkfifo(place.project / name)
     with Server(meeting) as server:

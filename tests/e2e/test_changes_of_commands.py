@@ -57,7 +57,7 @@ def comparing(place: Place) -> list[int]:
     return found
 
 
-def test_each_command_is_told_what_it_changed(place: Place) -> None:
+def test_each_command_result_lists_its_changes(place: Place) -> None:
     steps = [Say(tools=[("Bash", {"command": command})]) for command in COMMANDS]
     with Server([*steps, Say("Done.")]) as server:
         done = place.run(
@@ -81,7 +81,7 @@ def test_each_command_is_told_what_it_changed(place: Place) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes are found in /proc")
-def test_a_kill_leaves_no_git(place: Place) -> None:
+def test_kill_leaves_no_git_process(place: Place) -> None:
     steps = [
         Say(tools=[("Bash", {"command": command})])
         for command in ("echo 3 >> a.txt; true", "echo 4 >> a.txt; sleep 300")

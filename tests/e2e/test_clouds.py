@@ -65,7 +65,7 @@ def test_a_session_on_vertex(place: Place) -> None:
     session(place, VERTEX, server, environ)
 
 
-def test_what_is_missing_is_told_before_anything_starts(place: Place) -> None:
+def test_missing_settings_are_reported_before_the_start(place: Place) -> None:
     done = place.run("--model", BEDROCK, "-p", "go", env=env(place))
     assert done.returncode == 5, done.stderr
     for step in ("AWS_REGION is not set", "export AWS_REGION=us-east-1", "`aws configure`"):

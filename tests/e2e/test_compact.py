@@ -110,7 +110,7 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
     assert "summary built from the log" in done.stdout
 
 
-def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
+def test_open_errors_stay_in_summaries(tmp_path: Path) -> None:
     """A failure stays in summaries after runs that do not show whether it is fixed. It leaves when
     the model says that it is resolved, in any form of the answer, and returns when it occurs again.
     """
@@ -175,7 +175,9 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
         (["nosuch", "--dry-run"], 2, "no session 'nosuch'"),
     ],
 )
-def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told: str) -> None:
+def test_impossible_compactions_are_errors(
+    place: Place, arguments: list[str], code: int, told: str
+) -> None:
     before = place.logs()[0].read_bytes()
     done = place.run("compact", *arguments)
     assert done.returncode == code
@@ -184,7 +186,7 @@ def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told
     assert place.logs()[0].read_bytes() == before
 
 
-def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
+def test_undo_restores_everything_that_one_pass_cleared(tmp_path: Path) -> None:
     place = Place(tmp_path)
     folder = Project(place.state, place.project).folder / "sessions" / "20260101-000000-abcd"
     log = Log(folder / "log.jsonl")
@@ -231,7 +233,7 @@ def record(
 
 
 @over_each_wire
-def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path, wire: Wire) -> None:
+def test_model_names_and_lifts_rules_and_messages_stay(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Ask me before a migration.")
     said = "Mend the parser. " + " ".join(rules)

@@ -38,7 +38,7 @@ def said(log: Path) -> list[tuple[int, str]]:
     return [(e["seq"], e["content"]) for e in entries if e.get("source") == "person"]
 
 
-def test_the_conversation_whatever_is_compacted_and_taken_back(tmp_path: Path) -> None:
+def test_conversation_file_after_compactions_and_undos(tmp_path: Path) -> None:
     records = parts = 0
 
     def step(body: Body) -> Step:

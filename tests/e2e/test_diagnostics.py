@@ -67,9 +67,7 @@ def test_new_errors_are_told_with_the_result(place: Place, sandbox: str) -> None
 @pytest.mark.parametrize(
     "options", [(), ("-c", "lsp.enabled=off"), ("-c", "features.off=diagnostics"), ("--safe",)]
 )
-def test_no_server_is_started_where_it_is_not_wanted(
-    place: Place, options: tuple[str, ...]
-) -> None:
+def test_no_language_server_starts_if_switched_off(place: Place, options: tuple[str, ...]) -> None:
     """By default, no server starts if no user can be asked."""
     on = ("-c", "lsp.enabled=on") if "features" in str(options) or "--safe" in options else ()
     (edited,) = run(place, [("Edit", EDIT)], "-c", scripted(place), *on, *options)

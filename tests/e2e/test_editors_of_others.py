@@ -65,7 +65,7 @@ def test_a_prompt_with_permissions(tmp_path: Path, pytestconfig: pytest.Config) 
     assert messages[-1]["result"] == {"stopReason": "end_turn"}
 
 
-def test_what_is_denied_is_not_done(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_denied_call_does_not_run(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     place = Place(tmp_path)
     with Server(STEPS) as server:
         run(pytestconfig, place, server.url, "--deny-all", code=5)

@@ -131,7 +131,7 @@ def reverted_acts(talk: Conversation) -> set[type]:
 
 
 @pytest.mark.parametrize("name", ["default", "v5"])
-def test_bound_thinking_survives_what_is_taken_back(project: Path, name: str) -> None:
+def test_bound_thinking_survives_undos(project: Path, name: str) -> None:
     player = Player(12, words=300)
     with Server(player, bound=True, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
@@ -316,7 +316,7 @@ def test_a_turn_interrupted_while_it_waits_for_a_summary(project: Path) -> None:
 LONG = "A long answer about the code of this project. " * 900  # fills a quarter of the window
 
 
-def test_what_was_said_before_an_interrupt_counts(project: Path) -> None:
+def test_interrupted_replies_count_in_bill_and_context(project: Path) -> None:
     """A long reply is interrupted, then one in its thinking and its call, then one breaks off. The
     server reports no usage for them. The bill and the context size include them nevertheless, so
     the next request fits, and nothing is cleared or summarised because of them.

@@ -56,7 +56,7 @@ def scripted(fleet: Fleet, script: dict[str, Any] = WRITES) -> tuple[str, ...]:
     return ("-c", f"model.id=scripted:{path}")
 
 
-def test_killed_again_and_again_it_ends_well_and_nothing_is_paid_twice(fleet: Fleet) -> None:
+def test_fleet_ends_well_after_many_kills_and_pays_nothing_twice(fleet: Fleet) -> None:
     fleet.tasks(TASKS)
     with Server(Faults(work, rate=0.15, seed=3, kinds=PASSING)) as server:
         env = fleet.place.server(server.url)
@@ -196,7 +196,7 @@ def test_a_reply_that_a_kill_cuts_is_in_the_bill(fleet: Fleet) -> None:
     assert check_log(log).holds
 
 
-def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fleet) -> None:
+def test_failed_tasks_are_counted_and_retried_on_request(fleet: Fleet) -> None:
     fleet.tasks(3)
     options = scripted(fleet, {"steps": []})
     failed = fleet.call("run", *options, "--jobs", "1", "--max-failures", "2")
@@ -220,7 +220,7 @@ def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fle
     assert len(fleet.logs()) == 2, "a retry goes on in its session"
 
 
-def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
+def test_changed_task_is_reported_and_starts_again(fleet: Fleet) -> None:
     fleet.tasks(1)
     options = scripted(fleet)
     assert fleet.call("run", *options).returncode == 0
@@ -245,7 +245,7 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
     assert "bill: no known price · 4 calls" in again.stdout
 
 
-def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
+def test_each_place_has_its_own_patch(fleet: Fleet, tmp_path: Path) -> None:
     first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
     below = fleet.place.project / "r2" / "below"
     below.mkdir()
@@ -319,7 +319,7 @@ def test_a_task_that_takes_too_long_is_interrupted_and_keeps_its_session(fleet: 
     assert "Written." in shown.stdout
 
 
-def test_the_command_for_more_words_goes_on_in_the_place_of_the_task(tmp_path: Path) -> None:
+def test_printed_command_continues_in_the_place_of_the_task(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path / "a folder; it's odd")
     fleet.tasks(1)
     assert fleet.call("run", *scripted(fleet)).returncode == 0
@@ -386,7 +386,7 @@ def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path
     assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
 
 
-def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path: Path) -> None:
+def test_collect_refuses_folders_that_it_did_not_create(fleet: Fleet, tmp_path: Path) -> None:
     fleet.tasks(1)
     fleet.call("run", *scripted(fleet))
     refused = fleet.call("collect", str(fleet.place.project / "r0"))
@@ -410,7 +410,7 @@ def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
     assert f"  waiting {ids}, and 10 more: --json lists all\n" in told
 
 
-def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> None:
+def test_option_after_the_command_names_its_right_place(fleet: Fleet) -> None:
     fleet.tasks(1)
     for word, told in (
         ("--model=x", "--model ID"),
@@ -429,7 +429,7 @@ def nothing_began(fleet: Fleet) -> bool:
     return not fleet.folder.ledger.exists() and not list(made)
 
 
-def test_what_would_fail_for_all_is_told_before_anything_starts(fleet: Fleet) -> None:
+def test_errors_of_all_tasks_are_reported_before_the_start(fleet: Fleet) -> None:
     fleet.tasks(3)
     keyless = fleet.call("run")
     assert (keyless.returncode, keyless.stdout) == (5, "")
@@ -575,7 +575,7 @@ def test_the_path_of_a_script_is_relative_to_where_it_was_written(fleet: Fleet) 
     assert done.returncode == 0, done.stderr
 
 
-def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
+def test_failures_are_listed_briefly_with_the_next_step(fleet: Fleet) -> None:
     fleet.tasks(2)
     path = fleet.place.project / "r0" / ".agentrc"
     path.write_text("[permissions]\nmode = 'never'\n")
@@ -609,7 +609,7 @@ def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
         assert {"log.jsonl", "conversation.md", "patch.diff"} <= {path.name for path in files}
 
 
-def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:
+def test_collect_writes_pages(fleet: Fleet, tmp_path: Path) -> None:
     fleet.tasks(2)
     options = scripted(fleet)
     fleet.call("run", *options)

@@ -123,7 +123,7 @@ def test_commands_attachments_and_edits_count_too(place: Place) -> None:
         assert standing(body) == known
 
 
-def test_what_is_over_the_budget_is_named(place: Place) -> None:
+def test_files_over_the_budget_are_named(place: Place) -> None:
     large, huge = place.project / "packages/p1/AGENTS.md", place.project / "packages/p2/AGENTS.md"
     large.write_text(f"{rule('packages/p1')}\n" + "Sort the imports of each module. " * 400)
     huge.write_text(f"{rule('packages/p2')}\n" + "Sort the imports of each module. " * 900)
@@ -138,7 +138,7 @@ def test_what_is_over_the_budget_is_named(place: Place) -> None:
     assert standing(server.requests[-1]) >= {"packages/p1", "packages/p2"}
 
 
-def test_after_a_summary_a_kill_and_a_resume_the_right_ones_stand(place: Place) -> None:
+def test_right_instructions_after_a_summary_a_kill_and_a_resume(place: Place) -> None:
     pid = list[int]()
 
     def script() -> Iterator[Reply | Callable[[], Reply]]:
@@ -187,7 +187,7 @@ def test_after_a_summary_a_kill_and_a_resume_the_right_ones_stand(place: Place) 
     assert server.rejected == []
 
 
-def test_a_subagent_gets_those_of_its_own_work(place: Place) -> None:
+def test_subagent_gets_instructions_for_its_own_work(place: Place) -> None:
     def answer(body: Body) -> Reply:
         text = told(body)
         if "You are a subagent" in text:

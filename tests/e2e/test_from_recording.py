@@ -44,7 +44,7 @@ def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
         ([], "is not a recorded session in a known format"),
     ],
 )
-def test_what_it_refuses(tmp_path: Path, options: list[str], words: str) -> None:
+def test_refused_recordings(tmp_path: Path, options: list[str], words: str) -> None:
     place, file = Place(tmp_path), tmp_path / "recording"
     file.write_text("# Notes\n")
     run = place.run("--from-recording", str(file), *options, "-p", "go")
@@ -53,7 +53,7 @@ def test_what_it_refuses(tmp_path: Path, options: list[str], words: str) -> None
     assert not place.logs()
 
 
-def test_nobody_can_pick_in_a_headless_run(tmp_path: Path) -> None:
+def test_headless_run_needs_a_file(tmp_path: Path) -> None:
     run = Place(tmp_path).run("-p", "go", "--from-recording")
     assert run.returncode == 2
     assert "--from-recording FILE" in run.stderr

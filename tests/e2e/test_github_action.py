@@ -173,7 +173,7 @@ def test_a_comment_is_answered_below_it(place: Place, step: RunStep) -> None:
     assert server.rejected == []
 
 
-def test_the_words_of_a_stranger_stay_out(place: Place, step: RunStep) -> None:
+def test_text_of_strangers_is_left_out(place: Place, step: RunStep) -> None:
     event = comment("/ctxagent fix it", issue__author_association="NONE")
     with GitHub().serving() as github, Server([Say("Done.")]) as server:
         done = step(server, github, event)
@@ -291,7 +291,7 @@ def test_no_task_is_an_error(step: RunStep, event: Body | None, name: str, why: 
     assert server.requests == []
 
 
-def test_what_is_printed_commands_the_runner_nothing(step: RunStep) -> None:
+def test_output_has_no_runner_commands(step: RunStep) -> None:
     with GitHub().serving() as github, Server([Say("::error::x\n::add-mask::walrus")]) as server:
         done = step(server, github, name="schedule", task="go")
     lines = done.stdout.splitlines()

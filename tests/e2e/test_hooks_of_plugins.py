@@ -127,7 +127,7 @@ def is_rebuilt(place: Place) -> bool:
     return all(check_log(log).holds for log in place.logs())
 
 
-def test_a_start_text_stands_once_whatever_happens(place: Place) -> None:
+def test_session_start_text_is_in_the_context_once(place: Place) -> None:
     events = {event: [hook("cat >> heard", "auto")] for event in ("PreCompact", "PostCompact")}
     events["SessionStart"] = [hook("run", "startup|clear|compact")]
     add(place, "kit", events, SAYS_START)
@@ -350,7 +350,7 @@ def test_long_words_are_bounded_and_kept(place: Place) -> None:
     assert "line 2000 of a long text" in told(server.requests[-1])
 
 
-def test_what_each_event_is_told(place: Place) -> None:
+def test_input_of_each_event(place: Place) -> None:
     listened = (
         "SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse",
         "PostToolUseFailure", "Stop", "SubagentStart", "SubagentStop",
@@ -387,7 +387,7 @@ def test_what_each_event_is_told(place: Place) -> None:
     assert (log.parent / "transcript.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_subagents_hear_their_own_hooks(place: Place) -> None:
+def test_subagents_get_the_text_of_their_own_hooks(place: Place) -> None:
     start = '{"hookSpecificOutput": {"additionalContext": "For helpers alone."}}'
     once = "test -e once && exit 0; touch once; echo 'Look again.' >&2; exit 2"
     events = {
@@ -482,7 +482,7 @@ def test_a_hook_over_http(place: Place) -> None:
     assert event["tool_input"] == {"command": "touch made"}
 
 
-def test_without_a_hook_that_speaks_requests_are_as_ever(place: Place) -> None:
+def test_silent_hooks_change_no_request(place: Place) -> None:
     steps = [bash("echo on"), Say("Done.")]
     plain, _ = ran(place, steps, "--permission-mode", "bypass")
     assert not list(place.state.rglob("transcript.jsonl"))

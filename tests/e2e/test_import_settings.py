@@ -53,7 +53,7 @@ def imported(place: Place, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_what_is_copied_counts(place: Place) -> None:
+def test_copied_settings_take_effect(place: Place) -> None:
     found = imported(place)
     assert found["written"] is False
     assert not (place.project / ".agentrc").exists()

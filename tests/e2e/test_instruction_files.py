@@ -84,7 +84,7 @@ def test_a_file_that_comes_back_and_goes_again(place: Place) -> None:
             assert told(server.requests[-1]).count("was deleted or is empty") == count
 
 
-def test_after_a_summary_the_newest_text_stands_alone(place: Place) -> None:
+def test_after_a_summary_only_the_newest_text_remains(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     (place.project / "big.txt").write_text("word " * 3_000)

@@ -81,7 +81,7 @@ def test_the_json_result_has_the_value_beside_the_text(place: Place) -> None:
         ("".join(f"[{n}," for n in range(20_000)), "nested too deeply"),
     ],
 )
-def test_what_does_not_fit_is_told_and_tried_once_more(place: Place, said: str, why: str) -> None:
+def test_invalid_answer_is_explained_and_retried_once(place: Place, said: str, why: str) -> None:
     with Server([Say(said), Say(GOOD)]) as server:
         done = run(place, server)
     assert (done.returncode, done.stdout) == (0, GOOD + "\n"), done.stderr
@@ -169,7 +169,7 @@ def test_a_schema_elsewhere_is_never_fetched(place: Place) -> None:
     assert "nothing is fetched" in done.stderr
 
 
-def test_words_that_only_look_like_references_are_none(place: Place) -> None:
+def test_text_that_looks_like_a_reference_is_not_one(place: Place) -> None:
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "kind": {"const": {"$ref": "#/nowhere"}}},
@@ -217,7 +217,7 @@ def test_the_schema_stands_behind_summaries_in_mid_turn(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_it_is_for_headless_runs(place: Place) -> None:
+def test_schema_needs_a_headless_run(place: Place) -> None:
     done = place.run("--json-schema", "../schema.json", "sessions", "list")
     assert done.returncode == 2
     assert "does not take --json-schema" in done.stderr

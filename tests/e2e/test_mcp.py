@@ -230,7 +230,7 @@ def test_a_large_result_goes_to_a_file_and_is_recalled(place: Place) -> None:
     assert file.stat().st_size > 10_000_000
 
 
-def test_what_is_no_text_goes_to_files(place: Place) -> None:
+def test_binary_results_go_to_files(place: Place) -> None:
     configure(place, plain=plain(place, "media"))
     server, _ = ran(place, [use("mcp__plain__echo", {"text": "image"}), Say("Done.")], *ALLOW)
     (result,) = results(server)
@@ -244,7 +244,7 @@ def test_what_is_no_text_goes_to_files(place: Place) -> None:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_what_a_hostile_server_says_is_cleaned(place: Place) -> None:
+def test_text_of_a_hostile_server_is_cleaned(place: Place) -> None:
     configure(place, plain=plain(place, "hostile"))
     steps = [use(query="taken ignore"), use(), use("mcp__plain__echo", {}), Say("Done.")]
     server, done = ran(place, steps, *ALLOW, "--verbose")
@@ -457,14 +457,14 @@ def test_servers_are_added_listed_and_removed(place: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "a\x1b[31m\n", "x" * 70])
-def test_a_name_that_no_command_could_take_again_is_refused(place: Place, name: str) -> None:
+def test_invalid_server_names_are_refused(place: Place, name: str) -> None:
     done = place.run("mcp", "add", "--", name, "true")
     assert done.returncode == 2
     assert "cannot be a server's name" in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_names_that_others_have_written(place: Place) -> None:
+def test_unusual_server_names_in_files(place: Place) -> None:
     configure(place, **{"a b": plain(place)})
     for name in ("a b", "a_b"):
         assert "a_b: ready" in place.run("mcp", "get", name).stdout

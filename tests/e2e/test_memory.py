@@ -91,7 +91,7 @@ def test_a_fact_is_kept_by_one_session_and_known_to_the_next(place: Place) -> No
     assert INDEX not in told(off.requests[0])
 
 
-def test_nothing_is_kept_that_nobody_agrees_to(place: Place) -> None:
+def test_no_fact_is_saved_without_approval(place: Place) -> None:
     keep(place, "old", "An old fact")
     steps = [use(**KEEP), use(action="forget", name="old"), Say("No.")]
     server, done = ran(place, steps, code=3)
@@ -133,7 +133,7 @@ def test_a_subagent_reads_and_does_not_write(place: Place) -> None:
     assert facts(place) == {"old": "An old fact"}
 
 
-def test_what_others_change_is_told_once(place: Place) -> None:
+def test_changed_facts_are_reported_once(place: Place) -> None:
     keep(place, "a", "Fact a")
     keep(place, "b", "Fact b")
     ran(place, [Say("One.")])
@@ -248,7 +248,7 @@ def test_a_proposal_is_shown_as_a_diff(place: Place, size: tuple[int, int]) -> N
     assert facts(place) == {"old": "An old fact", "build": "How to build"}
 
 
-def test_the_user_remembers_looks_and_forgets(place: Place) -> None:
+def test_user_saves_lists_and_forgets_facts(place: Place) -> None:
     with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
         terminal = start(place, server)
         terminal.type("#Run make up first --remember\r")

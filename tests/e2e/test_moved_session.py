@@ -138,7 +138,7 @@ class Busy(Desk):
         super().__init__(folder, *steps, fails=[SessionBusy("", "1")] * 4)
 
 
-def test_one_that_is_waited_for_is_on_its_way_all_the_time(tmp_path: Path) -> None:
+def test_wait_for_a_session_is_shown_until_it_opens(tmp_path: Path) -> None:
     desk = Busy(tmp_path, Step(text="Hello."))
     seen: set[bool] = set()
 

@@ -50,7 +50,7 @@ def items(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [20_000, 200_000])
-def test_every_place_says_the_same(tmp_path: Path, size: int) -> None:
+def test_every_place_shows_the_same_numbers(tmp_path: Path, size: int) -> None:
     place = Place(tmp_path)
     (place.project / "big.txt").write_text("the quick brown fox\n" * 900)
     (place.project / "shot.png").write_bytes(png(640, 400))
@@ -112,7 +112,7 @@ def test_every_place_says_the_same(tmp_path: Path, size: int) -> None:
     assert f"it comes at {told['summary_at']:,} tokens" in later
 
 
-def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> None:
+def test_in_a_small_window_a_summary_comes_when_predicted(tmp_path: Path) -> None:
     def choose(request: Request) -> Step:
         first, last = (str(request.messages[n]["content"]) for n in (0, -1))
         if "about to be compressed" in last:
@@ -146,7 +146,7 @@ def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> N
     assert all(told == now for told, now in acts)
 
 
-def test_a_stub_and_its_receipt_say_what_context_said(tmp_path: Path) -> None:
+def test_stub_and_receipt_have_the_size_of_context(tmp_path: Path) -> None:
     class Counting(ScriptedModel):
         def _prompt_tokens(self, request: Request) -> int:
             return ceil(FACTOR * super()._prompt_tokens(request))

@@ -100,7 +100,7 @@ def test_a_plan_in_the_json_result(place: Place) -> None:
     assert (result["status"], result["exit_code"], result["result"]) == ("ok", 0, WHOLE)
 
 
-def test_nobody_to_agree_where_more_than_planning_is_allowed(place: Place) -> None:
+def test_plan_without_a_user_in_other_modes(place: Place) -> None:
     with Server([propose(), write(), Say("Built.")]) as server:
         env = place.server(server.url)
         done = place.run("-p", "Build a pool", "--permission-mode", "bypass", env=env)
@@ -119,7 +119,7 @@ def test_nobody_to_agree_where_more_than_planning_is_allowed(place: Place) -> No
         ("x" * 30_000, STEPS, "at most 20000 characters"),
     ],
 )
-def test_a_plan_that_is_none(place: Place, plan: str, steps: list[str], why: str) -> None:
+def test_invalid_plan(place: Place, plan: str, steps: list[str], why: str) -> None:
     with Server([propose(plan, steps), propose()]) as server:
         done = place.run(
             "-p", "Plan", "--permission-mode", "plan", "--context-window", "24000",
@@ -136,7 +136,7 @@ def started(place: Place, server: Server, *arguments: str, **env: str) -> Termin
     return terminal
 
 
-def test_agreed_to_and_carried_out(place: Place) -> None:
+def test_accepted_plan_is_carried_out(place: Place) -> None:
     steps = [write(), propose(), write(), Say("The hole is dug; the rest is open.")]
     with Server(steps) as server:
         terminal = started(place, server)
@@ -164,7 +164,7 @@ def test_agreed_to_and_carried_out(place: Place) -> None:
     assert plan_file(place) == f"{WHOLE}\n"
 
 
-def test_declined_edited_and_agreed_to(place: Place) -> None:
+def test_plan_is_declined_edited_and_accepted(place: Place) -> None:
     editor = place.root / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/37 metres/50 metres/; /Pour/d' \"$1\"\n")
     editor.chmod(0o755)
@@ -390,7 +390,7 @@ def test_a_plan_that_is_carried_out_is_only_named_after_a_summary(place: Place) 
     assert server.rejected == []
 
 
-def test_what_is_done_is_held_against_the_plan(place: Place) -> None:
+def test_work_is_compared_with_the_plan(place: Place) -> None:
     steps = [propose(), write(), Say("All done. Everything is complete."), Say("I go on.")]
     with Server(steps) as server:
         terminal = started(place, server)

@@ -98,9 +98,7 @@ def test_commands_for_sessions_take_one_of_a_client(place: Place, server: Record
 
 
 @pytest.mark.parametrize("protocol", PATHS)
-def test_a_command_that_no_file_has_stays_whole(
-    place: Place, server: Recorder, protocol: str
-) -> None:
+def test_command_that_no_file_has_is_not_cut(place: Place, server: Recorder, protocol: str) -> None:
     """Results are cleared, because files have them. The client's model could not read a command
     again.
     """

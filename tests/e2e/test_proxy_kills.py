@@ -112,5 +112,5 @@ def check_kills(place: Place, session: KilledSession) -> None:
 
 
 @pytest.mark.parametrize("protocol", PATHS)
-def test_a_client_goes_on_after_kills(protocol: str, tmp_path: Path) -> None:
+def test_client_continues_after_kills(protocol: str, tmp_path: Path) -> None:
     check_kills(Place(tmp_path), KilledSession(protocol, calls=24, kills=4, seed=1))

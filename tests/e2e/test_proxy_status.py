@@ -44,7 +44,7 @@ def results(request: dict[str, Any]) -> str:
     return json.dumps([m for m in request["messages"] if "tool_result" in json.dumps(m)])
 
 
-def test_a_session_is_told_of_and_an_edit_is_taken_back(tmp_path: Path, server: Server) -> None:
+def test_status_shows_a_session_and_an_undone_edit(tmp_path: Path, server: Server) -> None:
     own, clients = Place(tmp_path / "proxy"), Place(tmp_path / "client")
     upstream = f"messages={server.url}"
     started = own.start(*EAGER, "proxy", "--port", "0", "--upstream", upstream, stdout=PIPE)
@@ -113,7 +113,7 @@ def test_a_proxy_that_was_killed_does_not_run(tmp_path: Path) -> None:
     assert "No proxy of this directory runs" in said.stderr
 
 
-def test_sessions_of_every_directory_are_told_of_on_request(tmp_path: Path, server: Server) -> None:
+def test_status_all_shows_sessions_of_every_directory(tmp_path: Path, server: Server) -> None:
     own, clients = Place(tmp_path / "proxy"), Place(tmp_path / "client")
     upstream = f"messages={server.url}"
     with own.start("proxy", "--port", "0", "--upstream", upstream, stdout=PIPE) as process:

@@ -125,7 +125,7 @@ def test_a_home_that_cannot_be_written(plain: Plain, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["by its mode", "closed", "none"])
-def test_every_command_works_there(plain: Plain, how: str) -> None:
+def test_every_command_works_with_a_read_only_home(plain: Plain, how: str) -> None:
     env = homes(plain, how)
     with Server([Say("All done.")]) as server:
         plain.run("-p", "go", server=server, **env)
@@ -151,7 +151,7 @@ def test_every_command_works_there(plain: Plain, how: str) -> None:
     assert "No key for the model" in without_key.stderr
 
 
-def test_what_a_read_only_home_holds_is_read_by_its_name(plain: Plain) -> None:
+def test_sessions_in_a_read_only_home_can_be_read(plain: Plain) -> None:
     with Server([Say("All done.")]) as server:
         plain.run("-p", "go", server=server, HOME=str(plain.home))
     plain.mounts += ["--ro-bind", str(plain.home), str(plain.home)]

@@ -115,7 +115,7 @@ def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_skipped_is_told(tmp_path: Path, session: Path) -> None:
+def test_skipped_lines_are_reported(tmp_path: Path, session: Path) -> None:
     (tmp_path / "none.md").write_text("# Notes\n")
     result = run(tmp_path, session, tmp_path / "none.md", *MODEL)
     assert result.exit_code == 0
@@ -151,7 +151,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_before_anything_is_played(tmp_path: Path, name: str) -> None:
+def test_errors_are_reported_before_the_replay(tmp_path: Path, name: str) -> None:
     """The session cannot be read. That would be reported otherwise."""
     (tmp_path / "none.md").write_text("# Notes\n")
     arguments, error, hint = WRONG[name]
@@ -186,7 +186,7 @@ def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, sessio
     assert "cannot write the report /dev/full: No space left on device" in result.stderr
 
 
-def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None:
+def test_unnamed_report_has_no_text_of_the_sessions(tmp_path: Path) -> None:
     """In small windows, results are needed when gone and one session cannot continue."""
     full = STORY["codex"]().replace(b"Be exact.", f"{SECRET} {words(20_000)}".encode())
     for name, content in (("one", working(12, 1_500, again=3)), ("two", full)):
@@ -212,7 +212,7 @@ def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None
 # The sweep
 
 
-def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: Path) -> None:
+def test_sweep_prints_settings_that_were_tested(tmp_path: Path, session: Path) -> None:
     from ctxagent.agent.compaction.policy import DEFAULT
 
     keep = DEFAULT.clear_keep
@@ -239,7 +239,7 @@ def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: 
     assert text.endswith(f"For .agentrc:\n\n{document['agentrc']}\n")
 
 
-def test_a_bound_that_nothing_keeps_says_what_comes_nearest(tmp_path: Path) -> None:
+def test_impossible_bound_names_the_nearest_settings(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(working(12, 1_500, again=3))
     options = (path, *MODEL, "--context-window", "16000", "-c", "compact.preset=v5")
@@ -283,7 +283,7 @@ def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
         assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt to the byte\n")
 
 
-def test_what_our_own_session_recalled_was_needed(tmp_path: Path) -> None:
+def test_recall_in_our_own_session_counts_as_needed(tmp_path: Path) -> None:
     """A result counts if it had left the context of the replay, not if it was still there."""
     place = Place(tmp_path / "place")
     allowed = ("--permission-mode", "bypass", "--model", "scripted:steps.json")
@@ -306,7 +306,7 @@ def test_what_our_own_session_recalled_was_needed(tmp_path: Path) -> None:
     assert [each["asked_again"] for each in totals] == [0, 1]  # alone, nothing leaves the context
 
 
-def test_a_request_that_is_not_what_was_sent_is_named(own: Place, tmp_path: Path) -> None:
+def test_request_that_differs_from_the_log_is_named(own: Place, tmp_path: Path) -> None:
     (log,) = own.logs()
     folder = shutil.copytree(log.parent, tmp_path / SECRET)
     torn = folder / "log.jsonl"
@@ -356,7 +356,7 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_ends_it_without_words(tmp_path: Path, session: Path) -> None:
+def test_closed_output_ends_the_replay_silently(tmp_path: Path, session: Path) -> None:
     place = Place(tmp_path / "place")
     reading, writing = os.pipe()
     os.close(reading)
@@ -365,9 +365,7 @@ def test_a_reader_that_goes_away_ends_it_without_words(tmp_path: Path, session: 
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(
-    tmp_path: Path, session: Path
-) -> None:
+def test_progress_line_is_removed_at_the_end(tmp_path: Path, session: Path) -> None:
     place = Place(tmp_path / "place")
     arguments = ("replay", str(session), *MODEL)
     terminal = Terminal(*arguments, cwd=place.project, env=place.environ())

@@ -61,7 +61,7 @@ def running(command: str) -> Iterator[Say]:
     ],
     ids=["stash", "branches", "ref", "all", "all and files", "both"],
 )
-def test_what_a_command_removes_comes_back(
+def test_rewind_restores_what_a_command_removed(
     tmp_path: Path, command: str, choice: str, said: str
 ) -> None:
     place = Place(tmp_path)

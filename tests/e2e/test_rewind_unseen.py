@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("path", "content"), [("big.txt", "small\n"), (".gitignore", "*.log\n")], ids=["large", "rules"]
 )
-def test_files_that_came_into_sight_go_back_and_forth(
+def test_rewind_of_files_that_the_snapshot_left_out(
     tmp_path: Path, path: str, content: str
 ) -> None:
     place = Place(tmp_path)

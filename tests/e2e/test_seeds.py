@@ -59,7 +59,7 @@ class Played(Place):
         return self.shell(command, cwd).returncode == 0
 
 
-def test_each_row_shows_what_it_says(tmp_path: Path) -> None:
+def test_command_of_each_row_succeeds(tmp_path: Path) -> None:
     played = Played(tmp_path)
     (script,) = re.findall(r"```sh\n(.+?)```", PAGE, re.DOTALL)
     done = played.shell(script, played.project)

@@ -78,7 +78,7 @@ def ran(place: Place, server: Server, *more: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LACKS, "all"])
-def test_what_a_server_lacks_is_learned_once(place: Place, name: str) -> None:
+def test_missing_feature_is_learned_once(place: Place, name: str) -> None:
     script = Partial([*LACKS.values()] if name == "all" else [LACKS[name]])
     with Server(script, lenient=True) as server:
         ran(place, server)
@@ -91,7 +91,7 @@ def test_what_a_server_lacks_is_learned_once(place: Place, name: str) -> None:
         assert check.holds, check.first
 
 
-def test_a_server_that_only_says_no(place: Place) -> None:
+def test_server_that_refuses_without_a_reason(place: Place) -> None:
     """Each feature is left out in turn, until the server accepts a first request."""
     script = Partial([(has, 400, "Bad Request") for has, _, _ in (LACKS["thinking"],)])
     with Server(script, lenient=True) as server:
@@ -115,7 +115,7 @@ def test_a_refusal_for_another_reason_stands(place: Place) -> None:
     assert len(sent) <= 5
 
 
-def test_nothing_is_left_out_for_one_that_takes_all(place: Place) -> None:
+def test_full_server_gets_everything(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         done = place.run("-p", "go", *MODEL, env=place.server(server.url))
         assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def test_a_server_without_its_key(place: Place) -> None:
     assert place.logs() == []
 
 
-def test_a_model_of_ones_own(place: Place) -> None:
+def test_model_in_the_user_s_models_toml(place: Place) -> None:
     """Its window and its prices are used. An invalid row is reported with its name."""
     own = place.root / "home" / ".config" / "ctxagent" / "models.toml"
     own.parent.mkdir(parents=True)
@@ -257,7 +257,7 @@ def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
         "bad",
     ],
 )
-def test_what_a_server_takes_is_not_left_out_for_a_wrong_use(place: Place, words: str) -> None:
+def test_wrong_use_of_a_feature_does_not_disable_it(place: Place, words: str) -> None:
     with Server(lambda body: Fail(400, words), lenient=True) as server:
         done = place.run("-p", "go", *MODEL, env=place.server(server.url))
     assert (done.returncode, len(server.requests)) == (5, 1)

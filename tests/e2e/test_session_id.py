@@ -83,7 +83,7 @@ def test_a_whole_answer_without_its_end_is_an_answer(place: Place, server: Serve
     assert len(server.requests) == 3
 
 
-def test_what_failed_or_reached_a_limit_goes_on(place: Place) -> None:
+def test_failed_or_limited_task_continues(place: Place) -> None:
     steps: list[Step] = [
         Fail(401, "no"),
         *(Say("", tools=[("Bash", {"command": "true"})]) for _ in "ab"),
@@ -126,7 +126,7 @@ def test_another_task_and_other_sessions_are_refused(place: Place, server: Serve
     assert len(place.logs()) == 1
 
 
-def test_resume_says_more_in_it(place: Place, server: Server) -> None:
+def test_resume_adds_a_message(place: Place, server: Server) -> None:
     run(place, server.url)
     done = place.run("-p", "thanks", "--resume", "nightly-7", env=place.server(server.url))
     assert (done.returncode, done.stdout) == (0, "All done.\n")

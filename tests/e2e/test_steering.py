@@ -63,7 +63,7 @@ def kinds(message: dict[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-def test_words_stand_behind_the_results_as_the_persons_own(project: Path) -> None:
+def test_messages_follow_the_results_as_user_messages(project: Path) -> None:
     steps = [Step(tools=TWO), Step(tools=TWO), Step(text="Done.")]
     talk = Conversation(project, steps)
     assert steer(talk, "begin", [], ["use tabs", "and no semicolons"], []).text == "Done."
@@ -83,7 +83,7 @@ def test_words_stand_behind_the_results_as_the_persons_own(project: Path) -> Non
     assert told == [UserSaid, CallStarted, UserSaid, UserSaid, CallStarted, CallStarted]
 
 
-def test_they_count_as_words_of_the_person_and_not_as_turns(project: Path) -> None:
+def test_messages_during_a_turn_are_user_messages_but_not_turns(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO), Step(text="Done."), Step(text="Again.")])
     steer(talk, "begin", [], ["never touch setup.py"])
     talk.say("more")
@@ -119,7 +119,7 @@ def test_each_request_is_a_prefix_of_the_next_also_over_a_resume(project: Path) 
     assert [block["text"] for block in sent[0][0]["content"]] == ["go", "at once"]
 
 
-def test_a_final_answer_leaves_the_words_for_the_next_turn(project: Path) -> None:
+def test_message_after_the_final_answer_begins_the_next_turn(project: Path) -> None:
     talk = Conversation(project, [Step(text="Done."), Step(text="Tabs.")])
     next_words = between([], ["use tabs"])
     assert asyncio.run(run_turn(talk.agent, "begin", next_words)).text == "Done."

@@ -160,7 +160,7 @@ def test_a_driver_that_waits_for_each_result(place: Place) -> None:
         ('{"type": "answer", "id": "q9", "words": [1]}', "words is not a list of strings", "words"),
     ],
 )  # fmt: skip
-def test_a_bad_line_is_told_and_the_session_goes_on(
+def test_invalid_line_is_reported_and_the_session_continues(
     place: Place, line: str, why: str, hint: str
 ) -> None:
     with Server([Say("One."), Say("Two.")]) as server:
@@ -241,7 +241,7 @@ def test_commands_read_nothing_of_the_program(place: Place) -> None:
             assert driver.end() == 0
 
 
-def test_words_that_steer_go_to_the_turn_that_runs(place: Place) -> None:
+def test_steering_messages_go_to_the_running_turn(place: Place) -> None:
     steps = [Say(tools=[("Bash", {"command": "cat gate"})]), Say("Done.")]
     with Server(steps) as server:  # noqa: SIM117
         with talk(place, server.url, "--permission-mode", "bypass") as driver:
@@ -353,7 +353,7 @@ def test_an_image_of_the_program(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_odd_texts_are_words_like_others(place: Place) -> None:
+def test_unusual_texts_are_normal_messages(place: Place) -> None:
     (place.project / "a.txt").write_text("alpha\n")
     with Server([Say("One."), Say("Two.")]) as server:
         done = batch(
@@ -391,7 +391,7 @@ def test_a_signal_ends_the_turn_and_the_session(place: Place, number: signal.Sig
     assert len(server.requests) == 1
 
 
-def test_a_driver_that_dies_takes_everything_with_it(place: Place) -> None:
+def test_death_of_the_driver_ends_everything(place: Place) -> None:
     """Its pipes close, so the turn ends with everything it started. The session can be resumed."""
     sleeper = Say(tools=[("Bash", {"command": SLEEP})])
     with Server([sleeper, Say("Resumed.")]) as server:

@@ -54,7 +54,7 @@ def test_a_server_that_refuses_everything_is_asked_once_a_turn(place: Place) -> 
     assert len(server.requests) == 2
 
 
-def test_a_number_below_what_was_accepted_is_not_believed(place: Place) -> None:
+def test_window_below_an_accepted_size_is_ignored(place: Place) -> None:
     """The refused request is made smaller once, and the window keeps its size."""
     asked = 0
 
@@ -104,7 +104,7 @@ def test_a_session_goes_on_at_the_next_words_and_with_another_model(place: Place
     assert server.rejected == []
 
 
-def test_a_believed_window_in_which_nothing_fits_is_forgotten(place: Place) -> None:
+def test_learned_window_in_which_nothing_fits_is_forgotten(place: Place) -> None:
     """The message alone is larger than the window that the server names. Later messages are sent
     nevertheless, because only the server can show whether the size was right.
     """

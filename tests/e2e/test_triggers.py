@@ -171,7 +171,7 @@ def test_the_ledger_preset_does_not_end_a_full_session_without_a_summary(
     assert "end of the session" in triggers(run)[-1]
 
 
-def test_other_presets_end_as_they_are(talk: Callable[..., Conversation]) -> None:
+def test_other_presets_do_nothing_at_the_end(talk: Callable[..., Conversation]) -> None:
     run = talk(replace(DEFAULT, prepare_at=None), *[output(6_000)] * 4, Step(text="Read."))
     run.say("read")
     asyncio.run(run.agent.finish())

@@ -57,7 +57,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place) -> None:
+def test_model_used_again_gets_its_prefix_and_its_thinking(place: Place) -> None:
     with Server(work, bound=True) as server:
         for number, model in enumerate([FIRST, SECOND, FIRST, SECOND]):
             options = ["--continue"] if number else []

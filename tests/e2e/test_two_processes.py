@@ -167,7 +167,7 @@ class Late(Desk):
         return await super().__call__(emit, ask, **wish)
 
 
-def test_a_person_reads_waits_or_forks(tmp_path: Path) -> None:
+def test_user_reads_waits_or_forks(tmp_path: Path) -> None:
     log = session(tmp_path, "make it blue")
     desk = Late(tmp_path, log, Step(text="In the copy."), Step(text="Back in the first."))
     name = log.parent.name
@@ -236,7 +236,7 @@ def test_a_person_who_leaves_it_is_out(tmp_path: Path) -> None:
     assert desk.loops == []
 
 
-def test_a_script_is_told_or_waits(tmp_path: Path) -> None:
+def test_script_gets_a_message_or_waits(tmp_path: Path) -> None:
     place = Place(tmp_path)
     log = session(tmp_path, "words of before")
     name = log.parent.name

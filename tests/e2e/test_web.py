@@ -318,7 +318,7 @@ def test_one_that_never_ends(
         download.Downloader(private=True).get(f"http://{pages[0]}/{path}")
 
 
-def test_it_is_asked_about_by_domain(place: Place, pages: tuple[str, list[str]]) -> None:
+def test_question_names_the_domain(place: Place, pages: tuple[str, list[str]]) -> None:
     host, asked = pages
     (found,), done = ran(place, [fetch(f"http://{host}/page")], code=3)
     assert "nobody can be asked" in found

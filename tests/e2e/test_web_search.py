@@ -177,13 +177,13 @@ def test_what_searches_cost(place: Place) -> None:
         (*ON, "-c", "permissions.ask=WebSearch"),
     ],
 )
-def test_it_is_not_there(place: Place, arguments: tuple[str, ...]) -> None:
+def test_search_tool_is_absent(place: Place, arguments: tuple[str, ...]) -> None:
     with Server([Say("Yes.")]) as server:
         run(place, server, *arguments)
     assert not offered(server.requests[0])
 
 
-def test_it_is_there_where_the_server_is_the_api(place: Place) -> None:
+def test_search_tool_is_present_on_the_public_api(place: Place) -> None:
     """The list of tools is recorded before the first request, which reaches no server."""
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "test-key-1"}
     for number, arguments in enumerate(((), ("-c", "web.search=off"))):
@@ -279,7 +279,7 @@ def test_a_turn_that_pauses_for_ever_ends(place: Place) -> None:
         run(place, server, *ON, "--continue")
 
 
-def test_a_pause_that_is_refused_as_it_was_given(place: Place) -> None:
+def test_refused_paused_reply_leaves_out_the_search(place: Place) -> None:
     """Issue reports describe this for the API. The search is left out, and the turn continues."""
     orphan = (
         "messages.1: `web_search` tool use with id `srvtoolu_a` was found without a corresponding "
@@ -305,7 +305,7 @@ def test_a_search_beside_a_call_waits_for_its_bare_result(place: Place) -> None:
     assert sent(server.requests[2]) == pair("a")
 
 
-def test_a_search_that_is_left_behind_is_not_sent(place: Place) -> None:
+def test_search_without_a_result_is_not_sent(place: Place) -> None:
     """The reply was cut off at the output limit, or a message follows the result of a call next to
     the search.
     """
@@ -332,7 +332,7 @@ def test_a_stream_that_breaks_within_a_search(place: Place) -> None:
         assert sent(server.requests[-1]) == pair("b")
 
 
-def test_what_a_server_gets_wrong_is_not_sent_back(place: Place) -> None:
+def test_invalid_search_blocks_are_not_sent_back(place: Place) -> None:
     """Invalid or repeated IDs, incomplete pairs, broken fields, and a false count."""
     named = {"id": "no id!"}, {"tool_use_id": "no id!"}
     blocks: list[Body] = [
