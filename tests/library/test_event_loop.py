@@ -16,8 +16,6 @@ from ctxagent import Agent
 from ctxagent.agent import app
 from ctxagent.agent.library import agent as agent_module
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.security import sandbox
-from ctxagent.agent.security.bubblewrap import Bubblewrap
 
 from ..support.command import Place
 
@@ -58,12 +56,9 @@ async def play(project: Path, environ: dict[str, str]) -> str:
 
 
 @pytest.fixture
-def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Counter[str]]:
+def turns(tmp_path: Path) -> list[Counter[str]]:
     """The file system calls of each turn of the loop in which an agent did all of its steps."""
     place, selector = Place(tmp_path), CountingSelector()
-    # With bubblewrap, a path below a temporary folder is judged by the sandbox's boundary, which
-    # the loop computes. Projects are rarely there, but this one is.
-    monkeypatch.setattr(sandbox, "find_bubblewrap", lambda *_, **__: Bubblewrap(absent="hidden"))
     (place.project / "a.py").write_text("x = 1\n" * 50)
     before = sys.getprofile()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
