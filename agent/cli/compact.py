@@ -189,7 +189,7 @@ def _take_back(agent: "AgentState") -> None:
 
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.model.current_window().tokens
-    say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
+    say(f"undone: {describe(*last)}; the context has {tokens:,} tokens again")
     if _is_of_client(agent.log.entries()):
         say("It applies from the client's next request.")
     else:

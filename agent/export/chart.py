@@ -16,7 +16,7 @@ _MIN_SLOTS = 12  # minimum number of slots across the width
 _MAX_LONG_MASK_MARKS = 30
 _AXIS_LABELS = 5
 _MIN_WINDOW_SHARE = 0.25  # below this peak, the chart is scaled to the peak, not to the window
-_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "taken back"}
+_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "undone"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class SessionChart:
 
     def act_title(self, act: Mask | Summary | Revert) -> str:
         if isinstance(act, Revert):
-            title = f"#{act.seq} · #{act.target} taken back"
+            title = f"#{act.seq} · #{act.target} undone"
         elif isinstance(act, Mask):
             title = f"#{act.seq} · {done_by(act.layer, len(act.targets))}"
         else:
             title = f"#{act.seq} · summary of {act.span}"
         if not isinstance(act, Revert):
             title += f"\n{act.tokens_before:,} to {act.tokens_after:,} tokens"
-        return f"{title}\ntaken back later" if act.seq in self.reverted else title
+        return f"{title}\nundone later" if act.seq in self.reverted else title
 
     def caption(self) -> str:
         sizes = list(map(prompt_tokens, self.calls))

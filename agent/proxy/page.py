@@ -105,7 +105,7 @@ def layer_marks(session: SessionStatus) -> list[tuple[str, str]]:
 
 def _marks(edits: Sequence[ProxyEdit]) -> Iterator[tuple[int, str, str]]:
     for edit in edits:
-        undone = ", taken back" if edit.is_undone else ""
+        undone = ", undone" if edit.is_undone else ""
         sizes = f"{format_tokens(edit.before)} to {format_tokens(edit.after)}"
         yield edit.call, _mark(edit), f"{sizes}{undone}"
 

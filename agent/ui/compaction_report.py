@@ -81,7 +81,7 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
 def _edit(entry: Entry, sent: int) -> str:
     """Describe the change an entry made before entry `sent`; "" if it changed nothing there."""
     if isinstance(entry, Revert):
-        return f"#{entry.target} taken back"
+        return f"#{entry.target} undone"
     if isinstance(entry, Summary):
         return f"summary: {readable_trigger(entry.trigger)}"
     if isinstance(entry, Mask):
@@ -134,7 +134,7 @@ def status(
     lines += ["", "### Recommendation", ADVICE[window.level], "", "### Compression History"]
     lines += ["| Time | Type | Tokens Saved |", "|------|------|--------------|"]
     lines += [
-        f"| {_time(a.at)} | {a.tier}{' (taken back)' if a.undone else ''} | {a.saved:,} |"
+        f"| {_time(a.at)} | {a.tier}{' (undone)' if a.undone else ''} | {a.saved:,} |"
         for a in done[-MAX_SHOWN_ACTS:]
     ] or ["| – | none yet | 0 |"]
     return "\n".join(lines)
@@ -155,7 +155,7 @@ def _event(act: Act) -> str:
         f"## Compression Event Log · #{act.seq}",
         f"**Timestamp:** {_time(act.at)}",
         f"**Event Type:** {act.tier}",
-        f"**Trigger:** {act.layer}: {act.trigger}{', taken back later' * act.undone}",
+        f"**Trigger:** {act.layer}: {act.trigger}{', undone later' * act.undone}",
         f"**Tokens Before:** {act.before:,}",
         f"**Tokens After:** {act.after:,}",
         f"**Tokens Saved:** {act.saved:,}",
@@ -167,7 +167,7 @@ def _event(act: Act) -> str:
 
 def _remark(mark: Mark) -> str:
     names = {
-        "phase": "Phase", "drift": "Drift", "revert": "Taken back", "checkpoint": "Checkpoint",
+        "phase": "Phase", "drift": "Drift", "revert": "Undone", "checkpoint": "Checkpoint",
         "recovery": "Recovery failed",
     }  # fmt: skip
     lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {mark.text or 'none'}"]

@@ -318,7 +318,7 @@ def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) ->
         terminal.see("/compact --show asks first")
         terminal.rest()
         terminal.type("/uncompact\r")
-        terminal.see("taken back: ")
+        terminal.see("undone: ")
         terminal.rest()
         terminal.type("/rewind 4\r")
         terminal.keys("[c]onversation")

@@ -243,7 +243,7 @@ def test_what_was_said_can_be_read(log: Path) -> None:
     assert "exit 1 · 12.3 s" in page.texts["e4"]
     assert "the very end" in page.texts["e12"]
     assert "22,000 → 14,000 tokens" in page.texts["e10"]
-    assert "taken back by #19" in page.texts["e10"]
+    assert "undone by #19" in page.texts["e10"]
     assert "stubbed by" not in page.source
     assert "16,000 → 4,000 tokens" in page.texts["e18"]
     assert "There are two files." in page.texts["e14"]

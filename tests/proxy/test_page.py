@@ -65,7 +65,7 @@ def test_it_has_curve_bill_edits_and_notes_of_each_session(tmp_path: Path) -> No
     for words in ("result moved to a file", "3 old results cleared", "summary of #1 to #2"):
         assert words in edits
     assert "before call 33" in edits
-    assert edits.count("taken back") == 1
+    assert edits.count("undone") == 1
     undone = [given["data-seq"] for given in shown.of("undo")]
     session = status.sessions[1]
     able = [edit.seq for edit in session.edits if edit.can_undo and not edit.is_undone]

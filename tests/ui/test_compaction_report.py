@@ -85,7 +85,7 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
     table = lines[lines.index("### Compression History") + 1 :]
     assert table[0] == "| Time | Type | Tokens Saved |"
     assert table[2] == "| 2026-11-21 10:20:30 UTC | TIER_1 | 18,500 |"
-    assert table[5] == "| 2026-11-21 10:20:30 UTC | TIER_3 (taken back) | 120,000 |"
+    assert table[5] == "| 2026-11-21 10:20:30 UTC | TIER_3 (undone) | 120,000 |"
 
 
 def test_an_entry_is_told_in_words() -> None:
@@ -130,7 +130,7 @@ def test_the_event_log_has_the_fields_of_its_source() -> None:
         "**Files Created:** offloaded/x_Bash_2.md",
         "**Intent Preserved:** YES",
     ]
-    assert "summary: manual, taken back later" in undone
+    assert "summary: manual, undone later" in undone
     assert "**Files Created:** conversation.md" in last
     assert last.endswith("VERIFICATION_NEEDED")
     assert compaction_report.event_log([]) == "nothing has been compacted in this session"
@@ -151,7 +151,7 @@ def test_what_else_happened_stands_among_the_acts() -> None:
         "Checkpoint · #5 · 2026-11-21 10:20:30 UTC: checkpoint 2 (level)",
         "## Compression Event Log · #6",
         "Drift · #7 · 2026-11-21 10:20:30 UTC: asks what the task is",
-        "Taken back · #8 · 2026-11-21 10:20:30 UTC: #6",
+        "Undone · #8 · 2026-11-21 10:20:30 UTC: #6",
         "Phase · #9 · 2026-11-21 10:20:30 UTC: none",
     ]
     assert parts[1].endswith("**Files Created:** checkpoints/2.json")
@@ -286,7 +286,7 @@ CHANGED = "the system prompt, tools or model changed"
         ([replace(call(5, 9_000, 0, minute=4), purpose="warm")], 10, "more than 5 minutes passed"),
         ([masked(5, 3)], 6, "#5 changed what was sent before (1 old result cleared)"),
         ([masked(5, 3), summary(6)], 0, "#6 changed what was sent before (summary: manual)"),
-        ([Revert(seq=5, target=3)], 0, "#5 changed what was sent before (#3 taken back)"),
+        ([Revert(seq=5, target=3)], 0, "#5 changed what was sent before (#3 undone)"),
         ([masked(6, 5, "demote")], 0, DROPPED),  # of what had not been sent yet
         ([opened(5)], 0, DROPPED),
         ([opened(5, system="Be good.")], 0, DROPPED),

@@ -190,7 +190,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
         repl.notify("info", note)
     last = repl.agent.engine.uncompact(entries)
     tokens = repl.agent.model.current_window().tokens
-    repl.say(f"taken back: {describe(*last)}; the context has {tokens:,} tokens again")
+    repl.say(f"undone: {describe(*last)}; the context has {tokens:,} tokens again")
 
 
 @command(
