@@ -76,7 +76,7 @@ def test_fleet_ends_well_after_many_kills_and_pays_nothing_twice(fleet: Fleet) -
     assert fleet.agents() == []
 
 
-def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -> None:
+def test_second_run_is_refused_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -> None:
     fleet.tasks(2)
     steps: list[Step] = [Say("", tools=[("Bash", {"command": "true"})]), Say(fault="mute")]
     with Server([*steps, *[Say("Done.")] * 2]) as server:
@@ -132,7 +132,7 @@ def test_a_page_shows_a_fleet_as_it_runs(fleet: Fleet) -> None:
     assert fleet.call("show").returncode == 2
 
 
-def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
+def test_next_run_waits_for_an_agent_of_a_killed_run(fleet: Fleet) -> None:
     fleet.tasks(1)
     call = Say("", tools=[("Bash", {"command": "echo a > made.txt"})])
     with Server([call, Fail(529, "Overloaded"), Say("Done.")]) as server:
@@ -371,7 +371,9 @@ def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path
     assert len(fleet.logs()) == 1
 
 
-def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path: Path) -> None:
+def test_missing_container_engine_and_invalid_line_are_reported(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     fleet.write([{"id": "t", "prompt": "go", "image": "img:1"}])
     env = fleet.place.environ({"PATH": str(tmp_path / "nothing")})
     assert fleet.call("run", *scripted(fleet), env=env).returncode == 1
@@ -402,7 +404,7 @@ def test_collect_refuses_folders_that_it_did_not_create(fleet: Fleet, tmp_path: 
     assert (refused.returncode, "has the results of another fleet" in refused.stderr) == (2, True)
 
 
-def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
+def test_status_lists_the_first_tasks_of_each_state(fleet: Fleet) -> None:
     fleet.tasks(30)
     told = fleet.call("status").stdout
     assert told.startswith("30 tasks: 30 waiting\n")
@@ -449,7 +451,7 @@ def test_errors_of_all_tasks_are_reported_before_the_start(fleet: Fleet) -> None
     assert nothing_began(fleet)
 
 
-def test_places_that_are_not_there_are_told_together_before_anything_starts(fleet: Fleet) -> None:
+def test_missing_places_are_reported_together_before_the_start(fleet: Fleet) -> None:
     tasks = [
         {"id": "a", "prompt": "go", "dir": "r0"},
         {"id": "b", "prompt": "go", "dir": "nowhere"},
@@ -471,7 +473,7 @@ def test_places_that_are_not_there_are_told_together_before_anything_starts(flee
     assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
 
 
-def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fleet) -> None:
+def test_outage_costs_no_task_an_attempt(fleet: Fleet) -> None:
     fleet.tasks(8)
     asked = list[int]()
 
@@ -493,7 +495,7 @@ def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fle
     assert len(server.requests) == 8 * (CALLS + 1) + 5
 
 
-def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
+def test_long_outage_ends_the_run_without_failed_tasks(fleet: Fleet) -> None:
     fleet.tasks(4)
     is_down = [True]
 
@@ -598,7 +600,7 @@ def test_a_run_names_each_finished_task_once(fleet: Fleet) -> None:
     assert "  done    t0, t1\n" in fleet.call("status").stdout
 
 
-def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
+def test_finished_task_keeps_few_files(fleet: Fleet) -> None:
     fleet.tasks(2)
     fleet.call("run", *scripted(fleet))
     for task in fleet.status()["each"]:

@@ -108,7 +108,7 @@ def test_a_command_after_the_score_that_was_killed_is_run_again_only_when_told(
     assert (task["state"], task["attempt"], replies(fleet)) == ("done", 1, 2)
 
 
-def test_a_failed_step_alone_is_tried_again(fleet: Fleet) -> None:
+def test_retry_repeats_only_the_failed_step(fleet: Fleet) -> None:
     options = scripted(fleet)
     note = "echo {0} >> $FLEET_DIR/begun; "
     broken = {"score": unconfined(note.format("score") + "exit 7"), "after": "exit 3"}

@@ -71,7 +71,7 @@ def reads(*folders: str) -> Say:
     return Say(tools=[("Read", {"path": f"{folder}/x.py"}) for folder in folders])
 
 
-def test_each_file_is_given_once_when_its_folder_is_worked_in(place: Place) -> None:
+def test_each_file_is_sent_once_when_its_folder_is_used(place: Place) -> None:
     steps = [reads(folder) for folder in (*PACKAGES, *reversed(PACKAGES), "packages/p0/deep")]
     with Server([*steps, Say("Done.")]) as server:
         asked(place, server, words="go")
@@ -233,7 +233,7 @@ def test_the_places_of_other_agents_and_their_order(place: Place) -> None:
     assert "python.md, for files that match **/*.py, **/*.pyi:" in told(server.requests[1])
 
 
-def test_the_file_of_codex_counts_where_there_is_no_other(place: Place) -> None:
+def test_codex_file_is_used_if_there_is_no_other(place: Place) -> None:
     write(place.root / "home/.codex/AGENTS.md", rule("codex"))
     with Server([Say("Done.")]) as server:
         asked(place, server, words="go")

@@ -217,7 +217,7 @@ def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_loop_sends_the_agent_on_until_its_promise(place: Place) -> None:
+def test_stop_hook_continues_until_the_promised_word(place: Place) -> None:
     add(place, "loop", {"Stop": [hook("run")]}, LOOPS)
     (place.project / "loop.json").write_text(json.dumps({"task": "Build it.", "round": 1}))
     steps = [Say("First try."), Say("Second try."), Say("It is <promise>DONE</promise>.")]
@@ -230,7 +230,7 @@ def test_a_loop_sends_the_agent_on_until_its_promise(place: Place) -> None:
     assert is_rebuilt(place)
 
 
-def test_a_loop_without_end_ends(place: Place) -> None:
+def test_endless_stop_hook_is_ended(place: Place) -> None:
     add(place, "loop", {"Stop": [hook("echo more >&2; exit 2")]})
     server, error = ran(place, lambda body: Say(f"Done {len(body['messages'])}."))
     assert len(server.requests) == 9
@@ -301,7 +301,7 @@ print(json.dumps({"hookSpecificOutput": {
 """
 
 
-def test_a_changed_call_is_what_is_judged_run_and_recorded(place: Place) -> None:
+def test_changed_call_is_checked_run_and_recorded(place: Place) -> None:
     add(place, "kit", {"PreToolUse": [hook("run", "Bash")]}, CHANGES)
     steps = [bash("touch one"), bash("rm one"), Say("Done.")]
     deny = ("--deny", "Bash(rm two)", "--output-format", "stream-json")
@@ -318,7 +318,7 @@ def test_a_changed_call_is_what_is_judged_run_and_recorded(place: Place) -> None
     assert is_rebuilt(place)
 
 
-def test_what_a_hook_allows_is_still_held_to_ask_rules(place: Place) -> None:
+def test_ask_rules_apply_to_calls_that_a_hook_allows(place: Place) -> None:
     allow = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}})
     add(place, "kit", {"PreToolUse": [hook(f"echo '{allow}'")]})
     steps = [bash("touch made"), bash("touch asked"), Say("Done.")]
@@ -337,7 +337,7 @@ def test_a_question_is_answered_by_a_hook(place: Place, behavior: str) -> None:
     assert ("not at night" in told(server.requests[-1])) == (behavior == "deny")
 
 
-def test_long_words_are_bounded_and_kept(place: Place) -> None:
+def test_long_hook_text_is_cut_and_kept(place: Place) -> None:
     say = "seq -f 'line %g of a long text' 2000"
     add(place, "kit", {"UserPromptSubmit": [hook(say)]})
     server, _ = ran(place, [Say("Done.")])
@@ -404,7 +404,7 @@ def test_subagents_get_the_text_of_their_own_hooks(place: Place) -> None:
     assert "Look again." in told(server.requests[2])
 
 
-def test_an_answer_to_stop_ends_the_turn(place: Place) -> None:
+def test_continue_false_ends_the_turn(place: Place) -> None:
     stop = '{"continue": false, "stopReason": "enough for today"}'
     add(place, "kit", {"PostToolUse": [hook(f"echo '{stop}'")]})
     steps = [bash("true"), Say("Never.")]
@@ -517,9 +517,7 @@ def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> No
         {"command": "${CLAUDE_PROJECT_DIR}/.claude/hooks/guard.sh", "args": ["a b"]},
     ],
 )
-def test_a_guard_of_the_projects_root_guards_its_folders_too(
-    place: Place, row: dict[str, Any]
-) -> None:
+def test_hook_of_the_project_root_applies_in_subfolders(place: Place, row: dict[str, Any]) -> None:
     guard = place.project / ".claude" / "hooks" / "guard.sh"
     guard.parent.mkdir(parents=True)
     guard.write_text("#!/bin/sh\necho guarded >&2\nexit 2\n")

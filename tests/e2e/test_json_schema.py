@@ -58,7 +58,7 @@ def test_the_document_alone_is_printed(place: Place, said: str) -> None:
     assert server.rejected == []
 
 
-def test_the_json_result_has_the_value_beside_the_text(place: Place) -> None:
+def test_json_result_has_the_value_and_the_text(place: Place) -> None:
     with Server([Say(f"```json\n{GOOD}\n```")]) as server:
         done = run(place, server, "--output-format", "json")
     result = json.loads(done.stdout)
@@ -93,7 +93,7 @@ def test_invalid_answer_is_explained_and_retried_once(place: Place, said: str, w
 
 
 @over_each_wire
-def test_after_two_tries_it_fails_and_says_what_is_wrong(place: Place, wire: Wire) -> None:
+def test_second_invalid_answer_fails_and_lists_the_problems(place: Place, wire: Wire) -> None:
     with wire([Say('{"name": 1}'), Say('{"name": 2}')]) as server:
         done = run(place, server)
         assert len(server.requests) == 2
@@ -145,7 +145,7 @@ def test_other_exit_codes_come_first(
         ('{"description": "' + "x" * 100_000 + '"}', "more than 100,000 bytes"),
     ],
 )
-def test_a_bad_schema_ends_it_before_there_is_a_session(
+def test_invalid_schema_ends_the_run_before_a_session_exists(
     place: Place, text: str | None, why: str
 ) -> None:
     if text is not None:
@@ -157,7 +157,7 @@ def test_a_bad_schema_ends_it_before_there_is_a_session(
     assert (server.requests, place.logs()) == ([], [])
 
 
-def test_a_schema_elsewhere_is_never_fetched(place: Place) -> None:
+def test_external_schema_is_never_fetched(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, Server([Say(GOOD)]) as server:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/s.json"
         (place.root / "bad.json").write_text(json.dumps({"anyOf": [{}, {"$ref": url}]}))
@@ -181,7 +181,7 @@ def test_text_that_looks_like_a_reference_is_not_one(place: Place) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_resumed_session_is_not_told_again_and_keeps_its_prefix(place: Place) -> None:
+def test_resumed_session_keeps_its_schema_message_and_prefix(place: Place) -> None:
     with Server([Say(GOOD), Say(GOOD), Say("Free words.")]) as server:
         run(place, server)
         done = run(place, server, "--continue")
@@ -196,7 +196,7 @@ def test_a_resumed_session_is_not_told_again_and_keeps_its_prefix(place: Place) 
     assert server.rejected == []
 
 
-def test_the_schema_stands_behind_summaries_in_mid_turn(place: Place) -> None:
+def test_schema_is_repeated_after_a_summary_during_a_turn(place: Place) -> None:
     """Useless summaries remove the schema from the context, and the model is told it again."""
     summaries, calls = list[Body](), list[Body]()
 

@@ -111,7 +111,7 @@ def test_a_session_by_the_beginning_of_its_id(place: Place) -> None:
     assert said(place, name, "--json") == ""
 
 
-def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
+def test_invalid_log_line_is_reported_and_the_rest_is_read(place: Place) -> None:
     folder = oldest(place).parent.parent / "20000101-000000-abcdef"
     folder.mkdir()
     lines = newest(place).read_bytes().split(b"\n")

@@ -146,7 +146,7 @@ def test_an_update_shows_what_differs_and_asks(place: Place) -> None:
     assert listed(place) == [after]
 
 
-def test_equal_names_are_told_apart(place: Place) -> None:
+def test_equal_names_are_distinguished(place: Place) -> None:
     """Names of two plugins from different places, and names of the parts that they contain."""
     for name in ("tools", "others"):
         said(place, "marketplace", "add", str(market(place, name)))
@@ -171,7 +171,7 @@ def test_equal_names_are_told_apart(place: Place) -> None:
     assert "denied by the rule Task(scout)" in told(server.requests[-1])
 
 
-def test_a_marketplace_from_elsewhere_takes_no_name(place: Place) -> None:
+def test_marketplace_from_another_place_cannot_take_a_name(place: Place) -> None:
     first = market(place)
     said(place, "marketplace", "add", str(first))
     url = f"file://{first}"

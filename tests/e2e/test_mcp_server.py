@@ -343,7 +343,7 @@ def test_it_ends_with_its_input_and_prints_nothing_but_the_protocol(place: Place
     assert messages[-1]["result"]["serverInfo"]["name"] == "ctxagent"
 
 
-def test_a_reader_that_is_gone_ends_it(place: Place) -> None:
+def test_closed_output_ends_the_mcp_server(place: Place) -> None:
     with place.start(
         "mcp-server", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -357,7 +357,7 @@ def test_a_reader_that_is_gone_ends_it(place: Place) -> None:
         assert process.stderr.read() == ""
 
 
-def test_a_call_that_takes_forever_does_not_keep_it(place: Place) -> None:
+def test_endless_call_does_not_keep_the_mcp_server_running(place: Place) -> None:
     record(place, "one", said("go"))
     program = (
         "import sys, threading\n"

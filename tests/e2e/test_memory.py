@@ -73,7 +73,7 @@ def test_without_a_fact_a_request_costs_nothing_more(place: Place) -> None:
     assert not folder(place).exists()
 
 
-def test_a_fact_is_kept_by_one_session_and_known_to_the_next(place: Place) -> None:
+def test_fact_saved_in_one_session_is_known_in_the_next(place: Place) -> None:
     always = ("-c", "memory.offer=always")
     read = use(action="read", name="build")
     server, _ = ran(place, [use(**KEEP), read, Say("Done.")], *ALLOW, *always)
@@ -104,7 +104,7 @@ def test_no_fact_is_saved_without_approval(place: Place) -> None:
     assert set(facts(place)) == {"old", "build"}
 
 
-def test_secrets_are_not_kept(place: Place) -> None:
+def test_secrets_are_redacted_in_facts(place: Place) -> None:
     keep(place, "old", "An old fact")
     text = "The key is 0123456789abcdef-secret, use it."
     env = {"DEPLOY_TOKEN": "0123456789abcdef-secret"}
@@ -298,7 +298,7 @@ def test_the_command_lists_shows_and_forgets(place: Place) -> None:
     assert facts(place) == {}
 
 
-def test_a_shared_memory_lies_in_the_project_once_that_is_trusted(place: Place) -> None:
+def test_shared_memory_in_a_project_needs_trust(place: Place) -> None:
     (place.project / ".agentrc").write_text('[memory]\npath = ".ctxagent/memory"\n')
     shared = place.project / ".ctxagent" / "memory"
     shared.mkdir(parents=True)

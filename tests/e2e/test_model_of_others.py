@@ -179,7 +179,7 @@ def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -
 
 
 @pytest.mark.parametrize("place", [Place], ids=["messages"], indirect=True)
-def test_a_server_that_takes_the_search_for_a_tool_of_ours(place: Place, programs: Path) -> None:
+def test_server_that_calls_the_search_as_our_tool(place: Place, programs: Path) -> None:
     """Its model calls the search that only the API's own server can run. The call gets an answer,
     and the turn continues.
     """

@@ -52,7 +52,7 @@ async def interrupted_at_the_end(seat: Seat, words: str) -> None:
     assert seat.repl.conversation.agent is not loop
 
 
-def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: Path) -> None:
+def test_interrupt_shortens_only_the_end_of_the_old_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."), Step(text="Yes."), Step(text="Again."))
 
     async def act(seat: Seat) -> None:
@@ -117,7 +117,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
     drive(desk, act)
 
 
-def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> None:
+def test_new_session_can_be_opened_after_a_failed_opening(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."), fails=[SessionError("the log is a folder")])
 
     async def act(seat: Seat) -> None:

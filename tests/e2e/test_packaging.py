@@ -111,7 +111,9 @@ def test_both_record_the_commit_and_the_source_stays_as_it_is(built: Path, wheel
     assert git(source, "status", "--porcelain") == ""
 
 
-def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_path: Path) -> None:
+def test_command_works_next_to_other_packages_named_agent_and_tools(
+    wheel: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "venv"
     venv.create(home, symlinks=True, with_pip=False)
     python = home / "bin" / "python"

@@ -169,9 +169,7 @@ def test_a_recorded_session_is_played_by_the_tools_that_every_agent_has(tmp_path
 
 
 @pytest.mark.parametrize("clears", [False, True])
-def test_what_was_cleared_is_called_for_again_where_it_is_needed(
-    tmp_path: Path, clears: bool
-) -> None:
+def test_cleared_results_are_requested_again_when_needed(tmp_path: Path, clears: bool) -> None:
     agent = small_agent(tmp_path, clears=clears)
     session = recording(tmp_path / "s.jsonl", NEEDS_AGAIN)
     done = subprocess.run(

@@ -44,9 +44,7 @@ def run(place: Place, url: str, *more: str, code: int = 0) -> dict[str, Any]:
     return result
 
 
-def test_the_same_command_again_gives_the_same_result_and_asks_nobody(
-    place: Place, server: Server
-) -> None:
+def test_same_command_repeats_the_result_without_a_request(place: Place, server: Server) -> None:
     first = run(place, server.url)
     log = place.logs()[0].read_bytes()
     again = run(place, server.url)
@@ -58,7 +56,7 @@ def test_the_same_command_again_gives_the_same_result_and_asks_nobody(
 
 
 @pytest.mark.parametrize("aim", ["Step 0.", "Step 1.", "All done."])
-def test_a_turn_that_a_kill_cut_goes_on(place: Place, server: Server, aim: str) -> None:
+def test_killed_turn_continues(place: Place, server: Server, aim: str) -> None:
     env = place.server(server.url)
     process = place.start(*TASK, *BYPASS, env=env)
     with server.halted_after(aim):
@@ -74,7 +72,7 @@ def test_a_turn_that_a_kill_cut_goes_on(place: Place, server: Server, aim: str) 
     assert server.rejected == []
 
 
-def test_a_whole_answer_without_its_end_is_an_answer(place: Place, server: Server) -> None:
+def test_complete_answer_without_its_end_entry_counts(place: Place, server: Server) -> None:
     first = run(place, server.url)
     (log,) = place.logs()
     kept = [line for line in log.read_text().splitlines(True) if '"kind": "end"' not in line]
@@ -96,7 +94,7 @@ def test_failed_or_limited_task_continues(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_task_that_was_denied_something_gets_another_chance(place: Place) -> None:
+def test_task_with_a_denied_call_runs_again(place: Place) -> None:
     steps = [
         Say("", tools=[("Bash", {"command": "touch a"})]),
         Say("I may not."),

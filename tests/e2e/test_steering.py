@@ -126,7 +126,7 @@ def test_message_after_the_final_answer_begins_the_next_turn(project: Path) -> N
     assert next_words() == "use tabs"
 
 
-def test_a_limit_leaves_the_words_and_a_paused_reply_is_not_parted(project: Path) -> None:
+def test_limit_keeps_the_message_and_a_paused_reply_is_not_split(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO)], bounds=Budget(calls=1))
     next_words = between([], ["use tabs"])
     assert asyncio.run(run_turn(talk.agent, "begin", next_words)).status == "limit"
@@ -139,7 +139,7 @@ def test_a_limit_leaves_the_words_and_a_paused_reply_is_not_parted(project: Path
     assert kinds(requests(talk)[2][-1]) == ["tool_result", "tool_result", "text"]
 
 
-def test_a_reply_that_was_cut_off_goes_on_with_the_words(project: Path) -> None:
+def test_cut_reply_continues_after_the_message(project: Path) -> None:
     cut = Step(text="Half of", stop_reason="max_tokens")
     talk = Conversation(project, [cut, Step(text=" it.")])
     steer(talk, "begin", [], ["shorter, please"])
@@ -148,7 +148,7 @@ def test_a_reply_that_was_cut_off_goes_on_with_the_words(project: Path) -> None:
     assert words["text"] == "shorter, please"
 
 
-def test_long_words_go_to_a_file_and_what_is_interrupted_keeps_them(project: Path) -> None:
+def test_long_message_goes_to_a_file_and_survives_an_interrupt(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO), Step(text="word " * 20_000)], window=20_000)
     paste = "a line of a paste\n" * 4_000
     next_words = between([], [paste])

@@ -193,7 +193,7 @@ def test_a_line_that_is_too_long(place: Place) -> None:
     assert len(server.requests) == 1
 
 
-def test_nothing_at_all_is_an_error(place: Place) -> None:
+def test_empty_input_is_an_error(place: Place) -> None:
     with Server([Say("One.")]) as server:
         done = batch(place, server)
     (result,) = of_type(done.stdout, "result")
@@ -202,7 +202,7 @@ def test_nothing_at_all_is_an_error(place: Place) -> None:
     assert server.requests == []
 
 
-def test_it_needs_the_same_form_of_output(place: Place) -> None:
+def test_stream_input_needs_stream_output(place: Place) -> None:
     done = place.run("-p", "--input-format", "stream-json", stdin="")
     assert done.returncode == 2
     assert "Add --output-format stream-json." in done.stderr
@@ -232,7 +232,7 @@ def test_an_interrupt_of_a_message_that_has_not_begun(place: Place) -> None:
     assert of_type(done.stdout, "result")[-1]["result"] == "Two."
 
 
-def test_commands_read_nothing_of_the_program(place: Place) -> None:
+def test_commands_do_not_read_the_driver_s_input(place: Place) -> None:
     with Server([Say(tools=[("Bash", {"command": "cat; echo end"})]), Say("Done.")]) as server:  # noqa: SIM117
         with talk(place, server.url, "--permission-mode", "bypass") as driver:
             driver.say("go")
@@ -282,7 +282,7 @@ def test_questions_go_to_the_program(place: Place) -> None:
     assert "Not that one." in json.dumps(server.requests[2]["messages"][-1])
 
 
-def test_a_rule_settles_later_calls(place: Place) -> None:
+def test_rule_from_an_answer_allows_later_calls(place: Place) -> None:
     calls = [Say(tools=[("Bash", {"command": f"touch {name}"})]) for name in "ab"]
     with Server([*calls, Say("Done.")]) as server, talk(place, server.url) as driver:
         driver.say("go")

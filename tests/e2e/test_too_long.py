@@ -30,7 +30,7 @@ class Refuser:
         return Fail(400, self.words) if self.times >= 0 else Say(f"Answer {len(self.sizes)}.")
 
 
-def test_one_refusal_of_a_small_request_is_quoted_and_the_session_goes_on(place: Place) -> None:
+def test_refusal_of_a_small_request_is_quoted_and_the_session_continues(place: Place) -> None:
     with Server(Refuser(1)) as server:
         env = place.server(server.url)
         refused = place.run("-p", "hello", env=env)

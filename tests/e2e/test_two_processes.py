@@ -222,7 +222,7 @@ def test_user_reads_waits_or_forks(tmp_path: Path) -> None:
     assert "go on here" in [e.content for e in copy if isinstance(e, User)]
 
 
-def test_a_person_who_leaves_it_is_out(tmp_path: Path) -> None:
+def test_leaving_the_question_exits(tmp_path: Path) -> None:
     log = session(tmp_path)
     desk = Late(tmp_path, log)
 

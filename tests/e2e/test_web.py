@@ -310,7 +310,7 @@ def test_a_name_that_answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["endless", "silent"])
-def test_one_that_never_ends(
+def test_endless_page(
     pages: tuple[str, list[str]], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_SECONDS", 0.5)

@@ -98,7 +98,7 @@ def test_a_folder_within_the_checkout_and_one_within_a_worktree(place: Place) ->
     assert str(tree(place, "other")) in said[1]
 
 
-def test_a_branch_that_is_left_is_gone_on_with(place: Place) -> None:
+def test_existing_branch_is_continued(place: Place) -> None:
     git(place.project, "branch", "ctxagent/fix")
     with Server([Say("Done.")]) as server:
         done = run(place, server)
