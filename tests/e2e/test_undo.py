@@ -147,7 +147,7 @@ def test_each_request_is_one_the_api_must_accept(steps: list[tuple[Any, ...]]) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(progress, acts, reverts), max_size=10), acts)
-def test_undone_compaction_leaves_no_trace(
+def test_an_act_taken_back_leaves_no_trace(
     steps: list[tuple[Any, ...]], act: tuple[Any, ...]
 ) -> None:
     session = begun()
@@ -182,7 +182,7 @@ def test_without_reverts_adding_equals_folding(steps: list[tuple[Any, ...]]) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(progress, honest, reverts), max_size=12))
-def test_size_is_known_after_undos(steps: list[tuple[Any, ...]]) -> None:
+def test_the_size_is_known_whatever_was_taken_back(steps: list[tuple[Any, ...]]) -> None:
     session = begun()
     for step in steps:
         play(session, step)
