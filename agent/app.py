@@ -9,10 +9,10 @@ from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
 from .features import prompt
 from .features.crash_recovery import unknown_outcomes
-from .features.from_outside import extensions_of, model_of
+from .features.extension_features import extensions_of, model_of
 from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
-from .features.other_agents import line_about_others
+from .features.other_agents import used_files_line
 from .features.skills import SkillsFeature, SkillSource, find_skills
 from .features.subagent_types import types_of_conversation
 from .features.subagents import SubagentSpec
@@ -31,7 +31,7 @@ from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
-# Searches update the index anyway, so a short session need not.
+# Short sessions need not update the index, because each search updates it first.
 INDEX_DELAY_S = 3.0
 
 
@@ -90,7 +90,7 @@ def open_agent(
             warnings += unknown_outcomes(log.path, agent.handle.tools)
         for warning in [*log.warnings, *warnings]:
             emit(Notice("warning", warning))
-        if ask is not None and (line := line_about_others(launch)):
+        if ask is not None and (line := used_files_line(launch)):
             emit(Notice("info", line))
     return agent
 
@@ -99,11 +99,11 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     """Set the sandbox of a session's commands. If the sandbox is off, confine only read-only
     commands.
     """
-    sandbox = agent.context.looking = make_sandbox(
+    sandbox = agent.context.read_only_sandbox = make_sandbox(
         launch, agent.folder, agent.approval.folders.added
     )
-    sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
-    agent.approval.looks_confined = lambda: sandbox.holds_looking
+    sandbox.decide = lambda host: agent.runner.gate.network_refusal(host)
+    agent.approval.kernel_confines_read_only = lambda: sandbox.holds_looking
     if not sandbox.off:
         agent.context.sandbox = agent.approval.sandbox = sandbox
 
@@ -115,7 +115,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
     of its model is unknown.
     """
     opened = resume_session(spec.log) if spec.log.exists() else create_session(spec.log)
-    log, looks_only = opened.log, spec.type.looks_only
+    log, is_read_only = opened.log, spec.type.is_read_only
     own_skills = parent.features.find(SkillsFeature)
     skills = replace(own_skills.source, known=own_skills.known) if own_skills else SkillSource()
     own = launch.own_prompt
@@ -124,7 +124,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
         parts = SessionParts(
             opened=opened,
             model=model,
-            approval=parent.approval.read_only_view() if looks_only else parent.approval,
+            approval=parent.approval.read_only_view() if is_read_only else parent.approval,
             budget_meter=spec.budget_meter,
             system=prompt.system_prompt(launch.append_prompt, spec.type.prompt, own=own),
             skills=skills,
@@ -133,7 +133,8 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
             parent=parent,
         )
         agent = assemble(launch, parts, spec.emit, spec.ask)
-    agent.context.sandbox, agent.context.looking = parent.context.sandbox, parent.context.looking
+    agent.context.sandbox = parent.context.sandbox
+    agent.context.read_only_sandbox = parent.context.read_only_sandbox
     if model is parent.model.client:
         agent.model.share(parent.model)
     else:

@@ -23,7 +23,7 @@ from .config.keys import SCRIPTED
 from .events import Ask, Emit
 from .features import FeatureSources, built_in_features
 from .features.environment import Surroundings
-from .features.from_outside import add_extensions, model_of, without_clashes
+from .features.extension_features import add_extensions, model_of, without_clashes
 from .features.instruction_places import InstructionPlaces
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
@@ -60,7 +60,7 @@ from .worktree import (
     RECORD_FOLDER,
     REPOSITORY_FOLDER,
     SAVED_FOLDER,
-    RepositoryKeeper,
+    RepositoryRecorder,
     SavedFiles,
     TouchRecord,
     WorkTree,
@@ -102,10 +102,10 @@ def assemble(
     context = _context(launch, parts)
     worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
     saved = SavedFiles(store / SAVED_FOLDER)
-    unrecorded = missing_entries(folder, state.untold, state.ledger.agents.values())
+    unrecorded = missing_entries(folder, state.unreported, state.ledger.agents.values())
     for entry in unrecorded:  # count the usage of subagents before it is logged
         state.totals.add(entry)
-    keeper = RepositoryKeeper(launch.cwd, store / REPOSITORY_FOLDER, context.env)
+    keeper = RepositoryRecorder(launch.cwd, store / REPOSITORY_FOLDER, context.env)
     checkpoints = Checkpoints(folder, worktree, state.numbering, saved, keeper)
     record = SessionRecord(
         log, state.view, state.ledger, state.totals, checkpoints, parts.opened.cache
@@ -216,8 +216,8 @@ def _handle(
 
 
 def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
-    """Return the models of a conversation. A scripted model or a program's own model has no other
-    models next to it, unless a script is named for them.
+    """Return the models of a conversation. A model of the program has no models for plan mode and
+    overloads. A scripted model has them only if they are scripted too.
     """
     chosen = launch.settings.model
     if launch.model is not None:
@@ -271,7 +271,9 @@ def _tools(
         return without_clashes([*base_tools(brief=brief), *own, *launch.tools], emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
-    return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]
+    return [
+        by_name.get(tool.name, tool) for tool in parts.type.allowed_tools(parts.parent.handle.tools)
+    ]
 
 
 def _server_names(launch: LaunchOptions, parts: SessionParts) -> Sequence[str]:

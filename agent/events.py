@@ -10,7 +10,7 @@ A web search is ToolDraft · ToolStarted · ToolFinished among the deltas.
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
 to four run in parallel; `id` names the subagent of each event. A background subagent starts and
 ends at any time, also between turns. When the user sends a running subagent to the background,
-AgentStarted comes again. A subagent passes on only Notice, Compacted and Question, with its ID in
+AgentStarted is sent again. A subagent passes on only Notice, Compacted and Question, with its ID in
 `agent`. AgentProgress sums up the rest, at most a few times per second.
 
 Lasting facts are entries of the log, not events. The class names are the types in the `stream-json`
@@ -209,7 +209,7 @@ class TurnFinished:
     error: Mapping[str, str] | None = None  # type and message, as in the JSON result
 
 
-# ToolStarted and ToolFinished: web searches, which the server makes during its reply.
+# The events of a streaming reply. ToolStarted and ToolFinished are web searches by the server.
 Delta = (
     Accepted
     | TextDelta

@@ -1,9 +1,9 @@
 """Data classes and regular expressions that are compiled on first use.
 
-A start imports some hundreds of each and uses few. The standard library compiles up to seven
-methods per data class, and each expression, at import: half of the CPU time of a start. `dataclass`
-and `regex` take the same arguments as the standard functions, and type checkers see the standard
-functions.
+A start imports hundreds of data classes and expressions, but uses few of them. The standard library
+compiles up to seven methods per data class, and each expression, at import: half of the CPU time of
+a start. `dataclass` and `regex` take the same arguments as the standard functions, and type
+checkers see the standard functions.
 """
 
 import re

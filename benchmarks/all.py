@@ -41,10 +41,10 @@ def main() -> int:
     failed, started = [], time.perf_counter()
     for name in given.names or NAMES:
         print(f"\n== {name}", flush=True)
-        if not ran(name, given.size, tables):
+        if not run_one(name, given.size, tables):
             failed.append(name)
-    verdicts = targets.held(tables)
-    machine = described()
+    verdicts = targets.check_targets(tables)
+    machine = describe_machine()
     took = time.perf_counter() - started
     print(
         f"\n{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}: {took:,.0f} s"
@@ -59,7 +59,7 @@ def main() -> int:
     return int(bool(failed))
 
 
-def ran(name: str, size: str, tables: dict[str, Rows]) -> bool:
+def run_one(name: str, size: str, tables: dict[str, Rows]) -> bool:
     """Run one benchmark, print its output and collect its tables; return True if it succeeded."""
     script = Path(__file__).with_name(f"{name}.py")
     with subprocess.Popen(
@@ -73,7 +73,7 @@ def ran(name: str, size: str, tables: dict[str, Rows]) -> bool:
     return child.returncode == 0
 
 
-def described() -> Mapping[str, object]:
+def describe_machine() -> Mapping[str, object]:
     cpus = Path("/proc/cpuinfo")
     named: Sequence[str] = cpus.read_text().splitlines() if cpus.exists() else ()
     models = [line.partition(":")[2].strip() for line in named if line.startswith("model name")]

@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
 WORDS = "the quick brown fox jumps over the lazy dog and runs away again\n"
 
 
-def opened(folder: str, url: str) -> AgentState:
+def open_session(folder: str, url: str) -> AgentState:
     launch = LaunchOptions(
         settings=Settings(model=ModelSettings(base_url=url)),
         state=Path(folder) / "state",
@@ -73,14 +73,14 @@ def main(contexts: Sequence[int], logs: Sequence[int], calls: int) -> Iterator[m
         rows = {}
         for tokens in contexts:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-                loop = opened(folder, url)
+                loop = open_session(folder, url)
                 fill(loop, tokens)
                 rows[f"{tokens:,} tokens"] = asyncio.run(per_call(loop, calls))
         yield measure.Table("one call, by size of the context", rows)
         rows = {}
         for length in logs:
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-                loop = opened(folder, url)
+                loop = open_session(folder, url)
                 for n in range(length):
                     loop.record(Note(topic="decision", text=f"note {n}"))
                 rows[f"log of {length:,} entries"] = asyncio.run(per_call(loop, calls))

@@ -52,7 +52,7 @@ def used(
         work_tree = Path(place, "project")
         repository(work_tree)
         player.command, player.left = command, calls
-        took = measure.whole(
+        took = measure.run_command(
             [measure.COMMAND, "-p", "Run them.", "--permission-mode", "bypass", *options],
             env=environ(place, url),
             cwd=work_tree,

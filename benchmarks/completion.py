@@ -59,14 +59,14 @@ class Clock:
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
-        self.words = seat.repl.screen.words  # type: ignore[attr-defined]
+        self.draft = seat.repl.screen.draft  # type: ignore[attr-defined]
         self.painted, self.menus, self.longest = list[float](), list[float](), 0.0
         self._paint = ("", 0.0)
         seat.repl.screen.app.after_render += self._rendered  # type: ignore[attr-defined]
 
     def _rendered(self, app: object) -> None:
-        if self._paint[0] != self.words.text:
-            self._paint = (self.words.text, time.perf_counter())
+        if self._paint[0] != self.draft.text:
+            self._paint = (self.draft.text, time.perf_counter())
 
     async def beat(self) -> None:
         while True:
@@ -84,12 +84,12 @@ class Clock:
         self.menus.append(time.perf_counter() - began)
 
     def _offered(self, whole: str) -> bool:
-        state = self.words.complete_state
+        state = self.draft.complete_state
         return bool(state and state.original_document.text == whole and state.completions)
 
     async def clear(self) -> None:
         self.seat.press(CTRL_C)
-        await until(lambda: not self.words.text)
+        await until(lambda: not self.draft.text)
 
 
 async def until(there: Callable[[], bool]) -> None:

@@ -56,7 +56,7 @@ def main(
         more = ("--config", "parsl.py")
         rows["Parsl, a worker killed"] = killed(tasks, repositories, ["worker"], *more)
     yield measure.Table("a fleet that is killed", rows)
-    yield measure.Table("a fleet beside xargs", overhead(tasks, repositories, runs))
+    yield measure.Table("a fleet and xargs", overhead(tasks, repositories, runs))
     yield measure.Table("a long manifest", long_manifest(lines))
 
 
@@ -104,7 +104,7 @@ def overhead(tasks: int, repositories: int, runs: int) -> dict[str, dict[str, fl
                 fleet.tasks(tasks)
                 with Server(support.work) as server:
                     env, project = fleet.place.server(server.url), fleet.place.project
-                    used = measure.whole(["sh", "-c", make(fleet)], env=env, cwd=project)
+                    used = measure.run_command(["sh", "-c", make(fleet)], env=env, cwd=project)
                 assert len(server.requests) == tasks * (support.CALLS + 1)
                 return used["cpu_s"], used["wall_s"]
 
@@ -198,12 +198,12 @@ def started(fleet: support.Fleet) -> dict[str, float]:
     process = fleet.start("--jobs", str(JOBS), "-c", model, env=env)
     while not ledger.exists() or ledger.stat().st_size == size:
         time.sleep(0.001)
-    start, used = time.perf_counter() - began, measure.used_by(process.pid)
+    start, used = time.perf_counter() - began, measure.cpu_seconds_of(process.pid)
     assert support.comes(lambda: len(fleet.agents()) == JOBS)
     told = Path(f"/proc/{process.pid}/status").read_text().split()
     peak = int(told[told.index("VmHWM:") + 1]) / 1024
     look = [measure.COMMAND, "fleet", "status", "tasks.jsonl"]
-    status = measure.whole(look, env=env, cwd=fleet.place.project)
+    status = measure.run_command(look, env=env, cwd=fleet.place.project)
     counts = stat_calls(look, env, fleet.place.project)
     pages = page_costs(fleet)
     process.terminate()
@@ -230,7 +230,7 @@ def page_costs(fleet: support.Fleet) -> dict[str, float]:
     began = time.process_time()
     seen = live.LiveFleet(Manifest(manifest), fleet.folder)
     for _ in range(6):
-        live_page.page(seen.look(), manifest.name)
+        live_page.page(seen.refresh(), manifest.name)
         seconds.append(time.process_time() - began)
         for record in seen.running:
             if record.log and Path(record.log).exists():

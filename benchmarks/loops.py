@@ -73,7 +73,7 @@ def played(name: str, replies: Iterable[RecordedReply]) -> Alarms:
     found, calls = Alarms(), RepeatedCalls()
     for reply in replies:
         begun = time.thread_time()
-        if says_again(reply.text):
+        if is_stopped(reply.text):
             found.stopped += 1
             found.shown.append(f"{name}: stopped: {reply.text[-100:]!r}")
         if not_run := add(calls, reply):
@@ -81,11 +81,11 @@ def played(name: str, replies: Iterable[RecordedReply]) -> Alarms:
         repeated = calls.found() if reply.calls else None
         found.seconds += time.thread_time() - begun
         found.calls, found.replies = found.calls + len(reply.calls), found.replies + 1
-        if repeated and not repeated.is_told:
+        if repeated and not repeated.has_notice:
             found.told_at = found.calls
             found.shown.append(f"{name}: {repeated.times} times: {shown(repeated)}")
             calls.add(User(content="", source="notice", details=repeated.details()))
-        elif repeated and repeated.is_over:
+        elif repeated and repeated.must_end:
             found.ended_at = found.calls
             break
     return found
@@ -95,7 +95,7 @@ def shown(repeated: Repetition) -> str:
     return "; ".join(f"{call.tool} {call.arguments[:80]}" for call in repeated.calls)
 
 
-def says_again(text: str) -> bool:
+def is_stopped(text: str) -> bool:
     """Return True if the detector stops a reply."""
     stream = RepeatedText()
     pieces = (text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS))
@@ -111,7 +111,7 @@ def add(calls: RepeatedCalls, reply: RecordedReply) -> int:
     calls.add(
         Assistant(at=_at(reply.at), content=blocks, usage={}, stop_reason=reason, model="recorded")
     )
-    not_run = sum(calls.is_beyond(call.id) for call in reply.calls)
+    not_run = sum(calls.is_over_limit(call.id) for call in reply.calls)
     for call in reply.calls:
         calls.add(ToolResult(at=_at(call.at), tool_use_id=call.id, content=call.text))
     return not_run
@@ -121,7 +121,7 @@ def _at(seconds: float | None) -> str:
     return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def made(
+def replies_with(
     calls: Sequence[tuple[str, dict[str, Any], str]], seconds: float = 0.1
 ) -> list[RecordedReply]:
     """Return replies with one call each, given as (tool, arguments, result), that take `seconds`
@@ -138,19 +138,25 @@ def made(
 def work() -> Iterator[tuple[str, list[RecordedReply]]]:
     """Yield work that repeats calls for good reasons."""
     poll = ("Job", {"action": "wait", "id": "job-1"}, "[no new output; job-1: running, pid 7]")
-    yield "a job is polled", made([poll] * 12, 30.0)
+    yield "a job is polled", replies_with([poll] * 12, 30.0)
     sleep = ("Bash", {"command": "sleep 20; tail -1 build.log"}, "linking")
-    yield "a log is polled", made([sleep] * 12, 20.0)
+    yield "a log is polled", replies_with([sleep] * 12, 20.0)
     test = ("Bash", {"command": "pytest -q"}, "1 failed in 0.31s")
     edits = [("Edit", {"path": "a.py", "old_string": f"{n}"}, "edited") for n in range(10)]
-    yield "a test is run after each edit", made([each for edit in edits for each in (edit, test)])
-    yield "a flaky test is run twice", made([test, test])
-    again = made([test] * 5)
+    yield (
+        "a test is run after each edit",
+        replies_with([each for edit in edits for each in (edit, test)]),
+    )
+    yield "a flaky test is run twice", replies_with([test, test])
+    again = replies_with([test] * 5)
     answers = [RecordedReply("It still fails.", at=reply.at) for reply in again]
     asked = [each for pair in zip(again, answers, strict=True) for each in pair]
     yield "the user asks for a test", asked
     shares = (f"{n} % done, 12:0{n % 10}" for n in range(20))
-    yield "progress is polled", made([("Bash", {"command": "./status"}, each) for each in shares])
+    yield (
+        "progress is polled",
+        replies_with([("Bash", {"command": "./status"}, each) for each in shares]),
+    )
     table = "| name | yes | no | maybe |\n" * 100
     drawing = ("+" + "-" * 70 + "+\n" + ("|" + " " * 70 + "|\n") * 9) * 8
     listing = "    {0x00, 0x00, 0x00, 0x00},\n" * 200
@@ -162,16 +168,16 @@ def work() -> Iterator[tuple[str, list[RecordedReply]]]:
 def loops() -> Iterator[tuple[str, list[RecordedReply]]]:
     """Yield loops that must be detected."""
     fails = ("Read", {"path": "path:line:text"}, "no such file: path:line:text")
-    yield "a failing call", made([fails] * MAX_REPEATS, 1.0)
+    yield "a failing call", replies_with([fails] * MAX_REPEATS, 1.0)
     timed = [
         ("Bash", {"command": "pytest"}, f"1 failed in {n / 7:.2f}s") for n in range(MAX_REPEATS)
     ]
-    yield "a test without an edit", made(timed)
+    yield "a test without an edit", replies_with(timed)
     calls = [("Bash", {"command": f"cat {name}"}, "no such file") for name in "abcd"]
     for period in (2, 3, 4):
-        yield f"a cycle of {period}", made(calls[:period] * MAX_REPEATS)
+        yield f"a cycle of {period}", replies_with(calls[:period] * MAX_REPEATS)
     slow = ("Bash", {"command": "sleep 9"}, "")
-    yield "a call that waits", made([slow] * MAX_REPEATS, 9.0)
+    yield "a call that waits", replies_with([slow] * MAX_REPEATS, 9.0)
     sentence = "Let me look at the file again and think about what it says. "
     yield "a sentence", [RecordedReply(sentence * 200)]
     paragraph = "".join(f"{n}. Then I read part {n} of the file again.\n" for n in range(30))

@@ -40,11 +40,11 @@ class Player:
     necessary.
     """
 
-    def __init__(self, calls: int, way: str) -> None:
-        self.steps = list(self._steps(calls, way))
+    def __init__(self, calls: int, variant: str) -> None:
+        self.steps = list(self._steps(calls, variant))
         self.cache, self.bill, self.first = PromptCache(TERMS.life), CacheBill(), 0
 
-    def _steps(self, calls: int, way: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _steps(self, calls: int, variant: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = set[str]()
         kinds = max(1, calls // len(SERVERS) // CALLS_OF_A_TOOL)
         for number in range(calls):
@@ -52,13 +52,13 @@ class Player:
             kind = number // len(SERVERS) % kinds
             name = f"mcp__{server}__read_kind{kind}"
             given = {"owner": "me", "name": f"r{number}", "text": ANSWER}
-            if way == NONE:
+            if variant == NONE:
                 yield "Bash", {"command": f"printf '%s' '{number}: {ANSWER}'"}
                 continue
-            if way != START and name not in found:
+            if variant != START and name not in found:
                 found.add(name)
                 yield "Mcp", {"query": f"{server} record kind{kind}"}
-            if way == FIXED:
+            if variant == FIXED:
                 yield "Mcp", {"tool": name, "arguments": given}
             else:
                 yield name, given
@@ -72,16 +72,16 @@ class Player:
         return Say("Next.", thinking="And the next.", tools=[self.steps.pop(0)])
 
 
-def run(calls: int, way: str) -> dict[str, float]:
+def run(calls: int, variant: str) -> dict[str, float]:
     """Run one session to its end; return its figures. Raises CalledProcessError if it fails."""
-    player = Player(calls, way)
+    player = Player(calls, variant)
     with tempfile.TemporaryDirectory() as folder, Server(player, bound=True) as server:
         project = Path(folder) / "project"
         project.mkdir()
         env = environ(folder, server.url)
-        if way != NONE:
+        if variant != NONE:
             configure(Path(env["HOME"]), Path(folder) / "notes")
-        load = ("-c", f"mcp.load_at_start={json.dumps(SERVERS)}") if way == START else ()
+        load = ("-c", f"mcp.load_at_start={json.dumps(SERVERS)}") if variant == START else ()
         command = [
             measure.COMMAND, "-p", "Read them all.", "--permission-mode", "bypass",
             "--model", MODEL, *load,
@@ -111,8 +111,8 @@ def configure(home: Path, notes: Path) -> None:
     path.write_text(json.dumps({"mcpServers": dict.fromkeys(SERVERS, server)}))
 
 
-def main(calls: int, ways: Sequence[str] = (NONE, FIXED, START)) -> Iterator[measure.Table]:
-    rows = {way: run(calls, way) for way in ways}
+def main(calls: int, variants: Sequence[str] = (NONE, FIXED, START)) -> Iterator[measure.Table]:
+    rows = {variant: run(calls, variant) for variant in variants}
     for row in rows.values():
         row["more_first"] = row["first_tokens"] - rows[NONE]["first_tokens"]
     yield measure.Table("tools of MCP servers", rows)

@@ -46,7 +46,7 @@ def run(
     for table in main(**{**sizes[given.pop("size")], **{k: v for k, v in given.items() if v}}):
         report(*table)
         tables[table.title] = table.rows
-    verdicts = targets.held(tables)
+    verdicts = targets.check_targets(tables)
     if verdicts:
         print(targets.table(verdicts))
     return int(any(verdict.broken for verdict in verdicts))
@@ -60,7 +60,7 @@ def report(title: str, rows: Rows) -> None:
     print(json.dumps({"benchmark": title, "rows": rows}), flush=True)
 
 
-def whole(
+def run_command(
     command: Sequence[str],
     *,
     env: Mapping[str, str],
@@ -86,18 +86,18 @@ def whole(
     }
 
 
-def used_by(pid: int) -> float:
+def cpu_seconds_of(pid: int) -> float:
     """Return the CPU seconds of a running process so far, with all threads and children."""
-    seconds = time.clock_gettime((~pid << 3) | 2)  # the CPU clock of that process: nanoseconds
+    seconds = time.clock_gettime((~pid << 3) | 2)  # the CPU clock of that process, in seconds
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     seconds += (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")  # ended children
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # the thread or a child has just ended
-            seconds += sum(map(used_by, map(int, (thread / "children").read_text().split())))
+            seconds += sum(map(cpu_seconds_of, map(int, (thread / "children").read_text().split())))
     return seconds
 
 
-def memory_of(pid: int) -> float:
+def resident_mb_of(pid: int) -> float:
     """Return the resident memory of a running process in MB."""
     told = Path(f"/proc/{pid}/status").read_text().split()
     return int(told[told.index("VmRSS:") + 1]) / 1024
@@ -113,7 +113,7 @@ def first_paint(*, env: Mapping[str, str], cwd: Path) -> Measured:
     shown = b""
     while "❯".encode() not in shown:
         shown += os.read(terminal, 65_536)
-    wall, used = time.perf_counter() - started, used_by(pid)
+    wall, used = time.perf_counter() - started, cpu_seconds_of(pid)
     os.write(terminal, b"\x04")
     while True:
         try:

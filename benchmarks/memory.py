@@ -48,7 +48,7 @@ class Player:
             return Say(SUMMARY)
         if len(self.seen) == self.calls:
             return Say("All done.")
-        self.seen.append((measure.memory_of(self._pid), len(str(body["messages"]))))
+        self.seen.append((measure.resident_mb_of(self._pid), len(str(body["messages"]))))
         text = f"Part {len(self.seen)}. {TEXT}"  # distinct, as in real sessions
         return Say(text, tools=[("Bash", {"command": f"echo {len(self.seen)}"})])
 
@@ -61,7 +61,7 @@ def main(calls: int, window: int) -> Iterator[measure.Table]:
             "--context-window", str(window),
         ]  # fmt: skip
         env = environ(folder, server.url)
-        used = measure.whole(command, env=env, cwd=Path(folder), began=player.began)
+        used = measure.run_command(command, env=env, cwd=Path(folder), began=player.began)
     size = calls // BUCKETS
     rows = {}
     for start in range(0, size * BUCKETS, size):

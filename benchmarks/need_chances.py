@@ -66,8 +66,10 @@ class Observer(Player):
         for id, age in input_ages(view).items():
             self.noted.append(("input", age, view.calls[id].seq, number))
 
-    def _check_need(self, call: RecordedCall, ours: TranslatedCall, bill: CacheBill) -> None:
-        found = self._detector.find(ours, call.text, lambda ref: True, self._said, call.recalls)
+    def _check_need(self, call: RecordedCall, translated: TranslatedCall, bill: CacheBill) -> None:
+        found = self._detector.find(
+            translated, call.text, lambda ref: True, self._said, call.recalls
+        )
         if found is not None:
             self.needed[found.ref] = len(self._priced)
 

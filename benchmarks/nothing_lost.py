@@ -26,7 +26,7 @@ from ctxagent.tests.support.sessions.summarizers import SUMMARIZERS
 from ctxagent.tests.support.sessions.survivors import lost, survivors
 
 WINDOW = 40_000  # tokens
-LEAST = 5  # summaries
+MIN_SUMMARIES = 5  # summaries
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
 
 
@@ -38,22 +38,22 @@ def recordings(given: Sequence[str]) -> Iterator[Recording]:
             yield load_recording(file)
 
 
-def forced(recording: Recording, folder: Path) -> int:
+def find_interval(recording: Recording, folder: Path) -> int:
     """Return the interval between summaries, in replies, that gives enough summaries. Raises
     SystemExit if there is none.
     """
-    for number in (LEAST + 1, 2 * LEAST, 4 * LEAST, recording.replies):
+    for number in (MIN_SUMMARIES + 1, 2 * MIN_SUMMARIES, 4 * MIN_SUMMARIES, recording.replies):
         every, place = max(1, recording.replies // number), folder / str(number)
         played = play(recording, place, window=WINDOW, summary_every=every)
-        if len(played.summaries) >= LEAST and not played.run.stopped:
+        if len(played.summaries) >= MIN_SUMMARIES and not played.run.stopped:
             return every
-    raise SystemExit(f"{recording.name}: no interval gives {LEAST} summaries")
+    raise SystemExit(f"{recording.name}: no interval gives {MIN_SUMMARIES} summaries")
 
 
 def rows(recording: Recording, probes: Counter[str]) -> Iterator[tuple[str, dict[str, float]]]:
     """Play a recording with each kind of summaries; `probes` collects those of the useless ones."""
     with tempfile.TemporaryDirectory() as folder:
-        every = forced(recording, Path(folder))
+        every = find_interval(recording, Path(folder))
         for name, record in {"useless": USELESS, **SUMMARIZERS}.items():
             place = Path(folder) / name
             played = play(recording, place, window=WINDOW, record=record, summary_every=every)

@@ -40,7 +40,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"window": 200_000, "summaries": 3, "seconds": 1.0},
     "tiny": {"window": 60_000, "summaries": 1, "seconds": 0.02},
 }
-WAYS = {"written ahead": CompactSettings(), "written when due": CompactSettings(prepare_at=None)}
+VARIANTS = {
+    "prepared ahead": CompactSettings(),
+    "written when due": CompactSettings(prepare_at=None),
+}
 FILLED = 0.65  # share of the window used before the first call
 LINE = "{}: the quick brown fox jumps over the lazy dog and runs away again.\n"
 TEXT = "".join(map(LINE.format, range(125)))  # without repetition, which would stop the reply
@@ -72,10 +75,10 @@ class Clock(Server):
         if self._ended and not _is_summary(body):
             gap = time.perf_counter() - self._ended[0]
             (self.pauses if self._due else self.usual).append(gap)
-            self._let_it_be_written()
+            self._wait_for_summary()
         return super().answer(body, *told)
 
-    def _let_it_be_written(self) -> None:
+    def _wait_for_summary(self) -> None:
         """Wait for a summary that is being prepared, with a timeout."""
         until = time.perf_counter() + 20 * self._seconds + 20
         while self.agent and self.agent.engine.is_preparing and time.perf_counter() < until:
@@ -95,11 +98,11 @@ def _is_summary(body: Body) -> bool:
     return is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
 
 
-def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> AgentState:
+def open_session(folder: Path, clock: Clock, settings: CompactSettings, window: int) -> AgentState:
     settings = Settings(
         model=ModelSettings(base_url=clock.url, context_window=window),
         permissions=PermissionSettings(mode="bypass"),
-        compact=way,
+        compact=settings,
     )
     launch = LaunchOptions(
         settings=settings,
@@ -111,7 +114,7 @@ def opened(folder: Path, clock: Clock, way: CompactSettings, window: int) -> Age
     return open_agent(launch, SessionChoice(), emit=clock.emit, ask=None)
 
 
-async def worked(loop: AgentState) -> None:
+async def run_one_turn(loop: AgentState) -> None:
     finished = await run_turn(loop, "Look at all of it.")
     await loop.close()
     assert finished.status == "ok", finished
@@ -119,12 +122,12 @@ async def worked(loop: AgentState) -> None:
 
 def main(window: int, summaries: int, seconds: float) -> Iterator[measure.Table]:
     rows = {}
-    for name, way in WAYS.items():
+    for name, settings in VARIANTS.items():
         clock = Clock(summaries, seconds, window)
         with tempfile.TemporaryDirectory() as folder, clock:
-            clock.agent = loop = opened(Path(folder), clock, way, window)
+            clock.agent = loop = open_session(Path(folder), clock, settings, window)
             fill(loop, round(FILLED * window))
-            asyncio.run(worked(loop))
+            asyncio.run(run_one_turn(loop))
             rows[name] = {
                 "seconds": seconds,
                 "summaries": len(clock.pauses),

@@ -24,7 +24,7 @@ SIZES: dict[str, dict[str, Any]] = {
 FILES = 10  # in each folder
 
 
-def looked(watch: planted.PlantedWatch, made: Path | None = None) -> dict[str, float]:
+def scan(watch: planted.PlantedWatch, made: Path | None = None) -> dict[str, float]:
     """Simulate one command, which may make a file; return the figures of the scan after it."""
     read = 0
     scandir = os.scandir
@@ -59,9 +59,9 @@ def main(folders: int, turns: int) -> Iterator[measure.Table]:
         watch.begin({}, unasked=False)
         first = {"wall_ms": (time.perf_counter() - began) * 1e3}
         watch.end()
-        rows = [looked(watch, places[turn] / "new.py") for turn in range(turns)]
+        rows = [scan(watch, places[turn] / "new.py") for turn in range(turns)]
         later = {key: sorted(row[key] for row in rows)[turns // 2] for key in rows[0]}
-        yield measure.Table("a look for what was planted", {"first": first, "later": later})
+        yield measure.Table("a scan for planted files", {"first": first, "later": later})
 
 
 if __name__ == "__main__":

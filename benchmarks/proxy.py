@@ -1,6 +1,6 @@
 """Measure the milliseconds and memory that `ctxagent proxy` adds to a request of 200,000 tokens,
 alternating with direct requests. In `edited`, results are stubs if clearing them paid off; in
-`edited anew`, one more result is cleared at each request.
+`edited again`, one more result is cleared at each request.
 """
 
 import http.client
@@ -36,19 +36,21 @@ OFF = ("-cmicrocompact.when=off", "-ctruncate.at=off", "-ccompact.mode=off", "-c
 EAGER = ("-cmicrocompact.when=every-call", "-ccompact.preset=default", "-ccompact.at=off")
 TURN = "x-turn"  # header with the number of a request
 CHARS_OF_A_TOKEN = 4
-WAYS = {"unchanged": OFF, "edited": (), "edited anew": EAGER}
+VARIANTS = {"unchanged": OFF, "edited": (), "edited again": EAGER}
 
 
 def main(pairs: int, tokens: int, counts: Sequence[int]) -> Iterator[measure.Table]:
     rows = {
-        f"{way}, {count} results": measured(WAYS[way], pairs, tokens, count)
+        f"{variant}, {count} results": measure_requests(VARIANTS[variant], pairs, tokens, count)
         for count in counts
-        for way in WAYS
+        for variant in VARIANTS
     }
     yield measure.Table(TITLE, rows)
 
 
-def measured(options: Sequence[str], pairs: int, tokens: int, count: int) -> dict[str, float]:
+def measure_requests(
+    options: Sequence[str], pairs: int, tokens: int, count: int
+) -> dict[str, float]:
     """Play the last calls of a session with `count` results, directly and through the proxy."""
     lines = tokens * CHARS_OF_A_TOKEN // (count * len("000.000: a line of the output\n"))
     client = session_of("messages", count + pairs, lines=lines)
@@ -57,16 +59,16 @@ def measured(options: Sequence[str], pairs: int, tokens: int, count: int) -> dic
     with (
         tempfile.TemporaryDirectory(prefix="proxy-") as folder,
         upstream() as url,
-        running(Place(Path(folder)), url, options) as (address, process),
+        run_proxy(Place(Path(folder)), url, options) as (address, process),
     ):
         small = session_of("messages", 1, "Warm up.")
-        took(address, small, 0, json.dumps(next(small.bodies())).encode())
+        time_request(address, small, 0, json.dumps(next(small.bodies())).encode())
         before = process.memory_info().rss
-        took(address, client, count - 1, bodies[count - 1])
+        time_request(address, client, count - 1, bodies[count - 1])
         cpu = sum(process.cpu_times()[:2])
         for number in range(count, count + pairs):
-            direct.append(took(url, client, number, bodies[number]))
-            through.append(took(address, client, number, bodies[number]))
+            direct.append(time_request(url, client, number, bodies[number]))
+            through.append(time_request(address, client, number, bodies[number]))
         cpu = sum(process.cpu_times()[:2]) - cpu
         memory = process.memory_info().rss - before
     added = sorted(a - b for a, b in zip(through, direct, strict=True))
@@ -81,7 +83,7 @@ def measured(options: Sequence[str], pairs: int, tokens: int, count: int) -> dic
     }
 
 
-def took(url: str, client: Client, number: int, body: bytes) -> float:
+def time_request(url: str, client: Client, number: int, body: bytes) -> float:
     """Return the seconds until the complete answer to request `number`, on a new connection."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(str(place.hostname), place.port)
@@ -97,7 +99,9 @@ def took(url: str, client: Client, number: int, body: bytes) -> float:
 
 
 @contextmanager
-def running(place: Place, url: str, options: Sequence[str]) -> Iterator[tuple[str, psutil.Process]]:
+def run_proxy(
+    place: Place, url: str, options: Sequence[str]
+) -> Iterator[tuple[str, psutil.Process]]:
     """Run the real command; yield its address and process."""
     words = [*options, "proxy", "--no-summaries", "--port", "0", "--upstream", f"messages={url}"]
     with place.start(*words, stdout=subprocess.PIPE) as process:

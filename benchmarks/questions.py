@@ -75,7 +75,7 @@ def asked(command: str, mode: Any, folder: Path) -> bool:
     text = _HOME.sub(lambda path: f"{folder}{path[0]}", command).replace("PROJECT", str(project))
     approval = Approval(mode=mode, cwd=project)
     approval.sandbox = OpenSandbox(project)  # type: ignore[assignment]
-    approval.looks_confined = lambda: True
+    approval.kernel_confines_read_only = lambda: True
     return approval.judge(BashTool(), BashParams(command=text)).action == "ask"
 
 

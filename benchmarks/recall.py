@@ -134,7 +134,7 @@ def searching(folder: Path, megabytes: int) -> Iterator[measure.Table]:
         call(log, 10_000_001 + 10 * more, sources.piece(12_000))
     rows["1 MB behind"] = searched(index, QUERIES["the fact"])
     log.close()
-    yield measure.Table("the fact, the index gone or behind", rows)
+    yield measure.Table("the fact, index deleted or outdated", rows)
 
 
 def references(logs: Sequence[int]) -> Iterator[measure.Table]:

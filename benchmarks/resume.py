@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "quick": {"short": 2, "middle": 10, "long": 20},
     "tiny": {"short": 1, "middle": 1, "long": None},
 }
-AGAIN = ("the next time", "again, all of it indexed", "after a kill")
+AGAIN = ("with caches", "with caches and index", "after a kill")
 OPEN = """
 import sys, time
 from pathlib import Path
@@ -39,7 +39,7 @@ from ctxagent.agent.loop.resume import resume_session
 started = time.perf_counter()
 log, standing, resumption = resume_session(Path(sys.argv[1]))
 took = time.perf_counter() - started
-resumption.leave(log)
+resumption.save_at_close(log)
 log.close()
 told = Path("/proc/self/status").read_text().split()
 print(took, int(told[told.index("VmHWM:") + 1]) / 1024)
@@ -60,22 +60,22 @@ class Session:
         self.index = SearchIndex(project.folder)
 
     def rows(self, *, again: bool) -> dict[str, dict[str, float]]:
-        found = {"nothing kept": self.says()}
+        found = {"without caches": self.run_headless()}
         if not again:
             return found
-        found["the next time"] = self.says()
-        self.index.catch_up()  # for what follows, as it is where a session has grown to this
-        found["again, all of it indexed"] = self.says()
+        found["with caches"] = self.run_headless()
+        self.index.catch_up()  # a session that grew to this size has a complete index
+        found["with caches and index"] = self.run_headless()
         found["opened alone"] = self.opened()
         self.kill()
         found["opened alone, after a kill"] = self.opened()
         self.kill()
-        found["after a kill"] = self.says()
+        found["after a kill"] = self.run_headless()
         kept = self.log.with_name(CACHE_NAME)
-        found["what is kept"] = {"MB": kept.stat().st_size / 1e6 if kept.exists() else 0.0}
+        found["the cache"] = {"MB": kept.stat().st_size / 1e6 if kept.exists() else 0.0}
         return found
 
-    def says(self) -> dict[str, float]:
+    def run_headless(self) -> dict[str, float]:
         return self.measured("--resume", self.log.parent.name, "-p", "hi")
 
     def first_commands(self) -> dict[str, dict[str, float]]:
@@ -95,7 +95,7 @@ class Session:
         return rows
 
     def measured(self, *command: str) -> dict[str, float]:
-        return measure.whole([measure.COMMAND, *command], env=self.env, cwd=self.cwd)
+        return measure.run_command([measure.COMMAND, *command], env=self.env, cwd=self.cwd)
 
     def opened(self) -> dict[str, float]:
         done = subprocess.run(
@@ -132,14 +132,14 @@ def main(short: int, middle: int, long: int | None) -> Iterator[measure.Table]:
         for size in filter(None, (short, long)):
             session = Session(Path(folder) / f"{size}", server.url, size << 20)
             taken.append(session.rows(again=long is not None))
-            yield measure.Table(f"a session of {size:,} MB goes on", taken[-1])
+            yield measure.Table(f"a session of {size:,} MB, resumed", taken[-1])
     rows = {
         f"{what}: more": {key: taken[1][what][key] - value for key, value in figures.items()}
         for what, figures in taken[0].items()
         if what in AGAIN
     }
     requests = {"requests": {"rejected": float(len(server.rejected))}}
-    yield measure.Table("going on with a long session", rows | requests)
+    yield measure.Table("resuming a long session", rows | requests)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Nothing:
     def close(self) -> None: ...
 
 
-def ways(cwd: Path) -> Mapping[str, Enclose | None]:
+def variants(cwd: Path) -> Mapping[str, Enclose | None]:
     """Return the sandbox variants available on this machine."""
     found: dict[str, Enclose | None] = {"without a sandbox": None}
     own = {"own_temporary": cwd.with_name("temporary"), "own_caches": cwd.with_name("caches")}
@@ -58,7 +58,7 @@ def ways(cwd: Path) -> Mapping[str, Enclose | None]:
         if "--seccomp" in words:
             at = words.index("--seccomp")
             del words[at : at + 2]
-        return replace(whole, command=words, passed=(), give_up=None)
+        return replace(whole, command=words, passed=(), restrict=None)
 
     if not sandbox.absent and not sandbox.partial:
         by_name = Sandbox(cwd=cwd, environ=dict(os.environ), **own, network=False, names=())
@@ -80,11 +80,11 @@ async def start(cwd: Path, enclose: Enclose | None) -> float:
     return time.perf_counter() - began
 
 
-async def in_turns(cwd: Path, turns: int) -> measure.Rows:
-    all_ways = ways(cwd)
-    took: dict[str, list[float]] = {name: [] for name in all_ways}
+async def measure_starts(cwd: Path, turns: int) -> measure.Rows:
+    all_variants = variants(cwd)
+    took: dict[str, list[float]] = {name: [] for name in all_variants}
     for turn in range(turns + 1):
-        for name, enclose in all_ways.items():
+        for name, enclose in all_variants.items():
             seconds = await start(cwd, enclose)
             if turn:  # the first turn is a warm-up
                 took[name].append(seconds * 1e3)
@@ -93,7 +93,7 @@ async def in_turns(cwd: Path, turns: int) -> measure.Rows:
     return {name: {"wall_ms": each, "more_ms": each - least} for name, each in medians.items()}
 
 
-async def reads(cwd: Path, turns: int) -> measure.Rows:
+async def measure_reads(cwd: Path, turns: int) -> measure.Rows:
     """Read a small file with each variant, alternating."""
     file, tool = cwd / "file.txt", ReadTool()
     file.write_text("text\n" * 100)
@@ -110,7 +110,7 @@ async def reads(cwd: Path, turns: int) -> measure.Rows:
         took["opened alone"].append((time.perf_counter() - began) * 1e3)
         for name, approval in approvals.items():
             began = time.perf_counter()
-            context = Context(cwd, judged=approval.judge(tool, params).path)
+            context = Context(cwd, judged_path=approval.judge(tool, params).path)
             await tool.run(params, context)
             took[name].append((time.perf_counter() - began) * 1e3)
     medians = {name: statistics.median(each) for name, each in took.items()}
@@ -122,8 +122,8 @@ def main(turns: int) -> Iterator[measure.Table]:
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         project.mkdir()
-        yield measure.Table("a command's start", asyncio.run(in_turns(project, turns)))
-        yield measure.Table("Read of a file", asyncio.run(reads(project, turns)))
+        yield measure.Table("a command's start", asyncio.run(measure_starts(project, turns)))
+        yield measure.Table("Read of a file", asyncio.run(measure_reads(project, turns)))
 
 
 if __name__ == "__main__":

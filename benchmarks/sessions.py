@@ -114,7 +114,7 @@ def _picked(env: dict[str, str], cwd: Path, oldest: SessionRow, sessions: int) -
         "picker: first rows painted": painted - started,
         "picker: all can be found": whole - started,
         "picker: the oldest found": found - asked,
-        "picker: it goes on": opened - found,
+        "picker: session resumed": opened - found,
     }
 
 

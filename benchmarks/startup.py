@@ -40,13 +40,13 @@ class Meter:
         """
         self._known.wait()
         if self.used == (0.0, 0.0):
-            self.used = measure.used_by(self._pid), time.perf_counter() - self._started
+            self.used = measure.cpu_seconds_of(self._pid), time.perf_counter() - self._started
         return HELLO
 
     def run(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> measure.Measured:
         self._known.clear()
         self._started, self.used = time.perf_counter(), (0.0, 0.0)
-        measure.whole(command, env=env, cwd=cwd, began=self._began)
+        measure.run_command(command, env=env, cwd=cwd, began=self._began)
         return self.used
 
     def _began(self, pid: int) -> None:
@@ -75,25 +75,27 @@ def _acts(
     plain, work_tree = folder / "plain", folder / "repository"
     plain.mkdir()
     repository(work_tree)
-    whole = partial(_used, env=env, cwd=plain)
+    command = partial(_measure_command, env=env, cwd=plain)
     python, saying = [sys.executable, "-c"], [measure.COMMAND, "-p", "hello"]
     return {
-        EMPTY: partial(whole, [*python, "pass"]),
-        "--version": partial(whole, [measure.COMMAND, "--version"]),
-        "--help": partial(whole, [measure.COMMAND, "--help"]),
+        EMPTY: partial(command, [*python, "pass"]),
+        "--version": partial(command, [measure.COMMAND, "--version"]),
+        "--help": partial(command, [measure.COMMAND, "--help"]),
         "import of the REPL": partial(
-            whole, [sys.executable, "-c", "import ctxagent.agent.ui.repl.repl"]
+            command, [sys.executable, "-c", "import ctxagent.agent.ui.repl.repl"]
         ),
-        "import of anthropic": partial(whole, [sys.executable, "-c", "import anthropic"]),
+        "import of anthropic": partial(command, [sys.executable, "-c", "import anthropic"]),
         "first paint of the REPL": partial(measure.first_paint, env=env, cwd=plain),
         "-p, first request": partial(meter.run, saying, env=env, cwd=plain),
         "-p, first request, in git": partial(meter.run, saying, env=env, cwd=work_tree),
-        "-p, one request": partial(whole, saying),
+        "-p, one request": partial(command, saying),
     }
 
 
-def _used(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> measure.Measured:
-    used = measure.whole(command, env=env, cwd=cwd)
+def _measure_command(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: Path
+) -> measure.Measured:
+    used = measure.run_command(command, env=env, cwd=cwd)
     return used["cpu_s"], used["wall_s"]
 
 

@@ -80,7 +80,7 @@ def main(
 def one(player: Player) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, Server(player) as server:
         command = [measure.COMMAND, "-p", "Have it done.", "--permission-mode", "bypass"]
-        used = measure.whole(command, env=environ(folder, server.url), cwd=Path(folder))
+        used = measure.run_command(command, env=environ(folder, server.url), cwd=Path(folder))
         return {
             "wall_s": player.ended - player.began,
             "cpu_s": used["cpu_s"],

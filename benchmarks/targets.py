@@ -38,10 +38,10 @@ COMMAND = "a command"
 CONTEXT = "one call, by size of the context"
 SIDE = "side by side"
 TOGETHER = "agents in one process"
-FACT = "the fact, the index gone or behind"
+FACT = "the fact, index deleted or outdated"
 PROBES = "probes of useless summaries"
-LONG = "going on with a long session"
-PLANTED = "a look for what was planted"
+LONG = "resuming a long session"
+PLANTED = "a scan for planted files"
 LOST = "recorded sessions with bad summaries"
 TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
@@ -84,7 +84,7 @@ TARGETS = (
     ),
     Target("loops missed", "loops", "", "missed", 0, count=True),
     Target("messages sent in a new form", "a request from a view", "", "changed", 0, count=True),
-    Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
+    Target("a prepared summary, CPU ms", "a summary is due", "prepared ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
     Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 60),
     Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
@@ -127,8 +127,8 @@ TARGETS = (
         0,
         count=True,
     ),
-    Target("wall time, fleet / xargs", "a fleet beside xargs", FLEET_ROW, "x_wall", 1.1),
-    Target("CPU time, fleet / xargs", "a fleet beside xargs", FLEET_ROW, "x_cpu", 1.1),
+    Target("wall time, fleet / xargs", "a fleet and xargs", FLEET_ROW, "x_wall", 1.1),
+    Target("CPU time, fleet / xargs", "a fleet and xargs", FLEET_ROW, "x_cpu", 1.1),
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
     Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
@@ -137,12 +137,12 @@ TARGETS = (
 )
 
 
-def held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
+def check_targets(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Verdict]:
     """Return a verdict for each target that was measured, with the worst of its rows."""
-    return list(_held(tables))
+    return list(_verdicts(tables))
 
 
-def _held(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Verdict]:
+def _verdicts(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Verdict]:
     for target in TARGETS:
         rows = tables.get(target.title, {})
         found = [

@@ -63,7 +63,7 @@ def timings(root: Path, count: int, *, repository: bool) -> dict[str, float]:
     while timed(row, "first_scan_s", tree.observe).tree is None:
         pass  # a long scan continues at the next call
     timed(row, "later_scan_s", tree.observe)
-    timed(row, "unchanged_s", lambda: tree.observe(anew=False))
+    timed(row, "unchanged_s", lambda: tree.observe(full=False))
     edited = project / "d0" / "e0" / "f0.py"
     saved = SavedFiles(state / "sessions" / "s" / "saved")
     files = timed(row, "save_file_s", lambda: saved.save([str(edited)]))

@@ -23,7 +23,7 @@ class QuestionParams(BaseModel):
 
     question: str = Field(min_length=1, max_length=500)
     choices: list[ChoiceParams] = Field(max_length=MAX_CHOICES)
-    multiple: bool = Field(False, description="Several may be taken")
+    multiple: bool = Field(False, description="Several may be chosen")
 
 
 class AskUserParams(Params):
@@ -37,8 +37,8 @@ async def no_answers(questions: Sequence[QuestionParams]) -> Sequence[str]:
 class AskUserTool(Tool[AskUserParams]):
     name = "AskUser"
     description = (
-        "Asks the user what only they can decide. Not for what you can find out, nor for leave to "
-        "run a tool."
+        "Asks the user what only they can decide. Do not ask what you can find out, nor for "
+        "permission to run a tool."
     )
     effect = "none"
     Params = AskUserParams

@@ -233,7 +233,7 @@ class Context:
     agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
     # The sandbox for read-only commands; None if there is none.
-    looking: Confinement | None = None
+    read_only_sandbox: Confinement | None = None
     # Wraps an output sink in a filter for secrets.
     sieve: Callable[[Any], Any] = lambda sink: sink
     # Redacts an output.
@@ -241,7 +241,7 @@ class Context:
     # Returns a function that a thread calls before it starts a search. It limits reading to a
     # folder, despite links out of it. None if the system does not support that.
     search_bounds: Callable[[Path], Callable[[], None] | None] = lambda folder: None
-    judged: str = ""  # the resolved path at the permission check; "" without a check
+    judged_path: str = ""  # the resolved path at the permission check; "" without a check
     # Returns True if a rule forbids reading an absolute path. Searches leave out such paths.
     is_denied: Callable[[str], bool] = lambda path: False
 
@@ -325,7 +325,7 @@ def input_schema(params: type[Params]) -> dict[str, Any]:
     """Return the schema of a tool's parameters, cached since pydantic takes a millisecond to build
     it.
     """
-    given = untitled(params.model_json_schema())
+    given = without_titles(params.model_json_schema())
     schema: dict[str, Any] = _brief(given, given.pop("$defs", {}))
     schema.pop("description", None)
     return schema
@@ -333,26 +333,26 @@ def input_schema(params: type[Params]) -> dict[str, Any]:
 
 # Schema keys that models do not need to see. They are still enforced, but a call rarely comes near
 # these bounds.
-_UNTOLD = (
+_OMITTED_KEYS = (
     "additionalProperties", "minLength", "maxLength", "minItems", "minimum", "properties",
 )  # fmt: skip
 
 
-def untitled(node: Any) -> Any:
+def without_titles(node: Any) -> Any:
     """Return pydantic's schema without its titles, which cost tokens and carry no information."""
     if isinstance(node, dict):
         named = node.get("properties")
-        out = {k: untitled(v) for k, v in node.items() if k != "title" and k != "properties"}
+        out = {k: without_titles(v) for k, v in node.items() if k != "title" and k != "properties"}
         if isinstance(named, dict):
-            out["properties"] = {name: untitled(value) for name, value in named.items()}
+            out["properties"] = {name: without_titles(value) for name, value in named.items()}
         return out
     if isinstance(node, list):
-        return [untitled(v) for v in node]
+        return [without_titles(v) for v in node]
     return node
 
 
 def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
-    """Shorten a part of a schema to save tokens: drop the `_UNTOLD` keys, null types and false
+    """Shorten a part of a schema to save tokens: drop `_OMITTED_KEYS`, null types and false
     defaults, and inline the `defined` parts.
     """
     if isinstance(node, list):
@@ -361,7 +361,7 @@ def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
         return node
     if "$ref" in node:
         return _brief(defined[node["$ref"].rpartition("/")[2]], defined)
-    out = {key: _brief(value, defined) for key, value in node.items() if key not in _UNTOLD}
+    out = {key: _brief(value, defined) for key, value in node.items() if key not in _OMITTED_KEYS}
     if not out.get("default", True):
         del out["default"]
     match [kind for kind in out.pop("anyOf", ()) if kind != {"type": "null"}]:

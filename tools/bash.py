@@ -19,7 +19,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
-from .job import BackgroundJob, adopt, run_command, start_job, undone
+from .job import BackgroundJob, adopt, run_command, set_aside_notice, start_job
 from .system.capture import Capture
 from .system.process import Process, ending
 
@@ -51,24 +51,24 @@ IN_FILE = "the file of this output has them"
 
 class BashParams(Params):
     command: str = Field(min_length=1)
-    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until killed")
-    run_in_background: bool = Field(False, description="Returns a job id at once, for Job")
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
+    run_in_background: bool = Field(False, description="Returns at once, with an id for Job")
     unsandboxed: bool = Field(
-        False, description="Asks the user to leave the sandbox: only if it fails inside"
+        False, description="Ask the user to run it outside the sandbox: only if it failed inside"
     )
-    network: bool = Field(False, description="Likewise, for the network")
-    repository: bool = Field(False, description="Likewise, for writing .git")
-    description: str | None = Field(None, description="For the user: what it does")
+    network: bool = Field(False, description="Likewise, with the network")
+    repository: bool = Field(False, description="Likewise, with .git writable")
+    description: str | None = Field(None, description="What it does, for the user")
 
 
 class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
-        "Runs a command in bash, in the project directory; returns stdout and stderr together, "
-        "and the exit code if not 0. Each call is a new shell: `cd` and variables do not "
-        "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
-        "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
-        "and Edit."
+        "Runs a command in bash in the project directory. Returns stdout and stderr together, and "
+        "the exit code if it is not 0. Each call is a new shell: `cd` and variables do not last, "
+        "so chain with &&. stdin is empty; there is no terminal. Use run_in_background for "
+        "servers, watchers and what runs longer than the timeout. For files, prefer Read, Grep, "
+        "Glob and Edit."
     )
     brief = Brief(
         "Runs a command in bash, in the project directory. Returns its output. To make a file, "
@@ -221,7 +221,7 @@ class _Outcome:
             return
         if self.process.left():
             yield "[what it left running was ended with it; run_in_background keeps such things]"
-        if note := undone(self.sandbox):
+        if note := set_aside_notice(self.sandbox):
             yield note
         if kept_from := dict.fromkeys(self.process.refused):
             yield f"[not reached, as nobody has allowed it: {', '.join(kept_from)}]"

@@ -43,12 +43,13 @@ class _Edited:
 class EditTool(Tool[EditParams]):
     name = "Edit"
     description = (
-        "Replaces text in a file. old_string stands there exactly so, indent included, without "
-        "the line numbers of Read, and once: give enough lines around it, or set replace_all."
+        "Replaces text in a file. old_string must match the file exactly, with indentation and "
+        "without the line numbers of Read, and occur once: include enough lines around it, or set "
+        "replace_all."
     )
     brief = Brief(
-        "Replaces old_string by new_string in a file. old_string is copied from the file, without "
-        "the line numbers of Read, and occurs once.",
+        "Replaces old_string with new_string in a file. Copy old_string from the file, without "
+        "the line numbers of Read. It must occur once.",
         ("path", "old_string", "new_string"),
     )
     effect = "edit"
@@ -107,9 +108,8 @@ def _checked(params: EditParams) -> tuple[str, str]:
 
 
 def _find(text: str, old: str, *, every: bool) -> list[int]:
-    """Return the offsets of `old`.
-
-    Without `every`, overlapping occurrences count separately; they cannot all be replaced.
+    """Return the offsets of `old`. With `every` they do not overlap, so that each can be replaced.
+    Otherwise overlapping occurrences are found, too, since any second one makes `old` ambiguous.
     """
     found = []
     place = text.find(old)

@@ -22,7 +22,7 @@ from . import text as texts
 from .base import Context, Interrupted, Output
 from .system.files import edit_file
 from .system.process import MISSING_CWD
-from .system.safe_open import entered, open_regular
+from .system.safe_open import open_regular, stable_path
 from .text import Diff, Form, NotText
 
 MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of the largest file that can be edited
@@ -71,7 +71,7 @@ def locate(context: Context, path: str) -> Place:
         named = context.resolve(path)
         if named.is_relative_to(context.cwd) and not context.cwd.is_dir():
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
-        path = context.judged or os.path.realpath(named)
+        path = context.judged_path or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
         return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
     except OSError as error:  # a link was replaced by a file during the lookup
@@ -109,7 +109,7 @@ def listed(place: Place) -> Iterator[Path]:
     with ExitStack() as stack:
         with place.reporting("search"):
             try:
-                inside = stack.enter_context(entered(place.path))
+                inside = stack.enter_context(stable_path(place.path))
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise ToolError(_missing(place), path=str(place.path)) from error
         yield inside
@@ -202,7 +202,7 @@ def draft(place: Place, before: str | None, after: str, form: Form) -> Change:
 def apply(change: Change, context: Context) -> dict[str, Any]:
     """Write a change and return its `details`. Raises ToolError."""
     place = change.place
-    with place.reporting("write"), entered(place.path.parent, make=True) as folder:
+    with place.reporting("write"), stable_path(place.path.parent, make=True) as folder:
         edit_file(folder / place.path.name, change.data)
     return {
         "path": str(place.path),
@@ -243,7 +243,7 @@ def _missing(place: Place) -> str:
         parent, wanted = parent.parent, parent.name
     what = "" if parent == place.path.parent else f" (there is no {wanted} in {parent})"
     names: dict[str, str] = {}
-    with suppress(OSError), entered(parent) as inside:
+    with suppress(OSError), stable_path(parent) as inside:
         some = islice(os.scandir(inside), MAX_NEIGHBOURS)
         names = {entry.name.lower(): entry.name for entry in some}
     near = [names[n] for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)]

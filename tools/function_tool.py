@@ -73,7 +73,7 @@ def function_tool(function: Callable[..., Any], effect: Effect = "run") -> Tool[
 
         def schema(self) -> dict[str, Any]:
             """Return the tool with its complete, unshortened parameter schema."""
-            given = base.untitled(made.model_json_schema())
+            given = base.without_titles(made.model_json_schema())
             given.pop("description", None)
             return {"name": shown, "description": described, "input_schema": given}
 

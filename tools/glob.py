@@ -11,9 +11,9 @@ from ..agent.errors import ToolError
 from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
 from .file_access import Place, listed, locate, opened
-from .glob_patterns import compile_wildcard, tidy
-from .system.project_files import Listing, printable, survey, tell_left_out
-from .system.safe_open import opened_folder
+from .glob_patterns import compile_wildcard, normalize
+from .system.project_files import Listing, ignored_notice, list_files, printable
+from .system.safe_open import folder_descriptor
 
 MAX_PATHS = 200
 LISTING_TIMEOUT_S = 30.0
@@ -30,7 +30,7 @@ class GlobTool(Tool[GlobParams]):
     name = "Glob"
     description = (
         "Finds files by name, newest first. `*.py` matches at any depth, `src/**/*.{ts,tsx}` from "
-        "path on. Hidden files are found; what .gitignore leaves out is not, unless path is its "
+        "path on. Includes hidden files; skips files that .gitignore excludes unless path is their "
         "directory."
     )
     effect = "read"
@@ -51,7 +51,7 @@ class GlobTool(Tool[GlobParams]):
         with listed(place) as inside:
             try:
                 async with asyncio.timeout(LISTING_TIMEOUT_S):
-                    listing = await survey(inside, env=env)
+                    listing = await list_files(inside, env=env)
             except TimeoutError:
                 raise ToolError(
                     f"The files in {place.name} could not be listed in {LISTING_TIMEOUT_S:g} s. "
@@ -63,7 +63,7 @@ class GlobTool(Tool[GlobParams]):
             if newest:
                 text = _page(place, newest)
             else:
-                text = _nothing(place, pattern) + await tell_left_out(inside, env)
+                text = _nothing(place, pattern) + await ignored_notice(inside, env)
         return Output(
             text + _notes(listing), {"files": len(newest), "truncated": len(newest) > MAX_PATHS}
         )
@@ -87,7 +87,7 @@ def _split(params: GlobParams) -> tuple[str, str]:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        return compile_wildcard(tidy(pattern))
+        return compile_wildcard(normalize(pattern))
     except (ValueError, re.error) as error:
         raise ToolError(f"pattern: {error}.") from None
 
@@ -104,9 +104,9 @@ def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
     for path in paths:
         folder, _, name = path.rpartition("/")
         folders.setdefault(folder, []).append(name)
-    with opened_folder(root) as top:
+    with folder_descriptor(root) as top:
         for folder, names in folders.items():
-            with suppress(OSError), opened_folder(folder or ".", top) as at:
+            with suppress(OSError), folder_descriptor(folder or ".", top) as at:
                 for name in names:
                     with suppress(OSError):  # tracked by git but deleted
                         found = os.stat(name, dir_fd=at, follow_symlinks=False)

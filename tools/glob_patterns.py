@@ -26,7 +26,7 @@ _FIXED = ("one", "set", "escaped", "plain")  # match one character each
 _MEMBER = regex(r"(.)(?:-(.))?", re.DOTALL)
 
 
-def tidy(pattern: str) -> str:
+def normalize(pattern: str) -> str:
     """Drop a leading `./` of a pattern, and change `dir/` to `dir/**` and `**.py` to `**/*.py`."""
     pattern = pattern.removeprefix("./")
     if pattern.endswith("/"):

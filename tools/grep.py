@@ -17,10 +17,10 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
-from .glob_patterns import compile_wildcard, tidy
+from .glob_patterns import compile_wildcard, normalize
 from .ripgrep import GrepHit, Mode, Refused, Search, search_files
 from .system.programs import ripgrep
-from .system.project_files import tell_left_out
+from .system.project_files import ignored_notice
 
 SEARCH_TIMEOUT_S = 30.0
 MAX_ANSWER_CHARS = 30_000  # per answer
@@ -45,7 +45,7 @@ class GrepParams(Params):
     type: str | None = Field(None, description="py, ts, rust …")
     ignore_case: bool = False
     literal: bool = False
-    multiline: bool = Field(False, description="`.` matches line ends")
+    multiline: bool = Field(False, description="`.` matches line breaks")
     context: int = Field(0, ge=0, le=1000)
     before: int = Field(0, ge=0, le=1000)
     after: int = Field(0, ge=0, le=1000)
@@ -56,13 +56,13 @@ class GrepParams(Params):
 class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
-        "Searches file contents by regular expression. output_mode `files` names files, `content` "
-        "shows the lines, `count` counts. Escape braces and brackets that are meant as "
-        "such (`interface\\{\\}`), or set literal. What .gitignore leaves out is skipped unless "
-        "path names it; hidden files are not."
+        "Searches file contents by regular expression. output_mode: `files` lists files, `content` "
+        "shows the lines, `count` counts. To search for braces or brackets, escape them "
+        "(`interface\\{\\}`) or set literal. Skips hidden files, and files that .gitignore "
+        "excludes unless path names them."
     )
     brief = Brief(
-        "Names the files below path that have a match of a regular expression.", ("pattern", "path")
+        "Lists the files below path that match a regular expression.", ("pattern", "path")
     )
     effect = "read"
     Params = GrepParams
@@ -272,7 +272,7 @@ def _check_file(place: Place) -> str:
 
 def _glob(given: str) -> str:
     unwanted = "!" if given.startswith("!") else ""
-    pattern = tidy(given.removeprefix("!"))
+    pattern = normalize(given.removeprefix("!"))
     try:
         compile_wildcard(pattern)
     except (ValueError, re.error) as error:
@@ -286,4 +286,4 @@ async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
     among = f" ({', '.join(filters)})" if filters else ""
     where = "the project directory" if place.name == "." else place.name
     told = f"No matches for {params.pattern!r} in {where}{among}."
-    return told if search.only else told + await tell_left_out(search.inside, search.env)
+    return told if search.only else told + await ignored_notice(search.inside, search.env)

@@ -25,7 +25,7 @@ from .system.output_file import OutputFile
 from .system.process import Process, ending
 from .system.shorten import cut_after
 from .system.spawn import Enclosed
-from .system.text_bytes import whole
+from .system.text_bytes import whole_length
 
 MAX_JOB_DESCRIPTORS = 8  # used by the agent while a job starts
 REPORT_PART_BYTES = 16_384  # shown of new output, at its beginning and its end each
@@ -75,7 +75,7 @@ class BackgroundJob:
             file.seek(dropped, os.SEEK_CUR)
             tail = file.read(size - file.tell())
         if self.process.running:
-            tail = tail[: whole(tail)]  # the last character may be incomplete
+            tail = tail[: whole_length(tail)]  # the last character may be incomplete
         self.read_to += len(head) + dropped + len(tail)
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
 
@@ -182,7 +182,7 @@ def adopt(
         else:
             kept.file.move(path)
             spool = kept.file
-            kept.hands_over = True
+            kept.keeps_file_open = True
     except OSError as error:
         raise _no_file(error) from error
     process.sink.close()
@@ -199,10 +199,10 @@ async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -
     running = [job.process.end() for job in jobs.values() if job.process.running]
     await asyncio.gather(*running)
     if jobs:
-        undone(sandbox)
+        set_aside_notice(sandbox)
 
 
-def undone(sandbox: Confinement | None) -> str:
+def set_aside_notice(sandbox: Confinement | None) -> str:
     """Set aside files of a command that git or the agent would run. Return a line for the model."""
     renamed = sandbox.set_aside() if sandbox and not sandbox.absent else []
     if not renamed:
@@ -234,15 +234,15 @@ def _no_file(error: OSError) -> ToolError:
 
 class JobParams(Params):
     action: Literal["list", "read", "wait", "end"] = Field(
-        description="read: output since the last read; wait: until the end, then read; end: kill"
+        description="read: output since the last read; wait: for the end, then read; end: kill"
     )
-    id: str | None = Field(None, description="Such as job-1; not needed while there is only one")
+    id: str | None = Field(None, description="Such as job-1; not needed if there is only one")
     timeout: float = Field(60, ge=1, le=600, description="Seconds to wait")
 
 
 class JobTool(Tool[JobParams]):
     name = "Job"
-    description = "Looks after commands that Bash runs in the background."
+    description = "Manages commands that Bash runs in the background."
     effect = "none"
     Params = JobParams
 
@@ -263,7 +263,7 @@ class JobTool(Tool[JobParams]):
         elif params.action == "end":
             await job.stop()
         output = job.report()
-        note = "" if job.process.running else undone(context.sandbox)
+        note = "" if job.process.running else set_aside_notice(context.sandbox)
         return replace(output, text=f"{output.text}\n{note}") if note else output
 
 

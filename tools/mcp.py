@@ -85,7 +85,7 @@ class McpTool(Tool[McpParams]):
 
     def resolve(self, params: McpParams) -> tuple[Tool[Any], Any]:
         if params.tool is None or params.arguments is None:
-            return _Look(self._servers), params
+            return _Lookup(self._servers), params
         if not _NAME.fullmatch(params.tool):
             raise ToolError(
                 f"{params.tool[:100]!r} is no name of a tool, mcp__SERVER__TOOL. Search first."
@@ -98,7 +98,7 @@ class McpTool(Tool[McpParams]):
         return await tool.run(resolved, context)
 
 
-class _Look(McpTool):
+class _Lookup(McpTool):
     """A search or a description, which changes nothing."""
 
     effect = "none"

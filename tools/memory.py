@@ -32,18 +32,20 @@ class Facts(Protocol):
 
 class MemoryParams(Params):
     action: Literal["read", "write", "edit", "forget"] = "read"
-    name: str | None = Field(None, description="Of the fact: build-command. Without: lists all.")
+    name: str | None = Field(
+        None, description="Name of the fact, such as build-command. Without it: list all."
+    )
     about: str | None = Field(None, description="One line for the index.")
     text: str | None = Field(None, description="write: the fact. edit: the new text.")
-    old: str | None = Field(None, description="edit: the text to replace, as it stands there once.")
+    old: str | None = Field(None, description="edit: the text to replace; it must occur once.")
 
 
 class MemoryTool(Tool[MemoryParams]):
     name = "Memory"
     description = (
         "Facts about this project that outlast the session. Save what a later session needs and "
-        "cannot see in the files: decisions, preferences, traps. The user is shown each change. "
-        "No secrets, nothing that is true for this task alone."
+        "cannot see in the files: decisions, preferences, traps. The user sees each change. No "
+        "secrets, and nothing that matters only for this task."
     )
     effect: ClassVar[Effect] = "run"
     Params = MemoryParams

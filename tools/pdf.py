@@ -37,7 +37,7 @@ class PdfText:
     def last(self) -> int:
         return self.first + len(self.pages) - 1
 
-    def marked(self) -> str:
+    def with_headings(self) -> str:
         """Return the pages, each with a heading."""
         numbered = enumerate(self.pages, self.first)
         return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in numbered)
@@ -82,7 +82,7 @@ def _page(row: dict[str, Any]) -> str:
 def shown(name: str, found: PdfText) -> str:
     """Return the pages as Read shows them, with a note on missing parts and the next step."""
     title = f"; title: {found.title}" if found.title else ""
-    lines = [f"[{name}: PDF, {count_of(found.total, 'page')}{title}]", found.marked()]
+    lines = [f"[{name}: PDF, {count_of(found.total, 'page')}{title}]", found.with_headings()]
     if found.pages and not any(found.pages):
         lines.append(
             "[There is no text in these pages: they are probably scanned. To see them, make images "

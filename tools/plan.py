@@ -24,25 +24,25 @@ class PlanParams(Params):
     plan: str = Field(
         min_length=1,
         max_length=MAX_PLAN_CHARS,
-        description="Markdown: what and why, which files, how it is checked",
+        description="Markdown: what and why, which files, how to check it",
     )
     steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
 
 
-async def nobody_agrees(plan: str) -> Output:
+async def no_user_to_agree(plan: str) -> Output:
     raise ToolError("There is nobody here to agree to a plan. Say it in your answer.")
 
 
 class PlanTool(Tool[PlanParams]):
     name = "Plan"
     description = (
-        "Proposes a plan to the user; once they agree plan mode ends, and the steps become the "
+        "Proposes a plan to the user. When they agree, plan mode ends and the steps become the "
         "todo list."
     )
     effect = "none"
     Params = PlanParams
 
-    def __init__(self, propose: Callable[[str], Awaitable[Output]] = nobody_agrees) -> None:
+    def __init__(self, propose: Callable[[str], Awaitable[Output]] = no_user_to_agree) -> None:
         """`propose` shows a plan in Markdown to the user and returns their answer."""
         self._propose = propose
 

@@ -46,8 +46,8 @@ class ReadParams(Params):
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Reads a file. Text comes with line numbers, images as images, PDFs and notebooks as text "
-        "by page and cell. Go on in long ones with offset."
+        "Reads a file. Text has line numbers, images are shown as images, PDFs and notebooks as "
+        "text by page and cell. Read the rest of a long file with offset."
     )
     brief = Brief("Reads a file. A number and a tab come before each line.", ("path", "offset"))
     effect = "read"

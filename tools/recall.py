@@ -23,29 +23,29 @@ CHARS_BEFORE_EXCERPT = 500  # characters shown before an excerpt when reading on
 class RecallParams(Params):
     query: str | None = Field(
         None,
-        description="Names, paths, numbers or words of an error, as they stood; no syntax",
+        description="Names, paths, numbers or words of an error, exactly; no syntax",
     )
     ref: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = Field(
         None,
-        description="As stubs, summaries and passages name it",
+        description="As given in a stub, summary or passage",
     )
     offset: int = Field(0, ge=0, description="Characters to skip")
     limit: int = Field(MAX_CHARS, ge=1, le=MAX_CHARS)
     scope: Literal["session", "project"] = "session"
-    session: str | None = Field(None, description="Id of another one")
+    session: str | None = Field(None, description="Id of another session")
 
 
 class RecallTool(Tool[RecallParams]):
     name = "Recall"
     description = (
-        "Finds again what was in this conversation: all is kept whole, also what a summary or "
-        "stub stands for. When something seems to be missing after a compression, use this before "
-        "you ask, guess or do it again. `query` lists passages with their refs; `ref` gives the "
-        "whole text."
+        "Finds earlier content of this conversation. Everything is kept in full, also what a "
+        "summary or stub replaced. If something seems to be missing after a compression, use this "
+        "before you ask, guess or do it again. `query` lists passages with their refs; `ref` "
+        "returns the whole text."
     )
     brief = Brief(
-        "Gives an earlier text of this conversation again: the one with the number `ref` that a "
-        "short line stands for, or those with the words of `query`.",
+        "Returns earlier text of this conversation: the text with the number `ref` in a short "
+        "line, or texts with the words of `query`.",
         ("query", "ref"),
     )
     effect = "none"

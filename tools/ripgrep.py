@@ -98,7 +98,7 @@ async def search_files(program: str, search: Search, take: Take) -> int:
     ]
     chosen = cache(_chooser(search))
     separator = b"\0" if search.mode == "files" else b"\n"
-    async with child(argv, cwd=search.inside, env=search.env, give_up=search.bounds) as engine:
+    async with child(argv, cwd=search.inside, env=search.env, restrict=search.bounds) as engine:
         async with contextlib.aclosing(pieces(engine.out, separator, MAX_LINE_BYTES)) as found:
             async for piece in found:
                 hit = _hit(piece, search.mode)

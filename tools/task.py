@@ -18,26 +18,26 @@ class TaskParams(Params):
     description: str = Field(min_length=1, description="Three to seven words")
     prompt: str = Field(
         min_length=1,
-        description="What to do, where to look, what is known, what the answer must hold",
+        description="What to do, where to look, what is known, what the answer must contain",
     )
     type: str | None = Field(None, description="Not needed with resume")
-    model: str | None = Field(None, description="Id of another one, if asked for")
-    resume: str | None = Field(None, description="Id of a subagent, which goes on")
+    model: str | None = Field(None, description="Id of another model, if the user asks for it")
+    resume: str | None = Field(None, description="Id of a subagent that continues")
     background: bool = Field(False, description="Returns at once")
 
 
-async def nobody(task: SubagentTask) -> Output:
+async def no_subagents(task: SubagentTask) -> Output:
     raise ToolError("Subagents cannot be started here. Do the work yourself.")
 
 
 class TaskTool(Tool[TaskParams]):
     name = "Task"
     description = (
-        "Hands work to a subagent. It has a context of its own, so however much it reads, only "
-        "its answer comes here: for searches through many files, much output, a second look, and "
-        "parts that can be done side by side (several calls in one message; not on the same "
-        "files). It knows nothing of this conversation and cannot ask: put all that it needs into "
-        "the prompt. The user does not see its answer. Not for what a few calls of your own do."
+        "Gives work to a subagent. It has its own context: however much it reads, only its answer "
+        "comes back. Use it for searches through many files, large outputs, a second opinion, and "
+        "independent parts (several calls in one message; not on the same files). It does not know "
+        "this conversation and cannot ask: put everything it needs into the prompt. The user does "
+        "not see its answer. Do not use it for what takes you a few calls."
     )
     effect = "none"  # each call of the subagent is judged and recorded separately
     max_result_tokens = MAX_ANSWER_TOKENS
@@ -46,7 +46,7 @@ class TaskTool(Tool[TaskParams]):
     def __init__(
         self,
         types: Sequence[tuple[str, str]] = (),
-        spawn: Callable[[SubagentTask], Awaitable[Output]] = nobody,
+        spawn: Callable[[SubagentTask], Awaitable[Output]] = no_subagents,
     ) -> None:
         """`types` has the name and the purpose of each type. `spawn` runs a subagent."""
         self._types, self._spawn = types, spawn

@@ -68,8 +68,8 @@ class Page:
 class WebFetchTool(Tool[WebFetchParams]):
     name = "WebFetch"
     description = (
-        "Reads a web page as Markdown; PDF and JSON too. Shows the beginning and the headings, or "
-        "with `find` the parts that fit; the whole page goes to a file, for Read and Grep."
+        "Reads a web page as Markdown; also PDF and JSON. Shows the beginning and the headings, or "
+        "the parts that match `find`. The whole page goes to a file for Read and Grep."
     )
     effect = "run"
     Params = WebFetchParams
@@ -183,7 +183,7 @@ def _of_pdf(url: str, data: bytes) -> tuple[str, str, str]:
         raise _no_text(url, str(error)) from None
     left = found.total - found.last
     missing = f"{count_of(left, 'more page')} were left out. {found.stopped}" if left else ""
-    return found.title, found.marked(), missing
+    return found.title, found.with_headings(), missing
 
 
 def _no_text(url: str, why: str) -> ToolError:

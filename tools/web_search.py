@@ -1,8 +1,9 @@
 """WebSearch: a web search that the model's server runs while it answers.
 
-https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool. Nothing runs here.
-The list of tools has it in the API's form, in the version that every model supports and that runs
-no code; results come in the reply. A server that calls the tool here does not support it.
+See https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool. The request lists
+the tool in the API's own form and in the version that every model supports and that runs no code.
+The reply contains the results. Nothing runs here: only a server without web search leaves the call
+to the client, and then it fails.
 """
 
 from typing import Any

@@ -22,8 +22,8 @@ class WriteParams(Params):
 class WriteTool(Tool[WriteParams]):
     name = "Write"
     description = (
-        "Writes a whole file; folders are made as needed. An existing one must have been read "
-        "first, and keeps its mode, encoding and line ends. To change a part, use Edit."
+        "Writes a whole file and creates missing folders. Read an existing file first; it keeps "
+        "its mode, encoding and line ends. To change a part, use Edit."
     )
     effect = "edit"
     Params = WriteParams

@@ -11,7 +11,7 @@ import click
 from ..errors import UsageError
 from ..library.launching import check_key
 from ..version import __version__
-from .options import ends_process, launch_of, load, project_of, say_notices
+from .options import exits_with_code, launch_of, load, project_of, say_notices
 
 if TYPE_CHECKING:
     from ..extensions.mcp.config import ServerConfig
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.pass_obj
-@ends_process
+@exits_with_code
 def acp(options: dict[str, Any]) -> int:
     """Serve an editor through the Agent Client Protocol (stdin, stdout)."""
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Name `ctxagent acp` in the editor's settings; see `ctxagent guide editors`."
+        hint = "Enter it as an agent in the editor's settings; see `ctxagent guide editors`."
         raise UsageError("this command is for editors, which start it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # keep other output out of the message stream
     from ..session.store import all_logs
     from ..ui.acp.server import EditorServices, serve_editor
 
-    def within(cwd: Path) -> dict[str, Any]:
+    def options_for(cwd: Path) -> dict[str, Any]:
         return {**options, "cwd": cwd}
 
     def place_of(cwd: Path, servers: "Sequence[ServerConfig]") -> "ConversationPlace":
         from .conversation import conversation_place
 
-        loaded = load(within(cwd))
+        loaded = load(options_for(cwd))
         say_notices(loaded, safe=options["safe"])
-        return conversation_place(within(cwd), loaded, servers)
+        return conversation_place(options_for(cwd), loaded, servers)
 
     def logs(cwd: Path | None) -> Sequence[Path]:
-        project = project_of(within(cwd) if cwd else options)
+        project = project_of(options_for(cwd) if cwd else options)
         return project.logs() if cwd else all_logs(project.state)
 
     services = EditorServices(
         version=__version__,
         place_of=place_of,
         check_key=lambda: check_key(launch_of(options)),
-        usual_key=lambda: _usual_key(options),
+        main_key_variable=lambda: _usual_key(options),
         logs=logs,
     )
     asyncio.run(serve_editor(services, 0, sink))
@@ -59,6 +59,6 @@ def acp(options: dict[str, Any]) -> int:
 
 
 def _usual_key(options: dict[str, Any]) -> str:
-    from ..models.factory import usual_key
+    from ..models.factory import main_key_variable
 
-    return usual_key(launch_of(options).settings.model)
+    return main_key_variable(launch_of(options).settings.model)

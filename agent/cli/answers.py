@@ -9,13 +9,13 @@ from ..errors import UsageError
 from ..events import GivenAnswers
 
 MAX_ANSWERS_BYTES = 1_000_000
-ANY = "*"  # the key for all other questions
+OTHER_QUESTIONS = "*"  # the key for all other questions
 
 
 def read_answers(path: Path) -> GivenAnswers:
-    """Return the answers in a JSON file: an object by (part of a) question, with `*` for all
-    others, or a list in the order of the questions. An answer is a text, or a list of texts for
-    several choices. Raises UsageError.
+    """Return the answers in a JSON file: an object whose keys are questions or parts of questions
+    (`*` for all others), or a list in the order of the questions. An answer is a text, or a list of
+    texts for several choices. Raises UsageError.
     """
     hint = 'For example {"Which colour?": "red", "*": "yes"}, or ["red", "yes"].'
     try:
@@ -33,13 +33,13 @@ def read_answers(path: Path) -> GivenAnswers:
     if isinstance(found, list):
         waiting = iter(found)
         return lambda question: _text(next(waiting, None))
-    return lambda question: _text(_of(found, question))
+    return lambda question: _text(_find_answer(found, question))
 
 
-def _of(found: Mapping[str, Any], question: str) -> Any:
+def _find_answer(found: Mapping[str, Any], question: str) -> Any:
     """Return the answer whose key is the longest part of the question."""
-    parts = [key for key in found if key != ANY and key.lower() in question.lower()]
-    return found[max(parts, key=len)] if parts else found.get(ANY)
+    parts = [key for key in found if key != OTHER_QUESTIONS and key.lower() in question.lower()]
+    return found[max(parts, key=len)] if parts else found.get(OTHER_QUESTIONS)
 
 
 def _is_answer(value: Any) -> bool:

@@ -12,16 +12,16 @@ from ..lazy import dataclass
 from ..library.launching import check_key
 from .options import (
     can_ask,
-    ends_process,
+    exits_with_code,
     is_confirmed,
     launch_of,
     load,
     log_of,
-    only_act,
     project_of,
     say,
     say_lines,
     say_notices,
+    single_action,
 )
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ ALL = "--all"
 )
 @click.option(
     "--probe-model",
-    "examine",
+    "probes_model",
     is_flag=True,
     help="After the summary, test what the model knows from it.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def compact(
     options: dict[str, Any],
     /,
     id: str | None,
     instructions: str,
-    examine: bool,
+    probes_model: bool,
     newest_only: bool,
     **acts: bool,
 ) -> int:
@@ -75,12 +75,12 @@ def compact(
 
     from ..launch import SessionChoice
 
-    act = only_act(acts)
+    act = single_action(acts)
     if act is None:
         raise UsageError("no action given", hint="Give one of --dry-run, --apply and --undo.")
     if instructions and act != "--apply":
         raise UsageError("--instructions needs --apply, which writes the summary")
-    if examine and act != "--apply":
+    if probes_model and act != "--apply":
         raise UsageError("--probe-model needs --apply, which writes the summary")
     if newest_only and act == "--undo":
         raise UsageError("--all needs --apply or --dry-run")
@@ -92,26 +92,28 @@ def compact(
         return asyncio.run(_preview(launch, choice, newest_only=newest_only))
     if act == "--undo":
         return asyncio.run(_undo(options, launch, choice))
-    if examine or _asks_model(launch):
+    if probes_model or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key
         check_key(launch)
-    asks = _asks_model(launch) and not instructions and can_ask()
-    wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
-    if not asyncio.run(_apply(launch, choice, wanted)):
+    must_confirm = _asks_model(launch) and not instructions and can_ask()
+    apply_options = _ApplyOptions(
+        instructions, newest_only=newest_only, probes_model=probes_model, must_confirm=must_confirm
+    )
+    if not asyncio.run(_apply(launch, choice, apply_options)):
         if not is_confirmed("Compact anyway?"):
             raise CompactionFailed("not compacted; nothing has changed")
-        asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
+        asyncio.run(_apply(launch, choice, replace(apply_options, is_confirmed=True)))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ApplyOptions:
     """The options of a compaction with --apply."""
 
     instructions: str
     newest_only: bool
-    examine: bool
-    asks: bool  # whether to ask if it would save little
+    probes_model: bool
+    must_confirm: bool  # whether to ask if it would save little
     is_confirmed: bool = False  # whether the user confirmed a small saving
 
 
@@ -124,31 +126,33 @@ def _asks_model(launch: "LaunchOptions") -> bool:
 async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_only: bool) -> int:
     from ..ui import compaction_plan
 
-    async with _opened(launch, choice) as agent:
-        await _learn_window(agent, launch)
+    async with _open_agent(launch, choice) as agent:
+        await _load_known_window(agent, launch)
         say_lines(compaction_plan.dry_run(agent, newest_only=newest_only, option=ALL))
     return 0
 
 
-async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Wanted) -> bool:
+async def _apply(
+    launch: "LaunchOptions", choice: "SessionChoice", apply_options: _ApplyOptions
+) -> bool:
     """Compact a session. If it would save little, print a warning first. Return False, without
     changes, if the user must confirm.
     """
     from ..ui import compaction_plan
 
-    async with _opened(launch, choice) as agent:
+    async with _open_agent(launch, choice) as agent:
         if _asks_model(launch):
             await agent.model.window()
         else:
-            await _learn_window(agent, launch)
-        newest_only = wanted.newest_only
+            await _load_known_window(agent, launch)
+        newest_only = apply_options.newest_only
         little = compaction_plan.small_saving(agent, newest_only=newest_only, option=ALL)
-        if little and not wanted.is_confirmed:
+        if little and not apply_options.is_confirmed:
             say(f"warning: {little}", err=True)
-            if wanted.asks:
+            if apply_options.must_confirm:
                 return False
-        summary = await agent.engine.compact(wanted.instructions, newest_only=newest_only)
-        if wanted.examine:
+        summary = await agent.engine.compact(apply_options.instructions, newest_only=newest_only)
+        if apply_options.probes_model:
             say((await agent.engine.examine(summary)).table())
         say(f"Undo it: ctxagent compact {agent.log.path.parent.name} --undo")
     return True
@@ -158,25 +162,25 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
     """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
     session of the proxy is not copied, because its client has the whole history.
     """
-    from ..compaction.history import last_acts, person_spoke_since
+    from ..compaction.history import last_acts, user_wrote_since
     from ..launch import SessionChoice
 
-    async with _opened(launch, choice) as agent:
+    async with _open_agent(launch, choice) as agent:
         entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to undo")
-        if _is_of_client(entries) or not person_spoke_since(entries, last[-1].seq):
-            _take_back(agent)
+        if _is_proxy_session(entries) or not user_wrote_since(entries, last[-1].seq):
+            _undo_last(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
-    async with _opened(launch, SessionChoice(id=copy)) as agent:
-        _take_back(agent)
+    async with _open_agent(launch, SessionChoice(id=copy)) as agent:
+        _undo_last(agent)
         say("Turns followed the compaction, so it was undone in a copy that ends before them.")
     return 0
 
 
-def _is_of_client(entries: "Iterable[Entry]") -> bool:
+def _is_proxy_session(entries: "Iterable[Entry]") -> bool:
     """Return True for a session of the proxy."""
     from ..session.entries import Session
 
@@ -184,19 +188,19 @@ def _is_of_client(entries: "Iterable[Entry]") -> bool:
     return isinstance(first, Session) and bool(first.client)
 
 
-def _take_back(agent: "AgentState") -> None:
+def _undo_last(agent: "AgentState") -> None:
     from ..compaction.history import describe
 
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.model.current_window().tokens
     say(f"undone: {describe(*last)}; the context has {tokens:,} tokens again")
-    if _is_of_client(agent.log.entries()):
-        say("It applies from the client's next request.")
+    if _is_proxy_session(agent.log.entries()):
+        say("The client's next request uses the restored context.")
     else:
         say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
-async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
+async def _load_known_window(agent: "AgentState", launch: "LaunchOptions") -> None:
     """Read the size of the window if it is known without asking a server."""
     from ..models.catalog import known_limits
 
@@ -205,7 +209,9 @@ async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
 
 
 @asynccontextmanager
-async def _opened(launch: "LaunchOptions", choice: "SessionChoice") -> AsyncIterator["AgentState"]:
+async def _open_agent(
+    launch: "LaunchOptions", choice: "SessionChoice"
+) -> AsyncIterator["AgentState"]:
     from ..app import open_agent
 
     agent = open_agent(launch, choice, emit=_print_event, ask=None)

@@ -74,7 +74,7 @@ def conversation_place(
         check_key=lambda: check_key(launch),
         warm=lambda: warm(launch),
         sessions=project.logs,
-        everywhere=lambda: all_logs(project.state),
+        all_sessions=lambda: all_logs(project.state),
         recordings=Recordings(launch),
         copy=project.fork,
         command_files=lambda: command_files_of(launch),
@@ -146,7 +146,7 @@ def _opener(
 async def _reload_extensions(
     launch: LaunchOptions, agent: "AgentState"
 ) -> tuple[list[str], list[str]]:
-    from ..features.from_outside import reload_extensions
+    from ..features.extension_features import reload_extensions
 
     return await reload_extensions(launch, agent)
 
@@ -154,9 +154,9 @@ async def _reload_extensions(
 def _models() -> list[tuple[str, str, str, str]]:
     """Return the known models with price, window and provider."""
     from ..models.catalog import known_models
-    from ..models.overview import described
+    from ..models.overview import list_row
 
-    return [described(id, row.limits, row.price) for id, row in known_models().items()]
+    return [list_row(id, row.limits, row.price) for id, row in known_models().items()]
 
 
 def _without_key() -> set[str]:
@@ -167,11 +167,11 @@ def _without_key() -> set[str]:
 
 
 def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
-    """Return the models that the other usable providers list."""
-    from ..models.overview import described, models_of_others
+    """Return the models that usable providers list, except those of the default provider."""
+    from ..models.overview import list_row, models_of_other_providers
 
-    found = asyncio.run(models_of_others(launch.settings, launch.environ, launch.state))
-    return [described(*each) for each in found]
+    found = asyncio.run(models_of_other_providers(launch.settings, launch.environ, launch.state))
+    return [list_row(*each) for each in found]
 
 
 def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:

@@ -36,7 +36,7 @@ The project, the tools, the test runs and the recorded session are real; no key,
 ALLOWED = ("Bash(python3 -m unittest:*)",)
 CONTEXT_WINDOW = 18_000  # tokens; small, so that compaction has something to do
 PRICED_AS = Settings().model.id
-LAYERS_SEEN = {
+LAYER_EFFECTS = {
     "demote": "large results",
     "microcompact": "old results",
     "truncate": "inputs of old edits",
@@ -46,12 +46,12 @@ LAYERS_SEEN = {
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
-def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
+def play(folder: Path, *, fast: bool, is_kept: bool = False) -> int:
     """Play the demo in the REPL, then print what it showed and the next steps. Return the exit code
     of the first failed turn, or 0.
 
     The project goes to `folder`/cart, the session to `folder`/state. `fast` skips the pauses;
-    `kept` means that the folder stays.
+    `is_kept` means that the folder stays.
     """
     from ..ui.conversation.services import ConversationServices
     from ..ui.repl.repl import Repl
@@ -71,12 +71,15 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
     code = asyncio.run(repl.run(script["words"], pace=pace))
     if code == 0:
         [log] = (folder / "state").rglob(LOG_NAME)
-        print(f"\n{_seen(read_log(log).entries)}\n\n{_next_steps(folder, log, kept=kept)}")
+        effects = _effects_text(read_log(log).entries)
+        print(f"\n{effects}\n\n{_next_steps(folder, log, is_kept=is_kept)}")
     return code
 
 
-def _seen(entries: list[Entry]) -> str:
-    """Return the effect of each layer in the session, and its cost with a real model."""
+def _effects_text(entries: list[Entry]) -> str:
+    """Return a text with the effect of each layer in the session, and the cost that the session
+    would have had with a real model.
+    """
     totals = Totals()
     for entry in entries:
         totals.add(entry)
@@ -84,7 +87,7 @@ def _seen(entries: list[Entry]) -> str:
     prompts = (Usage.from_json(e.usage).prompt for e in entries if isinstance(e, Assistant))
     lines = ["What you saw"]
     for layer, count, saved in savings(acts(entries)):
-        what = f"{LAYERS_SEEN[layer]} ({count_of(count, 'time')})"
+        what = f"{LAYER_EFFECTS[layer]} ({count_of(count, 'time')})"
         lines.append(f"  {LAYER_NAMES[layer]:<15}{saved:>7,} tokens less: {what}")
     lines += [
         f"  {'recall':<15}{used.count('Recall'):>7,} cleared results read back from the log",
@@ -101,13 +104,13 @@ def _tool_uses(entry: Entry) -> list[dict[str, Any]]:
     return [block for block in content if block.get("type") == "tool_use"]
 
 
-def _next_steps(folder: Path, log: Path, *, kept: bool) -> str:
+def _next_steps(folder: Path, log: Path, *, is_kept: bool) -> str:
     lines = [
         "What to do next",
         "  export ANTHROPIC_API_KEY=…    set a key; `ctxagent doctor` checks the set-up",
         "  cd PROJECT && ctxagent        start there; /help says what it can do",
     ]
-    if kept:
+    if is_kept:
         lines += [
             f"  ctxagent replay --context-window {CONTEXT_WINDOW} {shlex.quote(str(log))}",
             "                                its cost under other settings. Clearing saves",

@@ -11,7 +11,7 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .options import cwd_of, ends_process, load, only_act, project_of, say
+from .options import cwd_of, exits_with_code, load, project_of, say, single_action
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--repair", "mend", is_flag=True, help="Repair session ID; the old log is kept.")
+@click.option("--repair", "repairs", is_flag=True, help="Repair the session; the old log is kept.")
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
 @click.option(
-    "--server", "asks", is_flag=True, help="Test what the model's server accepts, with 10 requests."
+    "--server",
+    "tests_server",
+    is_flag=True,
+    help="Test what the model's server accepts, with 10 requests.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def doctor(
     options: dict[str, Any],
     id: str | None,
-    mend: bool,
+    repairs: bool,
     fetch_tokenizer: bool,
-    asks: bool,
+    tests_server: bool,
     as_json: bool,
 ) -> int:
     """Check the installation or one session, and suggest repairs.
@@ -44,10 +47,12 @@ def doctor(
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
-    only_act({"fetch_tokenizer": fetch_tokenizer, "server": asks, "repair": mend})
-    if (fetch_tokenizer or asks) and id:
-        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} does not take a session")
-    if mend and id is None:
+    single_action({"fetch_tokenizer": fetch_tokenizer, "server": tests_server, "repair": repairs})
+    if (fetch_tokenizer or tests_server) and id:
+        raise UsageError(
+            f"{'--server' if tests_server else '--fetch-tokenizer'} does not take a session"
+        )
+    if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     loaded = load(options)
     distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
@@ -55,12 +60,12 @@ def doctor(
     done: list[str] | None = None
     if id is not None:
         log = project.find_log(id)
-        done = repair(log) if mend else None
+        done = repair(log) if repairs else None
         findings = check_session(log)
     elif fetch_tokenizer:
         findings = [download_vocabulary()]
-    elif asks:
-        findings = asyncio.run(_ask_server(loaded, project.state))
+    elif tests_server:
+        findings = asyncio.run(_test_server(loaded, project.state))
     else:
         findings = check_all(loaded, project)
     whole = all(finding.ok for finding in findings)
@@ -73,12 +78,12 @@ def doctor(
             say(f"done  {clean(line)}")
         for verdict, what, found in map(row_of, findings):
             say(f"{verdict:<4}  {clean(what)}: " + clean(found).replace("\n", "\n      "))
-        if id is not None and not whole and not mend:
+        if id is not None and not whole and not repairs:
             say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1
 
 
-async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+async def _test_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
     """Return what the model's server accepts. Raises UsageError for a scripted model."""
     from ..doctor import Finding
     from ..models.factory import make_model

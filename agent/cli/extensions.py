@@ -8,7 +8,7 @@ import click
 
 from ..library.launching import extension_source
 from .group import Group
-from .options import cwd_of, ends_process, load, say
+from .options import cwd_of, exits_with_code, load, say
 
 if TYPE_CHECKING:
     from ..extensions.python_extensions import Extension
@@ -21,15 +21,15 @@ def extensions() -> None:
 
 
 @extensions.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_extensions(options: dict[str, Any], as_json: bool) -> int:
     """List the extensions, where they come from and what they add. This runs their code. The exit
     code is 1 if an extension fails.
     """
     from ..config.places import config_home
-    from ..features.from_outside import load_extensions
+    from ..features.extension_features import load_extensions
 
     source = extension_source(load(options), cwd_of(options), os.environ)
     rows = [_row(each) for each in load_extensions(source).extensions]

@@ -19,18 +19,19 @@ from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
 from .fleet_collect import collect
-from .fleet_progress import FleetProgress, facts_of, observing, serve_page
+from .fleet_progress import FleetProgress, attempt_facts, run_observer, serve_page
 from .fleet_results import compare, print_table, results
-from .fleet_standing import json_option, manifest_argument, standing
+from .fleet_status import json_option, manifest_argument, read_status
 from .group import Group
-from .options import check_finite, cwd_of, ends_process, say, setting_flags
+from .number_types import Amount, WholeNumber
+from .options import cwd_of, exits_with_code, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..fleet.ledger import FleetFolder, TaskRecord
     from ..fleet.manifest import Manifest
     from ..fleet.runner import FleetRun
-    from ..fleet.summary import FleetSummary, TaskStanding
+    from ..fleet.summary import FleetSummary, TaskStatus
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
 MAX_LISTED = 20  # tasks per state in a summary
@@ -52,7 +53,7 @@ fleet.add_command(collect)
 @fleet.command()
 @manifest_argument
 @click.option(
-    "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
+    "--jobs", "-j", type=WholeNumber(min=1), metavar="N",
     help=f"Tasks at once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
 )  # fmt: skip
 @click.option(
@@ -60,48 +61,48 @@ fleet.add_command(collect)
     help="A Parsl configuration, to run tasks on other machines.",
 )  # fmt: skip
 @click.option(
-    "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
+    "--max-budget-usd", "dollars", type=Amount(min=0), metavar="X",
     help="Stop at this cost of all tasks, including earlier runs.",
 )  # fmt: skip
 @click.option(
-    "--attempts", type=click.IntRange(min=1, max=1_000), metavar="N",
-    help='Attempts at each task whose line has no "repeat"; kept for the next run.',
+    "--attempts", type=WholeNumber(min=1, max=1_000), metavar="N",
+    help='Attempts at each task whose line has no "repeat". Later commands use the same number.',
 )  # fmt: skip
 @click.option(
     "--max-failures",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Start no more tasks after N failures.",
 )
 @click.option(
     "--retries", multiple=True, metavar="KIND=N",
-    help="Retry a task up to N times in a run after a failure of a kind, such as error=1.",
+    help="How often a run retries a task after a failure of this kind, such as error=1.",
 )  # fmt: skip
 @click.option(
-    "--max-outage", type=click.FloatRange(min=0), default=3_600, show_default=True,
-    callback=check_finite, metavar="SECONDS",
-    help="How long to wait for a server, workers or a disk that fail for all tasks.",
+    "--max-outage", type=Amount(min=0), default=3_600, show_default=True,
+    metavar="SECONDS",
+    help="The longest outage of a server, the workers or a disk to wait for.",
 )  # fmt: skip
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
 @json_option
 @click.pass_obj
-@ends_process
+@exits_with_code
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     """Run the tasks that are not done.
 
-    Killed or interrupted tasks continue where they stopped; ended tasks never run twice. Ctrl-C
-    starts no more tasks; a second Ctrl-C interrupts the running ones. Options before `fleet`, such
-    as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
+    Killed or interrupted tasks continue where they stopped. Tasks that have ended do not run again.
+    After Ctrl-C no more tasks start; a second Ctrl-C interrupts the running tasks. Options before
+    `fleet`, such as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
     from ..fleet.outages import OutageRules
     from ..fleet.runner import FleetRun, RunLimits
 
     raise_limit()
-    retries = _retries(given["retries"])
+    retries = _parse_retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words, settings = _checked(options, manifest, dollars, given["attempts"])
+    tasks, words, settings = _load_tasks(options, manifest, dollars, given["attempts"])
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -113,7 +114,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         with (
             _engine(given["config"], jobs, ledger.folder) as engine,
             FleetProgress(tasks, ledger.folder) as progress,
-            observing(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
+            run_observer(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
         ):
             limits = RunLimits(
                 jobs, dollars, given["max_failures"], is_local, retries,
@@ -121,14 +122,14 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
             )  # fmt: skip
             fleet_run = FleetRun(tasks, ledger, engine, limits, options=words, observer=observer)
             progress.watch(fleet_run)
-            with _interrupting(fleet_run):
+            with _signals_interrupt(fleet_run):
                 fleet_run.run()
-        return _conclude(tasks, ledger.folder, fleet_run, given["as_json"])
+        return _report_end(tasks, ledger.folder, fleet_run, given["as_json"])
     finally:
         ledger.close()
 
 
-def _retries(given: Sequence[str]) -> dict[str, int]:
+def _parse_retries(given: Sequence[str]) -> dict[str, int]:
     """Return the number of retries for each kind of failure. Raises UsageError."""
     from ..fleet.attempt import FAILURES
 
@@ -172,7 +173,7 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
         engine.close()
 
 
-def _checked(
+def _load_tasks(
     options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
 ) -> "tuple[Manifest, list[str], Settings]":
     """Return the tasks of a manifest with their common options and settings. Raises the errors that
@@ -212,7 +213,7 @@ def _task_options(options: dict[str, Any], model: str) -> list[str]:
 
 
 @contextmanager
-def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
+def _signals_interrupt(fleet_run: "FleetRun") -> Iterator[None]:
     """Let signals interrupt a run: SIGINT one step per signal, other signals two steps at once."""
 
     def interrupt(number: int, frame: object) -> None:
@@ -220,10 +221,10 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
         if number != signal.SIGINT:
             fleet_run.interrupt()
         left = f"{count_of(fleet_run.running, 'task')} still running"
-        told = (
+        next_step = (
             "interrupting" if fleet_run.interrupts > 1 else "press Ctrl-C again to interrupt them"
         )
-        line = f"ctxagent: no more tasks are started; {left}: {told}\n"
+        line = f"ctxagent: no more tasks are started; {left}: {next_step}\n"
         with suppress(OSError):  # not `say`, which the signal may have interrupted
             os.write(sys.stderr.fileno(), line.encode())
 
@@ -236,12 +237,12 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _conclude(
+def _report_end(
     manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
 ) -> int:
     """Print how a run ended, and return its exit code."""
     from ..fleet.ledger import REFUSED, read_records
-    from ..fleet.outages import WORDS
+    from ..fleet.outages import OUTAGE_TEXTS
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
@@ -255,10 +256,10 @@ def _conclude(
         )
         return 4
     if ended == "outage":
-        found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
+        found = {f"{OUTAGE_TEXTS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
         say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
-        say("no more tasks were started: run the same command again to continue, if needed with a"
-            " longer --max-outage", err=True)  # fmt: skip
+        say("no more tasks were started: run the same command again to continue, with a longer"
+            " --max-outage to wait longer", err=True)  # fmt: skip
         return ModelError.exit_code
     if ended == REFUSED:
         say(f"ctxagent: {fleet_run.refusal}", err=True)
@@ -291,21 +292,21 @@ def _print_summary(
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     if verdicts := summary.verdicts:
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        say(f"score: {told}: {_again('results', manifest)} prints the rates")
+        say(f"score: {told}: {_command_for('results', manifest)} prints the rates")
     for state in summary.counts:
         if state == "done" and not names_done:
             continue  # without a terminal, each was printed at its end
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
-        say(f"to retry the failed tasks: {_again('retry', manifest)}, then `fleet run` again")
+        say(f"to retry the failed tasks: {_command_for('retry', manifest)}, then `fleet run` again")
 
 
-def _again(command: str, manifest: Path) -> str:
+def _command_for(command: str, manifest: Path) -> str:
     """Return the command line of another command for a manifest."""
     return f"`ctxagent fleet {command} {shlex.quote(str(manifest))}`"
 
 
-def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
+def _print_state(state: str, tasks: "Sequence[TaskStatus]") -> None:
     """Print the first tasks in a state. Print only the IDs of done and waiting tasks, and a line of
     details for each other task.
     """
@@ -314,26 +315,26 @@ def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
     if state in ("done", "waiting"):
         lines = [", ".join([*(task.id for task in tasks[:MAX_LISTED]), *tail])] if tasks else []
     else:
-        lines = [f"{task.id}  {_told(task)}" for task in tasks[:MAX_LISTED]] + tail
+        lines = [f"{task.id}  {_facts_of_task(task)}" for task in tasks[:MAX_LISTED]] + tail
     for line in lines:
         say(f"  {state:<8}{line}")
 
 
-def _told(task: "TaskStanding") -> str:
+def _facts_of_task(task: "TaskStatus") -> str:
     record = task.record
     if record is None:
         return ""
     dollars = record.cost_usd if record.is_priced else None
-    return facts_of(task.outcome, record.total("calls"), dollars)
+    return attempt_facts(task.outcome, record.total("calls"), dollars)
 
 
 @fleet.command()
 @manifest_argument
 @json_option
-@ends_process
+@exits_with_code
 def status(manifest: Path, as_json: bool) -> int:
     """Print the state of the tasks and their cost, also during a run."""
-    _, folder, summary = standing(manifest)
+    _, folder, summary = read_status(manifest)
     _print_summary(summary, manifest, folder, as_json)
     return 0
 
@@ -342,23 +343,23 @@ def status(manifest: Path, as_json: bool) -> int:
 @manifest_argument
 @click.argument("id", required=False)
 @click.option("--serve", is_flag=True, help="Serve a live page of all tasks for a browser.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
+@click.option("--port", type=WholeNumber(0, 65_535), default=0, metavar="N",
               help="The port of the page on 127.0.0.1; by default a free one.")  # fmt: skip
 @json_option
-@ends_process
+@exits_with_code
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
     """Print one task: its answer, folder, patch and session."""
     if serve and id is None:
         serve_page(manifest, port)
         return 0
     if id is None or serve:
-        raise UsageError("give the id of a task or --serve", hint=f"{_again('status', manifest)}"
-                         " lists the tasks.")  # fmt: skip
+        hint = f"{_command_for('status', manifest)} lists the tasks."
+        raise UsageError("give the ID of a task or --serve", hint=hint)
     from ...tools.system.git_head import current_branch
     from ..fleet.ledger import SCORE
     from ..fleet.summary import find_place
 
-    _, folder, summary = standing(manifest)
+    _, folder, summary = read_status(manifest)
     attempts = [task for task in summary.tasks if task.line.name == id != task.id]
     if attempts:
         _show_attempts(attempts, folder, as_json)
@@ -408,9 +409,7 @@ def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
                 say(f"  {line}")
 
 
-def _show_attempts(
-    attempts: "Sequence[TaskStanding]", folder: "FleetFolder", as_json: bool
-) -> None:
+def _show_attempts(attempts: "Sequence[TaskStatus]", folder: "FleetFolder", as_json: bool) -> None:
     """Print the attempts of a line with `repeat` or `matrix`."""
     found = [task.to_json(folder) for task in attempts]
     if as_json:
@@ -425,12 +424,12 @@ def _show_attempts(
     print_table(rows)
 
 
-def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
+def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStatus":
     for task in summary.tasks:
         if task.id == id:
             return task
     raise UsageError(
-        f"{manifest} has no task {id}", hint=f"{_again('status', manifest)} lists them."
+        f"{manifest} has no task {id}", hint=f"{_command_for('status', manifest)} lists them."
     )
 
 
@@ -442,14 +441,17 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
     help="Only tasks that failed for this reason, such as unreachable.",
 )  # fmt: skip
 @click.option(
-    "--score", "scores", is_flag=True, help="Only score again, including tasks that are done."
+    "--score",
+    "scores",
+    is_flag=True,
+    help="Only run the scores again, also of tasks that are done.",
 )
-@ends_process
+@exits_with_code
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Mark failed tasks for the next run; without IDs all of them.
 
     A task continues in its session. A task with a changed prompt or place starts again, even if it
-    was done. If only the score, or the command after it, failed, only that runs again.
+    was done. If only the score or the `after` command failed, only that command runs again.
     """
     from ..fleet.ledger import SCORE, FleetFolder, FleetLedger
     from ..fleet.manifest import Manifest
@@ -482,11 +484,11 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
         say(f"no task failed with {' or '.join(sorted(wanted))}" if wanted
             else "no task has failed")  # fmt: skip
     else:
-        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_again('run', manifest)}")
+        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_command_for('run', manifest)}")
     return 0
 
 
-def _can_be_scored(task: "TaskStanding") -> bool:
+def _can_be_scored(task: "TaskStatus") -> bool:
     """Return True for an attempt whose agent ended with work that can be scored."""
     from ..fleet.ledger import SCORED_KINDS, STEP_OF
 

@@ -11,8 +11,8 @@ import click
 
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
-from .fleet_standing import manifest_argument, standing
-from .options import ends_process, load, say, setting_flags
+from .fleet_status import manifest_argument, read_status
+from .options import exits_with_code, load, say, setting_flags
 from .progress import Progress
 
 MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a process
@@ -21,7 +21,7 @@ MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a p
 @click.command()
 @manifest_argument
 @click.argument(
-    "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", required=False
+    "folder", type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]", required=False
 )
 @click.option(
     "--swe-bench", "predictions", type=click.Path(dir_okay=False, path_type=Path),
@@ -29,7 +29,7 @@ MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a p
 )  # fmt: skip
 @click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
 @click.pass_obj
-@ends_process
+@exits_with_code
 def collect(
     options: dict[str, Any],
     manifest: Path,
@@ -47,12 +47,12 @@ def collect(
 
     if folder is None and predictions is None:
         raise UsageError(
-            "no target to collect into", hint="Give DIR, --swe-bench FILE.json or both."
+            "no folder for the results", hint="Give DIR, --swe-bench FILE.json or both."
         )
     if predictions is not None and predictions.suffix != ".json":
         raise UsageError(f"--swe-bench {predictions}: the name must end with .json")
     loaded = load(options)
-    _, kept, summary = standing(manifest)
+    _, kept, summary = read_status(manifest)
     if predictions is not None:
         model = loaded.settings.model.id
         for path in write_predictions(predictions, summary, kept, model):
@@ -72,7 +72,7 @@ def collect(
     ):
         own = summary.tasks[::workers]
         for done, task in enumerate(own):
-            progress.tell(done * workers, len(summary.tasks), done / len(own))
+            progress.show_count(done * workers, len(summary.tasks), done / len(own))
             collection.add(task)
     rows = [collection.add(task) for task in summary.tasks]  # reuses collected tasks
     collection.finish(manifest.name, summary, rows)

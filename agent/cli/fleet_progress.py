@@ -14,7 +14,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import RecordError
 from .options import say
-from .progress import Progress, in_words
+from .progress import Progress, duration_text
 
 if TYPE_CHECKING:
     from ..config.telemetry_settings import TelemetrySettings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..fleet.outages import Breaker
     from ..fleet.runner import FleetRun, RunObserver
 
-LOOK_EVERY_S = 2.0  # refresh interval on a terminal
+REFRESH_EVERY_S = 2.0  # refresh interval on a terminal
 MAX_CHANGED = 20  # changed tasks listed
 MAX_REASON_CHARS = 160  # of the reason of a failure or an outage
 
@@ -38,7 +38,7 @@ class FleetProgress:
         self._progress = Progress("fleet")
         self._lock = threading.Lock()  # guards the progress line
         self._ended_event = threading.Event()
-        self._looking: threading.Thread | None = None
+        self._refresher: threading.Thread | None = None
         self._view: LiveView | None = None
         self._run: FleetRun | None = None
         self._ended = self._failed = self._to_do = 0
@@ -49,35 +49,35 @@ class FleetProgress:
 
     def __exit__(self, *error: object) -> None:
         self._ended_event.set()
-        if self._looking is not None:
-            self._looking.join()
+        if self._refresher is not None:
+            self._refresher.join()
         self._progress.clear()
 
     def watch(self, fleet_run: "FleetRun") -> None:
-        """Start to show a run."""
+        """Start showing the progress of a run."""
         self._run, self._to_do = fleet_run, fleet_run.waiting
         all = len(self._manifest.lines)
         for id in fleet_run.changed[:MAX_CHANGED]:
-            then = (
-                "now it starts again"
+            next_step = (
+                "it starts again now"
                 if fleet_run.is_waiting(id)
-                else ("`fleet retry` starts it again")
+                else "`fleet retry` starts it again"
             )
-            say(f"note: {id} was changed after its start; {then}", err=True)
+            say(f"note: {id} was changed after it began; {next_step}", err=True)
         if self._to_do < all:
             say(f"note: {all - self._to_do:,} of {all:,} tasks have already ended", err=True)
         if self._progress.is_visible:
             from ..fleet.live import LiveFleet
 
             fleet = LiveFleet(self._manifest, self._folder, is_running=lambda: True)
-            self._looking = threading.Thread(target=self._look, args=(fleet,), daemon=True)
-            self._looking.start()
+            self._refresher = threading.Thread(target=self._refresh, args=(fleet,), daemon=True)
+            self._refresher.start()
 
-    def _look(self, fleet: "LiveFleet") -> None:
+    def _refresh(self, fleet: "LiveFleet") -> None:
         """Update the agents' cost until the run ends."""
-        while not self._ended_event.wait(LOOK_EVERY_S):
+        while not self._ended_event.wait(REFRESH_EVERY_S):
             with suppress(RecordError):
-                self._view = fleet.look()
+                self._view = fleet.refresh()
                 self._show()
 
     @property
@@ -85,26 +85,28 @@ class FleetProgress:
         """The callbacks for a run."""
         from ..fleet.runner import RunObserver
 
-        return RunObserver(lambda order: self._show(), self._tell_end, self._tell_outage)
+        return RunObserver(lambda order: self._show(), self._print_end, self._print_outage)
 
-    def _tell_end(self, order: "AttemptOrder", outcome: "AttemptOutcome", again: bool) -> None:
+    def _print_end(self, order: "AttemptOrder", outcome: "AttemptOutcome", again: bool) -> None:
         """Print the end of an attempt. An attempt that is retried does not count as failed."""
         self._ended += not again and outcome.state in ("done", "failed")
         self._failed += not again and outcome.state == "failed"
         if outcome.kind or outcome.passed is False or not sys.stderr.isatty():
-            facts = facts_of(outcome, outcome.calls, outcome.cost_usd)
+            facts = attempt_facts(outcome, outcome.calls, outcome.cost_usd)
             self._say(f"{'retry' if again else outcome.state:<8}{order.task.id}  {facts}")
         self._show()
 
-    def _tell_outage(self, breaker: "Breaker") -> None:
+    def _print_outage(self, breaker: "Breaker") -> None:
         """Print that an outage has started, continues or is over."""
-        from ..fleet.outages import WORDS
+        from ..fleet.outages import OUTAGE_TEXTS
 
         if breaker.is_open:
             why = cut_at_word(f": {as_sentences(breaker.why)}", MAX_REASON_CHARS)
             why, self._why = "" if why == self._why else why, why
-            left = in_words(breaker.pause)
-            self._say(f"outage: {WORDS[breaker.cause]}{why} · tasks wait, next try in {left}")
+            left = duration_text(breaker.pause)
+            self._say(
+                f"outage: {OUTAGE_TEXTS[breaker.cause]}{why} · tasks wait, next try in {left}"
+            )
         else:
             self._say(f"outage: over, {breaker.cause} works again")
         self._show()
@@ -130,13 +132,13 @@ class FleetProgress:
         if outages := fleet_run.outages.open:
             parts.append("waiting for the " + ", ".join(breaker.cause for breaker in outages))
         elif view is not None and view.seconds_left is not None and not fleet_run.ended:
-            parts.append(f"about {in_words(view.seconds_left)} left")
+            parts.append(f"about {duration_text(view.seconds_left)} left")
         with self._lock:
             self._progress.show(" · ".join(parts))
 
 
 @contextmanager
-def observing(
+def run_observer(
     progress: FleetProgress, settings: "TelemetrySettings", tasks: int, jobs: int
 ) -> "Iterator[RunObserver]":
     """Create the observer of a run, which also makes traces and metrics if the settings say so.
@@ -151,8 +153,8 @@ def observing(
         yield telemetry.watching(progress.observer)
 
 
-def facts_of(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
-    """Return a line about an attempt: how it ended, if it did, and what it used."""
+def attempt_facts(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
+    """Return a line about an attempt: its failure, calls, cost, time and score, as far as known."""
     facts = [count_of(calls, "call"), "price unknown" if dollars is None else f"${dollars:.4f}"]
     if outcome is None:
         return " · ".join(facts)

@@ -12,8 +12,9 @@ import click
 from ...tools.system.files import write_private
 from ...tools.system.plural import count_of
 from ..errors import RecordError, UsageError
-from .fleet_standing import json_option, manifest_argument, standing
-from .options import ends_process, say
+from .fleet_status import json_option, manifest_argument, read_status
+from .number_types import WholeNumber
+from .options import exits_with_code, say
 
 if TYPE_CHECKING:
     from ..fleet.results import CellResults
@@ -30,21 +31,21 @@ UNCOUNTED = {"score": "the score command failed"}  # texts, by reason for a miss
 @click.command()
 @manifest_argument
 @click.option(
-    "-k", "ks", type=click.IntRange(min=1), multiple=True, metavar="K",
-    help="Print pass@K; by default for 1 and for the most attempts at a task.",
+    "-k", "ks", type=WholeNumber(min=1), multiple=True, metavar="K",
+    help="Print pass@K. By default, K is 1 and the largest number of attempts at a task.",
 )  # fmt: skip
 @json_option
-@ends_process
+@exits_with_code
 def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     """Print the pass rates of attempts in each cell of the matrix, and the cost per pass.
 
-    Intervals are 95 % intervals for tasks like these: attempts at the same task do not count as
-    independent.
+    The ranges in parentheses are 95 % confidence intervals for tasks like these. Attempts at the
+    same task do not count as independent.
     """
     from ..fleet.results import results_of
     from ..fleet.results_text import default_ks, results_table
 
-    _, _, summary = standing(manifest)
+    _, _, summary = read_status(manifest)
     cells = results_of(summary.tasks)
     ks = tuple(dict.fromkeys(ks)) or default_ks(cells)
     if as_json:
@@ -53,11 +54,11 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     print_table(results_table(cells, ks))
     for cell in cells:
         if cell.missing:
-            told = ", ".join(
+            uncounted = ", ".join(
                 f"{count_of(count, 'attempt')} not counted: {UNCOUNTED.get(why, why)}"
                 for why, count in cell.missing.items()
             )
-            say(f"{_named(cell)}{told}")
+            say(f"{_prefix(cell)}{uncounted}")
     return 0
 
 
@@ -65,7 +66,7 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]")
 @json_option
 @_page
-@ends_process
+@exits_with_code
 def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     """Compare two runs, task by task.
 
@@ -75,7 +76,7 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     from ..fleet.results import compare as compared
     from ..fleet.results_text import comparison_lines, default_ks, results_table
 
-    (name_a, first), (name_b, second) = _two(runs)
+    (name_a, first), (name_b, second) = _find_two_runs(runs)
     found = compared(first, second)
     if found is None:
         hint = "Runs are compared by task ID, so they need some IDs in common."
@@ -93,9 +94,9 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
         except OSError as error:
             raise RecordError(f"cannot write {page}: {error.strerror}") from error
     if as_json:
-        told = {"runs": [name_a, name_b], **found.to_json()}
-        told["results"] = [cell.to_json(ks) for cell in (first, second)]
-        say(json.dumps(told, ensure_ascii=False))
+        document = {"runs": [name_a, name_b], **found.to_json()}
+        document["results"] = [cell.to_json(ks) for cell in (first, second)]
+        say(json.dumps(document, ensure_ascii=False))
         return 0
     print_table(rows)
     for line in ["", *lines]:
@@ -103,14 +104,14 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     return 0
 
 
-def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
+def _find_two_runs(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
     """Return two runs with their names. Raises UsageError."""
     from ..fleet.results import results_of
 
     found: list[tuple[str, str, CellResults]] = []
     for run in runs:
         path, cell = _split(run)
-        _, _, summary = standing(path)
+        _, _, summary = read_status(path)
         cells = results_of(summary.tasks)
         chosen = [each for each in cells if each.name == cell or not cell]
         if not chosen:
@@ -118,8 +119,8 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
             raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
         found += [(str(path), each.name, each) for each in chosen]
     if len(found) != 2:
-        hint = "Give two runs. For a manifest with several cells, name one: TASKS.jsonl@CELL."
-        raise UsageError(f"two runs can be compared, not {len(found)}", hint=hint)
+        hint = "For a manifest with several cells, name a cell: TASKS.jsonl@CELL."
+        raise UsageError(f"give two runs to compare, not {len(found)}", hint=hint)
     is_one = len({path for path, _, _ in found}) == 1
     return [
         (name if is_one else f"{path}@{name}" if name else path, each) for path, name, each in found
@@ -132,7 +133,7 @@ def _split(run: str) -> tuple[Path, str]:
     return (Path(path), cell) if at and not Path(run).exists() else (Path(run), "")
 
 
-def _named(cell: "CellResults") -> str:
+def _prefix(cell: "CellResults") -> str:
     return f"{cell.name}: " if cell.name else ""
 
 
@@ -143,10 +144,11 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     columns = shutil.get_terminal_size().columns
     if sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > columns:
+        heads = max(map(len, rows[0]))
         for name, *values in rows[1:]:
             say(name)
             for head, value in zip(rows[0][1:], values, strict=True):
-                say(f"  {head:<8}{value}")
+                say(f"  {head:<{heads}}  {value}")
         return
     for row in rows:
         pairs = list(zip(row, widths, strict=True))

@@ -26,7 +26,7 @@ from ...tools.system.shorten import shorten
 from ...tools.system.unicode import reveal_invisible
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
-from .options import guarded
+from .options import run_and_exit
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -68,7 +68,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def main() -> NoReturn:
     """Run the step, and exit with the exit code of the agent, or 0 for an event without a task."""
-    guarded(lambda: _run(os.environ))
+    run_and_exit(lambda: _run(os.environ))
 
 
 def _run(env: Mapping[str, str]) -> int:
@@ -85,7 +85,7 @@ def _run(env: Mapping[str, str]) -> int:
     if path := env.get("GITHUB_STEP_SUMMARY"):
         _append(path, text)
     if request.issue is not None:
-        _call(env, f"issues/{request.issue}/comments", {"body": text})
+        _request_api(env, f"issues/{request.issue}/comments", {"body": text})
     return code
 
 
@@ -99,7 +99,7 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
             raise UsageError("there is no task", hint="Set the input `task` of the action.")
         return ActionRequest(task)
     event = _event(env)
-    comment, issue = _part(event, "comment"), _part(event, "issue")
+    comment, issue = _object_at(event, "comment"), _object_at(event, "issue")
     trigger = env.get("INPUT_TRIGGER", "").strip() or DEFAULT_TRIGGER
     body = str(comment.get("body") or "").strip()
     said = body.removeprefix(trigger)
@@ -113,28 +113,28 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
     number = issue.get("number")
     if not isinstance(number, int):
         raise UsageError("the event names no issue")
-    return ActionRequest(f"{said}\n\n{_surroundings(comment, issue)}", number)
+    return ActionRequest(f"{said}\n\n{_comment_origin(comment, issue)}", number)
 
 
 def _check_writer(env: Mapping[str, str], comment: Mapping[str, Any]) -> None:
     """Raise Skipped for a comment by a bot or by a user without write access to the repository."""
-    user = _part(comment, "user")
+    user = _object_at(comment, "user")
     name = str(user.get("login", ""))
     if user.get("type") != "User" or not re.fullmatch(r"[A-Za-z0-9-]+(_[a-z0-9]+)?", name):
         raise Skipped("the comment is not by a user")
     if comment.get("author_association") not in WRITERS:
         raise Skipped(f"{name} is not an owner, member or collaborator")
-    found = _call(env, f"collaborators/{name}/permission")
+    found = _request_api(env, f"collaborators/{name}/permission")
     if found.get("permission") not in WRITE_PERMISSIONS:
         raise Skipped(f"{name} may not write to this repository")
 
 
-def _surroundings(comment: Mapping[str, Any], issue: Mapping[str, Any]) -> str:
+def _comment_origin(comment: Mapping[str, Any], issue: Mapping[str, Any]) -> str:
     """Return a text about the origin of the comment. Include the issue's text only if its author is
     the owner, a member or a collaborator.
     """
     kind = "pull request" if issue.get("pull_request") else "issue"
-    name = _part(comment, "user").get("login")
+    name = _object_at(comment, "user").get("login")
     head = f"[This is a comment by {name} on the {kind} #{issue.get('number')}"
     if issue.get("author_association") not in WRITERS:
         return f"{head}, whose text is left out: its author is no member of the project.]"
@@ -182,9 +182,9 @@ def comment_of(result: Mapping[str, Any], address: str) -> str:
     facts = [f"status {result['status']}", str(result.get("model") or "")]
     facts += [f"${cost:.2f}"] if isinstance(cost, int | float) else []
     head = " · ".join(filter(None, ["**ctxagent**", *facts, f"[log]({address})"]))
-    error = _part(result, "error").get("message")
+    error = _object_at(result, "error").get("message")
     parts = [head, *([f"> {shorten(str(error), 2_000)}"] if error else []), result.get("result")]
-    text = _harmless("\n\n".join(str(part).strip() for part in parts if part))
+    text = _escape_markdown("\n\n".join(str(part).strip() for part in parts if part))
     if len(text) <= MAX_COMMENT_CHARS:
         return text
     note = f"\n\n**ctxagent** · cut: {len(text):,} characters exceed the limit of a comment"
@@ -193,7 +193,7 @@ def comment_of(result: Mapping[str, Any], address: str) -> str:
     return f"{cut}\n{fence}{note}" if 0 < len(fence) < MAX_FENCE_CHARS else cut + note
 
 
-def _harmless(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Escape invisible characters in Markdown and, outside of code blocks, mentions and HTML
     comments.
     """
@@ -206,7 +206,7 @@ def _harmless(text: str) -> str:
 
 
 def _lines_of_code(text: str) -> set[int]:
-    """Return the numbers, from 0, of the lines in code blocks."""
+    """Return the indexes of the lines in code blocks, from 0."""
     blocks = [each.map for each in _blocks_of_code(text) if each.map]
     return {number for first, end in blocks for number in range(first, end)}
 
@@ -225,7 +225,7 @@ def _blocks_of_code(text: str) -> "list[Token]":
     return [each for each in tokens if each.type in ("fence", "code_block")]
 
 
-def _call(env: Mapping[str, str], path: str, body: Any = None) -> Mapping[str, Any]:
+def _request_api(env: Mapping[str, str], path: str, body: Any = None) -> Mapping[str, Any]:
     """Send a GET request to GitHub's REST API for the repository, or a POST request with a body.
     Raises CtxagentError.
     """
@@ -266,7 +266,7 @@ def _event(env: Mapping[str, str]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _object_at(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = whole.get(name)
     return found if isinstance(found, dict) else {}
 

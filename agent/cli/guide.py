@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from .options import ends_process, say
+from .options import exits_with_code, say
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 _MIN_LIKENESS = 0.75  # similarity from which a page is suggested
@@ -46,9 +46,9 @@ class _Page(_Names):
 
 
 @click.command()
-@click.argument("page", required=False, type=_Page(), metavar="PAGE")
+@click.argument("page", required=False, type=_Page(), metavar="[PAGE]")
 @click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
-@ends_process
+@exits_with_code
 def guide(page: str | None, word: str | None) -> int:
     """Print a PAGE of the guide. Without PAGE, list the pages."""
     if word is not None:
@@ -82,8 +82,8 @@ def _with_word(word: str) -> list[str]:
 
 
 def _search(text: str, pages: Sequence[str]) -> int:
-    """Print the lines with all words of a text, in any case and order. Pages with such a heading
-    come first. Return 1 if there is no line.
+    """Print the lines with all words of a text, in any letter case and order. Pages with a heading
+    that has all words come first. Return 1 if there is no line.
     """
     words = text.lower().split()
     found: dict[str, list[tuple[int, str]]] = {page: [] for page in pages}

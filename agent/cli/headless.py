@@ -15,17 +15,17 @@ from ..ui.headless_stream import StreamHeadless
 from .options import (
     STDIN,
     choice_of,
-    guarded,
     launch_of,
     load,
+    message_of,
     resume_recording,
+    run_and_exit,
     say_notices,
     task_of,
-    words_of,
 )
-from .stdin import read_beside_task
+from .stdin import read_attached_data
 from .terminal_commands import check_task
-from .worktree import ending, enter_worktree
+from .worktree import enter_worktree, worktree_summary
 
 if TYPE_CHECKING:
     from ..launch import LaunchOptions, SessionChoice
@@ -43,12 +43,12 @@ def run_headless(options: dict[str, Any], context: click.Context) -> NoReturn:
         verbose=options["verbose"],
         wait=options["wait"],
     )
-    guarded(lambda: _run(front, options, context), front.fail)
+    run_and_exit(lambda: _run(front, options, context), front.fail)
 
 
 def _run(front: Headless, options: dict[str, Any], context: click.Context) -> int:
     _check_formats(options)
-    words = words_of(context)  # report a mistyped command before a missing key
+    words = message_of(context)  # report a mistyped command before a missing key
     loaded = load(options)
     say_notices(loaded, safe=options["safe"])
     choice = choice_of(options)
@@ -74,7 +74,7 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
         return _run_in(front, options, words, launch_of(options, loaded), choice, early)
     finally:
         if worktree is not None:
-            front.say(ending(worktree))
+            front.say(worktree_summary(worktree))
 
 
 def _run_in(
@@ -107,7 +107,7 @@ def _run_in(
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
     agent = Agent.launched(launch, choice, on_event=front.emit)
     task, is_given = early or task_of(options["task"], words, front.say)
-    beside = read_beside_task(front.say) if is_given else None
+    beside = read_attached_data(front.say) if is_given else None
     run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
     return _outcome(front, front.run(agent, run))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import cwd_of, ends_process, load, say, say_lines
+from .options import cwd_of, exits_with_code, load, say, say_lines
 
 if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
@@ -24,14 +24,15 @@ HEADINGS = {
 
 @click.command(name="import-settings")
 @click.option("--write", is_flag=True, help="Copy what can be copied.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
     """Show the settings of other agents in this project and your home: what is used, what can be
     copied, and how files would change. With --write, change the files.
 
-    Copies only add. Copied settings that need trust in a project's file still need it.
+    Copies add to your settings; no existing setting changes. A changed file of the project needs
+    your trust again.
     """
     from ..config.edit_file import write_settings_file
     from ..config.places import config_home, home_folder, user_file
@@ -53,8 +54,10 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
         rows = [asdict(each) for each in found.findings]
         say(json.dumps({"findings": rows, "files": files, "written": write}, ensure_ascii=False))
     elif found.after:
-        done = "written" if write else "nothing is written yet: use --write"
-        say_lines(f"{done}. A project's file needs your trust again: `ctxagent config --trust`.")
+        done = "written" if write else "nothing is written: use --write"
+        say_lines(
+            f"{done}. A changed file of the project needs your trust: `ctxagent config --trust`."
+        )
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .options import ends_process, log_of, project_of, say
+from .options import exits_with_code, log_of, project_of, say
 
 if TYPE_CHECKING:
     from ..session.entries import Entry
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     help="Print one JSON object per line; with --stats, a single one.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def log(
     options: dict[str, Any],
     id: str | None,

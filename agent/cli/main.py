@@ -16,25 +16,25 @@ import click
 from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
 from .group import Group
+from .number_types import Amount, WholeNumber
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
     PICK,
     STDIN,
     check_choice,
-    check_command,
-    check_finite,
+    check_options_of_command,
     choice_of,
-    ends_process,
-    guarded,
+    configure_streams,
+    exits_with_code,
     is_headless,
     load,
+    message_of,
     project_of,
     resume_recording,
+    run_and_exit,
     say,
     say_notices,
-    steady_streams,
-    words_of,
 )
 from .program_version import version_line
 
@@ -95,11 +95,13 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
     return error
 
 
-def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
-    """Return the error about an unknown option. For an option of another agent, it names ours."""
-    from ..ui.habits import habits
+def _with_our_option(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
+    """Return the error about an unknown option. If another agent has the option, the error names
+    our equivalent.
+    """
+    from ..ui.foreign_names import foreign_names
 
-    hint = habits("options").get(error.option_name)
+    hint = foreign_names("options").get(error.option_name)
     return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
 
 
@@ -120,7 +122,7 @@ class _CommandOrWords(Group):
             with _nearest_option():
                 return super().make_context(*args, **more)
         except (click.NoSuchOption, click.BadOptionUsage) as error:
-            raise _redirected(error) from None
+            raise _with_our_option(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -200,13 +202,13 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 )
 @click.option(
     "--context-window",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="The context window of the model, in tokens.",
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="The longest reply of the model, in tokens.",
 )
@@ -251,12 +253,11 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     help="Also work in DIR, by the same rules as in the project. Repeatable.",
 )
 @click.option(
-    "--max-turns", type=click.IntRange(min=1), metavar="N", help="Stop after N calls of the model."
+    "--max-turns", type=WholeNumber(min=1), metavar="N", help="Stop after N calls of the model."
 )
 @click.option(
     "--max-budget-usd",
-    type=click.FloatRange(min=0),
-    callback=check_finite,
+    type=Amount(min=0),
     metavar="X",
     help="Stop before the calls of the model cost more than X dollars.",
 )
@@ -269,13 +270,13 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=PICK,
     metavar="[ID]",
-    help="Resume the session ID. Without ID, pick one from a list.",
+    help="Resume the session with this ID. Without ID, pick a session from a list.",
 )
 @click.option(
     "--session-id",
     metavar="ID",
-    help="With -p: do TASK once, in the session ID. If you run the same command again, it "
-    "continues where it was stopped, or prints the same answer again.",
+    help="With -p: do TASK once, in the session with this ID. If you run the same command again, "
+    "the session continues where it stopped, or the same answer is printed again.",
 )
 @click.option(
     "--fork", is_flag=True, help="With --continue or --resume: work in a copy of the session."
@@ -291,7 +292,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="Start a new session from checkpoint N of the session ID. The default N is the newest.",
+    help="Start a new session from checkpoint N of the session with this ID; by default from its "
+    "newest checkpoint.",
 )
 @click.option(
     "--from-recording",
@@ -299,13 +301,14 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=PICK,
     metavar="[FILE]",
-    help="Continue a session that another agent recorded in FILE; without FILE, pick one.",
+    help="Continue a session that another agent recorded in FILE. Without FILE, pick one from a "
+    "list.",
 )
 @click.option(
     "--worktree",
     metavar="NAME",
-    help="Work in the git worktree ../<checkout>-worktrees/NAME. It is created if missing, and "
-    "kept.",
+    help="Work in the git worktree ../<checkout>-worktrees/NAME. A missing worktree is created. No "
+    "worktree is removed.",
 )
 @click.option(
     "--cwd",
@@ -337,16 +340,16 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 def main(context: click.Context, /, **options: Any) -> None:
     """A coding agent for the terminal that keeps its context small and loses nothing."""
     gc.set_threshold(GC_THRESHOLD)
-    steady_streams()
+    configure_streams()
     context.obj = options
     if context.invoked_subcommand is not None:
-        check_command(options, context.invoked_subcommand)
+        check_options_of_command(options, context.invoked_subcommand)
         return
     if is_headless(options):
         from .headless import run_headless
 
         run_headless(options, context)
-    guarded(lambda: _repl(options, words_of(context)))
+    run_and_exit(lambda: _repl(options, message_of(context)))
 
 
 @main.command()
@@ -358,7 +361,7 @@ def main(context: click.Context, /, **options: Any) -> None:
     help="Play in the new directory DIR and keep it, with its session.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     """Show the agent on a sample project: scripted model, real tools, no key, no network."""
     import tempfile
@@ -376,7 +379,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
         make_private_folder(keep)
     except OSError as error:
         raise UsageError(f"cannot create the directory {keep}: {error.strerror}") from error
-    return play(keep.resolve(), fast=fast, kept=True)
+    return play(keep.resolve(), fast=fast, is_kept=True)
 
 
 @main.command()
@@ -387,7 +390,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     "--trust", is_flag=True, help="Trust this project's settings and hooks as they are now."
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     """Print every setting and its value."""
     from ..compaction.policy import with_preset_value
@@ -411,7 +414,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
     from ..ui.repl.repl import Repl
     from .conversation import conversation_place
-    from .worktree import ending, enter_worktree
+    from .worktree import enter_worktree, worktree_summary
 
     loaded = load(options)
     worktree = enter_worktree(options, loaded)
@@ -426,4 +429,4 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     finally:
         place.end()
         if worktree is not None:
-            say(ending(worktree), err=True)
+            say(worktree_summary(worktree), err=True)

@@ -9,7 +9,7 @@ import click
 
 from ...tools.system.plural import count_of
 from .group import Group
-from .options import ends_process, say, say_lines
+from .options import exits_with_code, say, say_lines
 
 if TYPE_CHECKING:
     from ..extensions.marketplaces import OfferedPlugin
@@ -23,7 +23,7 @@ def marketplace() -> None:
 @marketplace.command(context_settings={"ignore_unknown_options": True})
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.argument("source", metavar="PATH|GIT-URL", type=click.UNPROCESSED)
-@ends_process
+@exits_with_code
 def add(ref: str, source: str) -> int:
     """Add the marketplace in a folder or repository. This adds none of its plugins."""
     from ..config.places import config_home
@@ -37,8 +37,8 @@ def add(ref: str, source: str) -> int:
 
 
 @marketplace.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@ends_process
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@exits_with_code
 def list_marketplaces(as_json: bool) -> int:
     """List the marketplaces."""
     from ..config.places import config_home
@@ -63,7 +63,7 @@ def list_marketplaces(as_json: bool) -> int:
 
 @marketplace.command()
 @click.argument("name")
-@ends_process
+@exits_with_code
 def remove(name: str) -> int:
     """Remove the marketplace NAME. Its installed plugins stay."""
     from ..config.places import config_home
@@ -76,7 +76,7 @@ def remove(name: str) -> int:
 
 @marketplace.command()
 @click.argument("name", required=False)
-@ends_process
+@exits_with_code
 def update(name: str | None) -> int:
     """Read the list of the marketplace NAME, or of all marketplaces, again. This updates no
     plugin.

@@ -9,7 +9,8 @@ import click
 
 from ..errors import UsageError
 from .group import Group
-from .options import cwd_of, ends_process, launch_of, load, say
+from .number_types import WholeNumber
+from .options import cwd_of, exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,16 +29,29 @@ def mcp() -> None:
     "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
 )
 @click.option(
-    "--env", "-e", multiple=True, metavar="NAME=VALUE", help="Environment of the COMMAND."
+    "--env",
+    "-e",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable for the COMMAND's environment.",
 )
 @click.option(
-    "--header", "-H", multiple=True, metavar="NAME: VALUE", help="A header for an address."
+    "--header",
+    "-H",
+    multiple=True,
+    metavar="NAME: VALUE",
+    help="An HTTP header, if the server is an address.",
 )
-@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Timeout of a call.")
+@click.option(
+    "--timeout",
+    type=WholeNumber(min=1),
+    metavar="MS",
+    help="The timeout of a call, in milliseconds.",
+)
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
-@ends_process
+@exits_with_code
 def add(
     options: dict[str, Any],
     project: bool,
@@ -98,9 +112,9 @@ def add(
 
 
 @mcp.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_servers(options: dict[str, Any], as_json: bool) -> int:
     """Start every server and print its state and what it offers; exit code 1 if one fails to
     start.
@@ -123,7 +137,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
 @mcp.command()
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def get(options: dict[str, Any], name: str) -> int:
     """Start the server NAME and list its tools; exit code 1 if it fails to start."""
     launch = launch_of(options)
@@ -141,7 +155,7 @@ def get(options: dict[str, Any], name: str) -> int:
 @click.option("--project", is_flag=True, help="Remove it from .mcp.json, not from your own file.")
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def remove(options: dict[str, Any], project: bool, name: str) -> int:
     """Remove the server NAME."""
     from ..config.trust import accept, is_file_trusted
@@ -166,7 +180,7 @@ def remove(options: dict[str, Any], project: bool, name: str) -> int:
 @mcp.command()
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def login(options: dict[str, Any], name: str) -> int:
     """Log in at the server NAME, in a browser; exit code 1 if that fails."""
     launch = launch_of(options)

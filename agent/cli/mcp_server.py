@@ -9,13 +9,13 @@ import click
 
 from ..errors import UsageError
 from ..version import __version__
-from .options import ends_process, load, project_of
+from .options import exits_with_code, load, project_of
 
 
 @click.command("mcp-server")
 @click.option("--session", "id", metavar="ID", help="Read this session instead of the newest one.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def mcp_server(options: dict[str, Any], id: str | None) -> int:
     """Give another agent recall and search through MCP (stdin, stdout)."""
     import asyncio

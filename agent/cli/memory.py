@@ -7,7 +7,7 @@ import click
 
 from ..errors import UsageError
 from .group import Group
-from .options import can_ask, ends_process, is_confirmed, launch_of, say
+from .options import can_ask, exits_with_code, is_confirmed, launch_of, say
 
 if TYPE_CHECKING:
     from ..extensions.memory import Fact, MemoryFolder
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 @click.pass_context
 def memory(context: click.Context) -> None:
     """The memory: facts about this project that outlast its sessions. Without a command, list
-    them.
+    the facts.
     """
     if context.invoked_subcommand is None:
         context.invoke(list_facts)
 
 
 @memory.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_facts(options: dict[str, Any], as_json: bool = False) -> int:
     """List the facts, the most recently changed first."""
     folder = _folder(options)
@@ -47,7 +47,7 @@ def list_facts(options: dict[str, Any], as_json: bool = False) -> int:
 @memory.command()
 @click.argument("name")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def show(options: dict[str, Any], name: str) -> int:
     """Print the fact NAME."""
     from ...tools.system.unicode import clean, reveal_invisible
@@ -61,7 +61,7 @@ def show(options: dict[str, Any], name: str) -> int:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def forget(options: dict[str, Any], is_all: bool, yes: bool, names: tuple[str, ...]) -> int:
     """Remove facts by NAME."""
     folder = _folder(options)
@@ -72,7 +72,7 @@ def forget(options: dict[str, Any], is_all: bool, yes: bool, names: tuple[str, .
         say("nothing was forgotten", err=True)
         return 1
     for fact in facts:
-        folder.make(folder.forget(fact.name))
+        folder.write(folder.forget(fact.name))
         say(f"forgotten: {fact.name}")
     return 0
 

@@ -9,7 +9,7 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .options import ends_process, launch_of, load, say
+from .options import exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("provider", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def models(options: dict[str, Any], provider: str | None, as_json: bool) -> int:
     """List the providers, or ask PROVIDER for its models.
 
@@ -73,7 +73,7 @@ def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:
 
 
 def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
-    from ..models.overview import facts_of
+    from ..models.overview import price_and_window
 
     if as_json:
         rows = [
@@ -90,6 +90,6 @@ def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
         return
     width = max(len(each.id) for each in found)
     for each in found:
-        prices, window = facts_of(each.limits, each.price)
+        prices, window = price_and_window(each.limits, each.price)
         say(clean(f"{each.id:<{width}}  {window:>5}  {prices}").rstrip())
     say("\nPrices are dollars per million tokens: in/out/cached.", err=True)

@@ -4,7 +4,6 @@ without a traceback.
 
 import errno
 import io
-import math
 import os
 import re
 import shlex
@@ -55,7 +54,7 @@ CONVERSATION_FLAGS = {  # options that subcommands do not take
 }
 
 
-def steady_streams() -> None:
+def configure_streams() -> None:
     """Make the standard streams replace characters that they cannot encode. Apply PYTHONIOENCODING,
     which Python ignores in isolated mode.
     """
@@ -69,7 +68,7 @@ def steady_streams() -> None:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text without our keys and, on a terminal, without control characters."""
+    """Print a text without known secrets and, on a terminal, without control characters."""
     click.echo(
         clean_for(_secrets().without_known(text), sys.stderr if err else sys.stdout), err=err, nl=nl
     )
@@ -108,13 +107,13 @@ def _print_error(error: CtxagentError, code: int) -> None:
     say(f"ctxagent: {error}", err=True)
 
 
-def guarded(
+def run_and_exit(
     run: Callable[[], int], report: Callable[[CtxagentError, int], None] = _print_error
 ) -> NoReturn:
     """Run a command and exit with its exit code.
 
-    `report` gets each error with its exit code, without our keys. Internal errors are reported too,
-    so that there is never a traceback and every headless run has a result.
+    `report` gets each error, without known secrets, and its exit code. Internal errors are reported
+    too, so that there is never a traceback and every headless run has a result.
     """
     try:
         code = run()
@@ -129,16 +128,16 @@ def guarded(
         _discard_output()
     except Exception as error:
         code = 1
-        report(_redacted(_fault(error)), code)
+        report(_redacted(_internal_error(error)), code)
     sys.exit(code)
 
 
-def ends_process(command: Callable[P, int]) -> Callable[P, NoReturn]:
-    """Make a command exit with the exit code that it returns; see `guarded`."""
+def exits_with_code(command: Callable[P, int]) -> Callable[P, NoReturn]:
+    """Make a command exit with the exit code that it returns; see `run_and_exit`."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
-        guarded(lambda: command(*args, **kwargs))
+        run_and_exit(lambda: command(*args, **kwargs))
 
     return run
 
@@ -154,7 +153,7 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fault(error: Exception) -> CtxagentError:
+def _internal_error(error: Exception) -> CtxagentError:
     import traceback
 
     if isinstance(error, OSError) and error.errno in DISK_FULL_ERRORS:
@@ -168,23 +167,14 @@ def _fault(error: Exception) -> CtxagentError:
     )
 
 
-def check_finite(
-    context: click.Context, option: click.Parameter, value: float | None
-) -> float | None:
-    """Raise BadParameter for an amount that is not finite."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is not an amount.")
-    return value
-
-
-def check_command(options: dict[str, Any], command: str) -> None:
+def check_options_of_command(options: dict[str, Any], command: str) -> None:
     """Raise click's UsageError for an option that this subcommand does not take."""
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
             raise click.UsageError(f"The command `{command}` does not take {flag}.")
 
 
-def only_act(acts: Mapping[str, bool]) -> str | None:
+def single_action(acts: Mapping[str, bool]) -> str | None:
     """Return the single action flag that was given, or None. Raises UsageError for several."""
     flags = [f"--{name.replace('_', '-')}" for name, asked in acts.items() if asked]
     if len(flags) > 1:
@@ -206,10 +196,11 @@ def is_headless(options: dict[str, Any]) -> bool:
     return bool(options["input_format"] == "stream-json")
 
 
-def words_of(context: click.Context) -> str | None:
+def message_of(context: click.Context) -> str | None:
     """Return the message on the command line, or None.
 
-    Raises UsageError for a blank message and, unless it follows --, for a probable command.
+    Raises UsageError for a blank message and, unless it follows --, for a message that is probably
+    a mistyped command.
     """
     if not context.args:
         return None
@@ -225,12 +216,12 @@ def _check_first_word(context: click.Context) -> None:
     """Raise UsageError if the message is a mistyped command or a command of another agent."""
     from difflib import get_close_matches
 
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
     first, *more = context.args
     if not re.fullmatch(r"[\w-]+", first):
         return
-    main, subcommands = context.command, habits("words")
+    main, subcommands = context.command, foreign_names("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.list_commands(context) if isinstance(main, click.Group) else ()
     hint = ""
@@ -277,11 +268,11 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
     resume = options["resume"]
     pick = resume == PICK
     if resume is not None and not resume.strip():
-        raise UsageError("--resume names no session", hint="Give an id, or --continue.")
+        raise UsageError("--resume names no session", hint="Give an ID, or --continue.")
     given, one_more = options["session_id"], options["newest"] or resume
     if options["recording"] is not None and (one_more or given is not None or options["origin"]):
         hint = "Leave out --continue, --resume, --session-id and --from."
-        raise UsageError("--from-recording starts a session of its own", hint=hint)
+        raise UsageError("--from-recording starts a new session", hint=hint)
     if options["fork"] and not one_more:
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
     if given is not None and (one_more or options["origin"]):
@@ -333,14 +324,14 @@ def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
-    """Load all settings, and the keys that `/login` stored. Raises ConfigError."""
+    """Load all settings, and the API keys that `/login` stored. Raises ConfigError."""
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
-    from ..library.login import add_kept_keys
+    from ..library.login import add_stored_keys
 
     flags = setting_flags(options)
     loaded = load_settings(cwd_of(options), os.environ, flags, safe=options["safe"])
-    add_kept_keys(os.environ, state_dir(loaded.settings, os.environ))
+    add_stored_keys(os.environ, state_dir(loaded.settings, os.environ))
     return loaded
 
 

@@ -11,12 +11,12 @@ from ...tools.system.shorten import one_line
 from ..errors import CtxagentError, UsageError
 from .group import Group
 from .marketplace import marketplace, say_offers
-from .options import can_ask, ends_process, is_confirmed, load, say
+from .options import can_ask, exits_with_code, is_confirmed, load, say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..extensions.plugin_install import Staged, Wanted
+    from ..extensions.plugin_install import InstallRequest, StagedPlugin
     from ..extensions.plugins import Plugin
 
 MAX_VERSION_CHARS = 40
@@ -36,7 +36,7 @@ plugin.add_command(marketplace)
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("source", metavar="NAME@MARKETPLACE|PATH|GIT-URL", type=click.UNPROCESSED)
-@ends_process
+@exits_with_code
 def add(ref: str, yes: bool, source: str) -> int:
     """Add or replace a plugin. Its contents are shown first.
 
@@ -44,16 +44,16 @@ def add(ref: str, yes: bool, source: str) -> int:
     marketplace with several plugins, they are listed and none is added.
     """
     from ..config.places import config_home
-    from ..extensions.plugin_install import IsMarketplace, put_in_place, staged
+    from ..extensions.plugin_install import IsMarketplace, install_staged, stage_plugin
 
     own = config_home(os.environ)
     try:
-        with staged(_wanted(source, ref, own), own, os.environ) as ready:
+        with stage_plugin(_wanted(source, ref, own), own, os.environ) as ready:
             _show(ready)
             if not yes and not _is_wanted(ready.plugin.name, "add"):
                 say("not added", err=True)
                 return 1
-            added = put_in_place(ready, own)
+            added = install_staged(ready, own)
     except IsMarketplace as error:
         say_offers(error.offers)
         raise
@@ -64,7 +64,7 @@ def add(ref: str, yes: bool, source: str) -> int:
 @plugin.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("name", required=False)
-@ends_process
+@exits_with_code
 def update(yes: bool, name: str | None) -> int:
     """Update the plugin NAME, or all plugins, from their sources.
 
@@ -74,7 +74,7 @@ def update(yes: bool, name: str | None) -> int:
     from ..config.places import config_home
     from ..extensions.marketplaces import add_marketplace, read_marketplaces
     from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import plugin_named, wanted_of
+    from ..extensions.plugin_install import plugin_named, update_request
     from ..extensions.plugins import read_plugins
 
     own = config_home(os.environ)
@@ -89,7 +89,7 @@ def update(yes: bool, name: str | None) -> int:
                 source = FileSource(market.source, market.ref)
                 markets[each.market] = add_marketplace(source, own, os.environ)
                 fresh.add(each.market)
-            left += not _updated(each, wanted_of(each, markets), own, yes)
+            left += not _updated(each, update_request(each, markets), own, yes)
         except CtxagentError as error:
             if len(chosen) == 1:
                 raise
@@ -102,9 +102,9 @@ def update(yes: bool, name: str | None) -> int:
 
 
 @plugin.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1)
-@ends_process
+@exits_with_code
 def search(as_json: bool, words: tuple[str, ...]) -> int:
     """List the plugins of your marketplaces that have all WORDS in their name, description or
     keywords; exit code 1 if there is none.
@@ -129,9 +129,9 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 
 
 @plugin.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     """List the plugins and their contents; exit code 1 if one has changed."""
     from ..config.places import config_home
@@ -148,15 +148,15 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
             contents = contents_of(each)
             state = f"{why}, so it is not used: `{each.add_command}`" if why else contents.counts
             about = [each.name, *filter(None, [_version(each), each.offered_as])]
-            say(_shown(f"{' · '.join(about)}: {state} · {each.pinned_to} · {each.origin}"))
+            say(_escaped(f"{' · '.join(about)}: {state} · {each.pinned_to} · {each.origin}"))
             for problem in () if why else contents.problems:
-                say(_shown(f"  note: {problem}"))
+                say(_escaped(f"  note: {problem}"))
     return 1 if any(why for _, why in found) else 0
 
 
 @plugin.command()
 @click.argument("name")
-@ends_process
+@exits_with_code
 def remove(name: str) -> int:
     """Remove the plugin NAME."""
     from ..config.places import config_home
@@ -167,62 +167,62 @@ def remove(name: str) -> int:
     return 0
 
 
-def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
+def _wanted(source: str, ref: str, own: "Path") -> "InstallRequest":
     """Return the plugin to add. Raises UsageError."""
     from pathlib import Path
 
     from ..extensions.marketplaces import marketplace_named, read_marketplaces
     from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import Wanted
+    from ..extensions.plugin_install import InstallRequest
 
     named = re.fullmatch(OFFERED, source, re.ASCII)
     if named is None or Path(source).is_dir():
-        return Wanted(FileSource(source, ref))
+        return InstallRequest(FileSource(source, ref))
     if ref:
         raise UsageError(f"--ref is for a URL of git, not for {source}")
     market = marketplace_named(read_marketplaces(own), named[2])
     offer = market.offer(named[1])
-    return Wanted(market.source_of(offer), offer)
+    return InstallRequest(market.source_of(offer), offer)
 
 
-def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool:
+def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool) -> bool:
     """Update a plugin from its source. Return True if it is up to date afterwards, False if the
     user declines. Raises CtxagentError.
     """
     from ..extensions.plugin_contents import differences
-    from ..extensions.plugin_install import put_in_place, staged
+    from ..extensions.plugin_install import install_staged, stage_plugin
     from ..extensions.plugins import is_intact
 
     intact = is_intact(plugin)
     if intact and wanted.source.commit and wanted.source.commit == plugin.commit:
         say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
         return True
-    with staged(wanted, own, os.environ) as ready:
+    with stage_plugin(wanted, own, os.environ) as ready:
         if intact and ready.plugin.digest == plugin.digest:
             say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
             return True
-        say(_shown(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))
+        say(_escaped(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))
         for line in differences(plugin, ready.plugin):
-            say(_shown(f"  {line}"))
+            say(_escaped(f"  {line}"))
         if not yes and not _is_wanted(plugin.name, "update"):
             say(f"not updated: {plugin.name}", err=True)
             return False
-        added = put_in_place(ready, own)
+        added = install_staged(ready, own)
     say(f"updated, pinned to {added.pinned_to}: {added.name}")
     return True
 
 
-def _show(ready: "Staged") -> None:
+def _show(ready: "StagedPlugin") -> None:
     """Print the contents of a plugin before it is added."""
     from ..extensions.plugin_contents import contents_of
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
-    say(_shown(" · ".join([f"{ready.plugin.name}, from {ready.plugin.origin}, {at}", *about])))
+    say(_escaped(" · ".join([f"{ready.plugin.name}, from {ready.plugin.origin}, {at}", *about])))
     for line in contents_of(ready.plugin).lines():
-        say(_shown(f"  {line}"))
+        say(_escaped(f"  {line}"))
     if ready.name_taken_by:
-        say(_shown(f"It is renamed, because {ready.name_taken_by} has the same name."))
+        say(_escaped(f"It is renamed, because {ready.name_taken_by} has the same name."))
     if ready.replaced:
         same = ready.replaced.digest == ready.plugin.digest
         was = "with the same content" if same else "with different content"
@@ -239,7 +239,7 @@ def _is_wanted(name: str, verb: str) -> bool:
     return is_confirmed(f"Its hooks and servers run with your rights. {verb.capitalize()} it?")
 
 
-def _shown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return a line of a plugin with invisible characters escaped."""
     from ...tools.system.unicode import reveal_invisible
 
@@ -274,5 +274,5 @@ def _row(each: "Plugin", why: str) -> dict[str, Any]:
             for hook in contents.hooks
         ],
         "servers": sorted(contents.servers),
-        "language_servers": sorted(contents.checkers),
+        "language_servers": sorted(contents.language_servers),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import SessionError
-from .options import cwd_of, ends_process, load, project_of, say, say_lines
+from .options import cwd_of, exits_with_code, load, project_of, say, say_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def rules(options: dict[str, Any], as_json: bool) -> int:
     """Show what every compaction keeps and what it may remove."""
     from ..compaction.policy import policy_of
@@ -37,9 +37,9 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
 @click.command()
 @click.argument("section", default="")
 @click.option("--create", is_flag=True, help="Add missing sections at the end of the notes file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> int:
     """Check the sections that every compaction keeps, or one SECTION.
 

@@ -44,11 +44,13 @@ class Progress:
         """Show a text after the first word."""
         self._show(f"{self._what} {text}")
 
-    def tell(self, done: int, all: int, share: float) -> None:
-        """Show that `done` of `all` items, or this share of the work, are finished."""
+    def show_count(self, done: int, all: int, share: float) -> None:
+        """Show that `done` of `all` items are finished. `share` is the finished share of the work,
+        from which the remaining time is estimated.
+        """
         self._show(f"{self._what} {done} of {all}{self._remaining(share)}")
 
-    def name(self, values: Mapping[str, str]) -> None:
+    def show_trial(self, values: Mapping[str, str]) -> None:
         """Show the settings that are being tried."""
         self._attempts += 1
         settings = ", ".join(f"{key}={value}" for key, value in values.items()) or "as now"
@@ -58,7 +60,7 @@ class Progress:
         if not MIN_SHARE_FOR_ESTIMATE <= share < 1:
             return ""
         seconds = (time.monotonic() - self._started) * (1 - share) / share
-        return f", about {in_words(seconds)} left" if seconds >= MIN_REMAINING_S else ""
+        return f", about {duration_text(seconds)} left" if seconds >= MIN_REMAINING_S else ""
 
     def _show(self, text: str) -> None:
         if self._visible:
@@ -67,6 +69,6 @@ class Progress:
             sys.stderr.flush()
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return an estimated duration such as "40 s" or "3 min"."""
     return f"{round(seconds)} s" if seconds < 90 else f"{round(seconds / 60)} min"

@@ -34,7 +34,7 @@ def trust_project(options: dict[str, Any]) -> None:
         say(f"trusted with its current content: {path}", err=True)
 
 
-def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
+def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
     """Trust the files of a worktree, for work in its folder `cwd`, whose content is trusted in the
     checkout. Raises ConfigError.
     """
@@ -69,5 +69,5 @@ def _instructions_of_others(cwd: Path, home: Path) -> list[Path]:
     """Return the instruction files, and their imports, that other users may write."""
     places = InstructionPlaces(cwd, config_home(os.environ), home, NO_HOME)
     reader = InstructionReader(places)
-    reader.read(places.standing())
+    reader.read(places.for_all_work())
     return [*reader.others]

@@ -13,7 +13,8 @@ from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .group import Group
-from .options import ends_process, load, project_of, say
+from .number_types import WholeNumber
+from .options import exits_with_code, load, project_of, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,8 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
 @click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--port",
-    type=click.IntRange(0, 65_535),
+    type=WholeNumber(0, 65_535),
+    metavar="N",
     default=DEFAULT_PORT,
     show_default=True,
     help="The port on 127.0.0.1; 0 picks a free one.",
@@ -72,9 +74,9 @@ def proxy(
 
 @proxy.command("status")
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
     """Print the proxy's sessions: context, edits and dollars saved.
 
@@ -148,7 +150,7 @@ def _row(session: "SessionStatus") -> tuple[str, ...]:
     )
 
 
-@ends_process
+@exits_with_code
 def _serve(
     options: dict[str, Any],
     port: int,

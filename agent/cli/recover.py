@@ -16,7 +16,7 @@ import click
 
 from ..errors import CtxagentError
 from .log import open_entries
-from .options import ends_process, log_of, say
+from .options import exits_with_code, log_of, say
 
 if TYPE_CHECKING:
     from ...tools.base import Passage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--session", "id", metavar="ID", help="The session; by default the newest one here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_json: bool) -> int:
     """Print the state of a session, or find a TOPIC in its records.
 

@@ -14,7 +14,8 @@ import click
 
 from ..config.presets import PRESET_NAMES
 from ..errors import CtxagentError, UsageError
-from .options import ends_process, say
+from .number_types import Amount, WholeNumber
+from .options import exits_with_code, say
 from .progress import Progress
 from .replay_columns import Columns
 from .replay_recordings import load_all
@@ -52,18 +53,25 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
 )
 @click.option(
     "--bound",
-    type=click.FloatRange(0, 100),
+    type=Amount(0, 100),
     metavar="PERCENT",
-    help="The share of results that --sweep may miss; by default the current share.",
+    help="The largest share of missed results that --sweep accepts; by default the current share.",
 )
 @click.option("--model", metavar="ID", help="The model whose prices and window apply.")
-@click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
-@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
+@click.option(
+    "--context-window",
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="The window to replay with, in tokens.",
+)
+@click.option(
+    "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set any setting; repeatable."
+)
 @click.option(
     "--ask-model", is_flag=True, help="Have the model write the summaries; this costs money."
 )
 @click.option("--unnamed", is_flag=True, help="Leave out names and texts of the sessions.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -71,7 +79,7 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     help="Also write one page with charts.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> int:
     """Replay recorded sessions under other settings and compare their cost.
 
@@ -126,7 +134,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         _check_report_path(out)
     loaded = load_all(options, files, unnamed=hidden)
     with Progress("replaying") as progress:
-        comparison = compare(loaded.recordings, columns, progress.tell)
+        comparison = compare(loaded.recordings, columns, progress.show_count)
     if hidden:
         comparison = anonymized(comparison)
     try:
@@ -142,17 +150,17 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
             say(json.dumps(told, ensure_ascii=False))
         else:
             _print_comparison(comparison)
-            loaded.print_check(unnamed=hidden)
+            loaded.print_request_check(unnamed=hidden)
     return 0
 
 
 def _print_comparison(comparison: "Comparison") -> None:
-    from ..replay.report.measures import headline, model_sentence, price_sentence
+    from ..replay.report.measures import drawbacks_sentence, headline, model_sentence
     from ..replay.report.table import comparison_table, long_labels, stopped_notes
     from ..ui.render.render import dim, render_text, table
 
     width = min(max(shutil.get_terminal_size().columns, MIN_TABLE_CELLS), MAX_TABLE_CELLS)
-    sentences = (headline(comparison), price_sentence(comparison), model_sentence(comparison))
+    sentences = (headline(comparison), drawbacks_sentence(comparison), model_sentence(comparison))
     head, rows = comparison_table(comparison)
     shown = [dim(" ".join(filter(None, sentences)))]
     if rows:

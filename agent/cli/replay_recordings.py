@@ -33,7 +33,7 @@ class LoadedRecordings:
     skipped: dict[str, str] = field(default_factory=dict)  # reasons for skipped files, by path
     checked: "RequestCheck | None" = None  # check of our own sessions; None if there are none
 
-    def print_left_out(self, *, unnamed: bool) -> None:
+    def print_skipped(self, *, unnamed: bool) -> None:
         """Print the skipped files, or only their number with `unnamed`."""
         if unnamed:
             for what, count in (("skipped", len(self.skipped)), ("note", len(self.notes()))):
@@ -68,7 +68,7 @@ class LoadedRecordings:
             document["warnings"] = list(checked.warnings)
         return document
 
-    def print_check(self, *, unnamed: bool) -> None:
+    def print_request_check(self, *, unnamed: bool) -> None:
         """Print the check of our own sessions."""
         if self.checked is None:
             return
@@ -83,7 +83,7 @@ def load_all(
     options: dict[str, Any], files: Sequence[str], *, unnamed: bool = False
 ) -> LoadedRecordings:
     """Read the recordings in these files. Raises UsageError if none can be used."""
-    from ..features.from_outside import load_extensions
+    from ..features.extension_features import load_extensions
     from ..replay.formats import load_recording
 
     source = extension_source(load(options), cwd_of(options), os.environ)
@@ -111,7 +111,7 @@ def load_all(
             if _is_own(path, recording):
                 _check(found, path)
     found.recordings = _with_unique_names(read)
-    found.print_left_out(unnamed=unnamed)
+    found.print_skipped(unnamed=unnamed)
     if not found.recordings:
         raise UsageError(
             "no usable recorded session", hint="Give files of recorded sessions, or a session ID."
@@ -137,7 +137,7 @@ def _is_own(path: Path, recording: "Recording") -> bool:
 
 
 def _with_unique_names(read: "Sequence[tuple[Path, Recording]]") -> "list[Recording]":
-    """Return the recordings with folders prepended to equal names."""
+    """Return the recordings. Folders are added to names that several recordings have."""
     from dataclasses import replace
 
     names = [recording.name for _, recording in read]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ..replay.sweep import Axis, SweepResult, Trial
 
 MIN_TEXT_CELLS = 40
-UNSEEN_NEEDS = (
-    "a replay cannot know what the model would have read again: choose a smaller change than shown"
+DEMOTE_WARNING = (
+    "The demote.* settings move results to files at once. A replay cannot know which of them the "
+    "model would have read again: choose a smaller change than shown."
 )
 
 
@@ -50,7 +51,7 @@ def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str
             return columns.changed(values).policy
 
         bound = None if given["bound"] is None else given["bound"] / 100
-        found = sweep(axes, evaluate, bound, policy, progress.name)
+        found = sweep(axes, evaluate, bound, policy, progress.show_trial)
     if given["as_json"]:
         say(json.dumps(_document(found, loaded), ensure_ascii=False))
     else:
@@ -71,7 +72,7 @@ def _check(axis: "Axis", columns: Columns) -> None:
 
 def _document(found: "SweepResult", loaded: LoadedRecordings) -> dict[str, Any]:
     """Return a sweep as JSON data: the current settings `now` and those `tried`, the index of the
-    `best` among these (null if none keeps to the bound), and the lines for .agentrc.
+    `best` among these (null if all miss more than the bound), and the lines for .agentrc.
 
     `now` and `tried` have {"settings", "dollars", "missed", "results", "summaries", "edits",
     "stopped", "within"}.
@@ -111,17 +112,18 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
     if found.best is None:
         least = min(found.tried, key=lambda tried: tried.missed)
         _say_wrapped(
-            f"No settings tried over {over} miss at most {bound:.2%} of the results; the lowest "
-            f"share is {least.missed:.2%}. --bound allows more."
+            f"None of the settings tried over {over} misses at most {bound:.2%} of the results; "
+            f"the lowest share is {least.missed:.2%}. To allow more, raise --bound."
         )
         return
     saved = 1 - found.best.sums.dollars / found.now.sums.dollars if found.now.sums.dollars else 0.0
-    verdict = "nothing tried is cheaper" if found.best is found.now else _verdict(found, saved)
+    verdict = "no tried value is cheaper" if found.best is found.now else _verdict(found, saved)
     _say_wrapped(
-        f"{verdict}, over {over}. *: the best; -: missed more than {bound:.2%}, or ended early."
+        f"{verdict}, over {over}. *: the cheapest; -: misses more than {bound:.2%}, or a session "
+        "stopped early."
     )
     if any(key.startswith("demote.") for key, _ in found.best.values):
-        _say_wrapped(f"Results moved to files at once: {UNSEEN_NEEDS}.")
+        _say_wrapped(DEMOTE_WARNING)
     if found.best.values:
         say(f"\nFor .agentrc:\n\n{_agentrc_lines(found)}")
 

@@ -10,7 +10,7 @@ import click
 from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .group import Group
-from .options import can_ask, ends_process, is_confirmed, load, project_of, say
+from .options import can_ask, exits_with_code, is_confirmed, load, project_of, say
 from .recover import print_passages
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def sessions(context: click.Context) -> None:
 @sessions.command("list")
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     """List the sessions of this directory, newest first."""
     from ..session.listing import session_rows
@@ -54,7 +54,7 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
 @sessions.command("show")
 @click.argument("id")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def show_session(options: dict[str, Any], id: str) -> int:
     """Print a session as Markdown."""
     return _export(options, id, "md")
@@ -70,7 +70,7 @@ def show_session(options: dict[str, Any], id: str) -> int:
     help="The format: Markdown, an HTML page or JSON.",
 )
 @click.pass_obj
-@ends_process
+@exits_with_code
 def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
     """Write a session to standard output."""
     return _export(options, id, format)
@@ -79,7 +79,7 @@ def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> 
 @sessions.command("fork")
 @click.argument("id")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def fork_session(options: dict[str, Any], id: str) -> int:
     """Copy a session and print the ID of the copy."""
     project = project_of(options)
@@ -91,12 +91,12 @@ def fork_session(options: dict[str, Any], id: str) -> int:
 @click.argument("id")
 @click.argument("name", nargs=-1, required=True)
 @click.pass_obj
-@ends_process
+@exits_with_code
 def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> int:
     """Give a session a title."""
     from ..loop.resume import resume_session
     from ..security.redaction import redaction_for as secrets_of
-    from ..session.titles import keep_title, title_note
+    from ..session.titles import save_title, title_note
 
     loaded = load(options)
     redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
@@ -104,7 +104,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
     log, _, _ = resume_session(project_of(options, loaded).find_log(id))
     try:
         log.append(note)
-        keep_title(log.path.parent, note.text)
+        save_title(log.path.parent, note.text)
     finally:
         log.close()
     say(f"{log.path.parent.name} is now called: {note.text}")
@@ -115,7 +115,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) -> int:
     """Delete sessions with all their files. This cannot be undone."""
     from ...tools.system.plural import count_of
@@ -156,11 +156,11 @@ def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
     from ..session.deletion import folder_bytes
     from ..session.listing import session_row
-    from ..ui.commands.sessions import age, size_in_words
+    from ..ui.commands.sessions import age, format_size
 
     row = session_row(log)
     title = clean(row.title)[:70] or "(no messages yet)"
-    since, size = age(row.changed), size_in_words(folder_bytes(log.parent))
+    since, size = age(row.changed), format_size(folder_bytes(log.parent))
     when = since if since == "now" else f"{since} ago"
     return f"{row.id}  changed {when}  {size}  {title}"
 
@@ -169,7 +169,7 @@ def _describe(log: Path) -> str:
 @click.argument("words", nargs=-1, required=True)
 @click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory.")
 @click.pass_obj
-@ends_process
+@exits_with_code
 def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> int:
     """Search the text of this directory's sessions."""
     from ..session.search import SearchIndex
@@ -194,7 +194,7 @@ def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
 
 
 def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str:
-    """Return a session in a format, without our keys. Raises SessionError."""
+    """Return a session in a format, with secrets redacted. Raises SessionError."""
     from ..export import export
     from ..security.redaction import redaction_for as secrets_of
 

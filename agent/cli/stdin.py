@@ -1,9 +1,9 @@
 """Standard input: the task itself, or data for a task.
 
 With a task, stdin may be silent: cron, CI, editors and remote shells leave a pipe or a socket open
-that never sends data. A slow program before a pipe looks the same, but it is in our process session
-and is not our ancestor. While such a program has the other end open, wait long; otherwise wait only
-a moment.
+that never sends data. A slow program that writes to the pipe looks the same. But that program is in
+our process session and is not our ancestor. While such a program has the other end open, wait long;
+otherwise wait only a moment.
 """
 
 import os
@@ -24,24 +24,24 @@ from ..lazy import dataclass
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 READ_BYTES = 1 << 20  # per read
 LIMIT = f"{MAX_STDIN_BYTES >> 20} MiB"
-NOBODY = (
+NO_WRITER = (
     "no data on standard input, and no program writes to it: continuing without it "
     "(`< /dev/null` avoids the wait)"
 )
-BESIDE = 'Give the task by itself: … | ctxagent -p "what to do with it".'
+SEPARATE_TASK_HINT = 'Give the task by itself: … | ctxagent -p "what to do with it".'
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StdinTimeouts:
     """Timeouts for standard input, in seconds."""
 
     first: float = 3.0  # until the first byte, if no writing program is found
-    silence: float = 600.0  # until the next byte, after a first byte or if one is found
+    silence: float = 600.0  # until the next byte, after the first or if such a program is found
     whole: float = 3_600.0  # until the end of input
 
 
-def read_beside_task(
-    say: Callable[[str], None], patience: Patience | None = None
+def read_attached_data(
+    say: Callable[[str], None], timeouts: StdinTimeouts | None = None
 ) -> AttachedData | None:
     """Return the data on standard input for a task, or None.
 
@@ -50,14 +50,14 @@ def read_beside_task(
     number = _descriptor()
     if number is None or os.isatty(number):
         return None
-    found = _Reading(number, say, patience or Patience()).read()
+    found = _Reading(number, say, timeouts or StdinTimeouts()).read()
     if found is None:
         return None
-    _let_go(number)
+    _close_stdin(number)
     return found if found.data else None
 
 
-def read_task(say: Callable[[str], None], patience: Patience | None = None) -> str:
+def read_task(say: Callable[[str], None], timeouts: StdinTimeouts | None = None) -> str:
     """Return the task from standard input, without a timeout, or "".
 
     Raises UsageError for data that is not text or is too large.
@@ -65,19 +65,21 @@ def read_task(say: Callable[[str], None], patience: Patience | None = None) -> s
     number = _descriptor()
     if number is None:
         return ""
-    if not os.isatty(number) and not _is_ready(number, (patience or Patience()).first):
+    if not os.isatty(number) and not _is_ready(number, (timeouts or StdinTimeouts()).first):
         say("reading the task from standard input")
     data = bytearray()
     while (part := read_next(number, READ_BYTES)) and len(data) <= MAX_STDIN_BYTES:
         data += part
     if len(data) > MAX_STDIN_BYTES:
-        raise UsageError(f"the task on standard input has more than {LIMIT}", hint=BESIDE)
+        raise UsageError(
+            f"the task on standard input has more than {LIMIT}", hint=SEPARATE_TASK_HINT
+        )
     try:
         form = texts.recognise(bytes(data))
     except texts.NotText:
         kind = texts.kind(bytes(data)) or "data"
         raise UsageError(
-            f"the task on standard input is binary, not text: {kind}", hint=BESIDE
+            f"the task on standard input is binary, not text: {kind}", hint=SEPARATE_TASK_HINT
         ) from None
     encoding = form.encoding if form.encoding.startswith("utf-") else sys.stdin.encoding
     return texts.unix(data[len(form.bom) :].decode(encoding, "replace"))
@@ -89,25 +91,25 @@ class _Reading:
 
     number: int
     say: Callable[[str], None]
-    patience: Patience
+    timeouts: StdinTimeouts
 
     def read(self) -> AttachedData | None:
         """Return the data up to the end or a timeout, or None for no data."""
-        data, end = bytearray(), time.monotonic() + self.patience.whole
-        silence, program = self.patience.first, ""
+        data, end = bytearray(), time.monotonic() + self.timeouts.whole
+        silence, program = self.timeouts.first, ""
         while len(data) <= MAX_STDIN_BYTES:
             if not _is_ready(self.number, min(silence, end - time.monotonic())):
                 if data or program:
                     return self._give_up(data)
                 if not (program := _writing_program(self.number)):
-                    self.say(NOBODY)
+                    self.say(NO_WRITER)
                     return None
                 self.say(f"waiting for standard input from {program}")
             elif part := read_next(self.number, READ_BYTES):
                 data += part
             else:
                 return AttachedData(bytes(data))
-            silence = self.patience.silence
+            silence = self.timeouts.silence
         self.say(f"standard input has more than {LIMIT}: the rest is ignored")
         return AttachedData(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
 
@@ -154,7 +156,7 @@ def _descriptor() -> int | None:
     return sys.stdin.fileno() if sys.stdin else None
 
 
-def _let_go(number: int) -> None:
+def _close_stdin(number: int) -> None:
     """Close our end of stdin, so that a program that is still writing ends without blocking."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_RDONLY)

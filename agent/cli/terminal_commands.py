@@ -46,20 +46,20 @@ _COMMAND_LINES = {  # equivalent command lines
 
 
 def check_task(task: str, launch: "LaunchOptions") -> None:
-    """Raise UsageError for a task that calls a terminal command, or that seems to mistype a command
-    or skill. Paths and other text pass.
+    """Raise UsageError for a task that is a terminal command, or that is probably a mistyped
+    command or skill. Paths and other text pass.
     """
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
-    from ..features.from_outside import extensions_of
+    from ..features.extension_features import extensions_of
     from ..features.skills import skills_of
     from ..library.command_files import command_files_of
     from ..ui.commands import COMMANDS
-    from ..ui.habits import habits
+    from ..ui.foreign_names import foreign_names
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
-    skills = [name for name, skill in known_skills.items() if skill.for_person]
+    skills = [name for name, skill in known_skills.items() if skill.for_user]
     kinds = extensions_of(launch).classes
     callable_here = {*files, *skills, *(each for kind in kinds for each in kind.command_names())}
     name, has_more = called[1], bool(called[2])
@@ -67,9 +67,9 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     if name in callable_here or is_path:
         return
     if name not in COMMANDS and not has_more:
-        if hint := habits("commands").get(name):
+        if hint := foreign_names("commands").get(name):
             raise UsageError(f"there is no command /{name}", hint=hint)
-        name = habits("aliases").get(name, f"/{name}").split()[0].removeprefix("/")
+        name = foreign_names("aliases").get(name, f"/{name}").split()[0].removeprefix("/")
     if name in COMMANDS:
         way = _COMMAND_LINES.get(name, f'ctxagent "/{name}"')
         where = "On the command line" if name in _COMMAND_LINES else "Open the terminal with it"

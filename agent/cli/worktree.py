@@ -25,7 +25,7 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
     from ..session.lock import acquire_lock
     from ..session.store import Project
     from ..worktree.linked import open_worktree
-    from .project_trust import carry_trust
+    from .project_trust import trust_worktree
 
     cwd, name = cwd_of(options), options["worktree"]
     settings, warnings = loaded.settings, list[str]()
@@ -41,7 +41,7 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
             raise UsageError(why, hint=hint) from None
 
     found = open_worktree(cwd, name, child_environment(os.environ), lock)
-    carry_trust(found.checkout, found.path, found.folder, loaded.trust_dir)
+    trust_worktree(found.checkout, found.path, found.folder, loaded.trust_dir)
     options["cwd"] = found.folder
     again = "a new worktree" if found.is_new else "existing worktree"
     for line in [f"{again}: {found.path} (branch {found.branch})", *warnings]:
@@ -49,7 +49,7 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
     return found
 
 
-def ending(found: "LinkedWorktree") -> str:
+def worktree_summary(found: "LinkedWorktree") -> str:
     """Return where the work is, and how to merge or remove it."""
     return (
         f"the work is in {found.path} (branch {found.branch})\n"

@@ -19,7 +19,8 @@ from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from ..lazy import regex
-from .options import cwd_of, ends_process, say, setting_flags
+from .number_types import WholeNumber
+from .options import cwd_of, exits_with_code, say, setting_flags
 from .proxy import DEFAULT_PORT, WITH_PARENT, proxy_options
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     help="Print the settings and the command, but start nothing.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="The port of the proxy; by default a free one."
+    "--port",
+    type=WholeNumber(0, 65_535),
+    metavar="N",
+    help="The port of the proxy; by default a free one.",
 )
 @click.option(
     "--upstream",
@@ -54,7 +58,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 @click.argument("client")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-@ends_process
+@exits_with_code
 def wrap(
     options: dict[str, Any],
     only_print: bool,

@@ -40,9 +40,9 @@ from .document import SummaryDocument, UserRule, render
 from .host import EngineHost
 from .preserve import sections_not_in_context
 from .recovery import recover_after
-from .summary.block import TextBeside, text_beside
+from .summary.block import BlockSupplement, block_supplement
 from .summary.merge import with_ledger_facts, with_statuses
-from .summary.open_failures import earlier_failures, said_errors, with_open_failures
+from .summary.open_failures import earlier_failures, with_open_failures, written_errors
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
@@ -52,10 +52,10 @@ from .summary.request import (
     summary_text,
     tokens_after_summary,
 )
-from .summary.shorten import FILE_TABLE_FACTOR, row_tokens, shortened_to, stands_for_many
+from .summary.shorten import FILE_TABLE_FACTOR, is_folder_row, row_tokens, shortened_to
 from .summary.user_messages import (
     budget_tokens,
-    messages_gone,
+    evicted_messages,
     messages_section,
     without_messages_section,
 )
@@ -83,7 +83,7 @@ MAX_RECALLED_RESULTS = 100  # size of the sample of results read back as a check
 _TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
-def _prose(document: SummaryDocument) -> tuple[int, int]:
+def _prose_size(document: SummaryDocument) -> tuple[int, int]:
     """Return the token count and word count of a document without its file lists."""
     text = render(replace(document, modified=(), read=(), recovery=()))
     return tokens.estimate(text), len(text.split())
@@ -91,11 +91,11 @@ def _prose(document: SummaryDocument) -> tuple[int, int]:
 
 def _tokens_of_words(document: SummaryDocument, count: int) -> int:
     """Estimate the tokens of `count` words of a document's prose."""
-    size, words = _prose(document)
+    size, words = _prose_size(document)
     return size * count // max(1, words)
 
 
-def not_worth_it(before: Window, after: int) -> str:
+def too_large_message(before: Window, after: int) -> str:
     """Return the reason why an automatic summary is rejected as too large."""
     return (
         f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would remain; an "
@@ -109,19 +109,19 @@ def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
     Skills, memory and the plan have their own limits and are never cut. The plan does not count
     towards the share.
     """
-    sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_bound(entry))
+    sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_limit(entry))
     room = int(REINSERTED_SHARE * window.size)
     room -= sum(
         _entry_tokens(entry)
         for entry in entries
-        if _has_own_bound(entry) and not (isinstance(entry, User) and entry.source == PLAN)
+        if _has_own_limit(entry) and not (isinstance(entry, User) and entry.source == PLAN)
     )
     for place, size in enumerate(sizes):
         left = len(sizes) - place
         if size * left > room:
             share = max(1, room // left)
             return [
-                entry if _has_own_bound(entry) else _cut_entry(entry, share) for entry in entries
+                entry if _has_own_limit(entry) else _cut_entry(entry, share) for entry in entries
             ]
         room -= size
     return list(entries)
@@ -132,12 +132,12 @@ def _has_room(after: int, view: View, window: Window) -> bool:
     return replace(window, tokens=after, error=round(after * view.error)).room >= MIN_OUTPUT_TOKENS
 
 
-def _staying(view: View, cut: Cut) -> set[int]:
+def _remaining_seqs(view: View, cut: Cut) -> set[int]:
     """Return the seqs of the items that stay in the view after a summary."""
     return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
 
 
-def _has_own_bound(entry: Entry) -> bool:
+def _has_own_limit(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, MEMORY)
 
 
@@ -209,7 +209,7 @@ class SummaryApplier:
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
         task_file = self._task_file(cut)
         files = [CONVERSATION_NAME, SUMMARY_NAME, task_file]
-        if any(map(stands_for_many, document.modified)):
+        if any(map(is_folder_row, document.modified)):
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)
         self.host.sync()
@@ -270,7 +270,9 @@ class SummaryApplier:
                 if _TASK_FILE.fullmatch(name):
                     return name
         end = previous.covers[1] if previous else 0
-        begun = next((ref for ref, _ in self.host.ledger.words if ref > end), cut.evicted[0].seq)
+        begun = next(
+            (ref for ref, _ in self.host.ledger.typed_messages if ref > end), cut.evicted[0].seq
+        )
         return f"{TASK_SUMMARY_PREFIX}{begun}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
@@ -278,7 +280,7 @@ class SummaryApplier:
         started = time.monotonic()
         draft = await writer.write(cut)
         draft = replace(draft, seconds=time.monotonic() - started)
-        await asyncio.to_thread(drift.prepare_reading(self.host.ledger))
+        await asyncio.to_thread(drift.terms_preloader(self.host.ledger))
         return draft
 
     def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
@@ -331,12 +333,12 @@ class SummaryApplier:
 
         With `is_estimate`, no progress is shown. Raises CompactionFailed like `apply`.
         """
-        reinserted = self.reinserted(before, _staying(self.host.view, cut))
+        reinserted = self.reinserted(before, _remaining_seqs(self.host.view, cut))
         told = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
         with told:
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
-            raise CompactionFailed(not_worth_it(before, fitted.tokens_after))
+            raise CompactionFailed(too_large_message(before, fitted.tokens_after))
         if fitted.tokens_after >= before.tokens:
             raise CompactionFailed(
                 f"the context would not get smaller: {before.tokens:,} tokens before, "
@@ -356,9 +358,9 @@ class SummaryApplier:
         messages until a request fits.
         """
         ledger = self.host.ledger.with_resolutions(draft.resolved)
-        beside = self._text_beside(draft, ledger, before)
+        supplement = self._block_supplement(draft, ledger, before)
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
-        gone = messages_gone(ledger.messages, view, evicted)
+        gone = evicted_messages(ledger.messages, view, evicted)
         room = budget_tokens(before, view.ratio)
         messages = messages_section(gone, room)
 
@@ -366,12 +368,12 @@ class SummaryApplier:
             document: SummaryDocument, probes: Sequence[Probe], saved: int
         ) -> FittedSummary:
             shown = replace(document, rules=_rules_shown(document, before))
-            if beside is None:
+            if supplement is None:
                 text = whole = summary_text(
                     shown, self.host.folder, ledger.pins, messages=messages, saved=saved
                 )
             else:
-                text = beside.render(shown, saved=saved)
+                text = supplement.render(shown, saved=saved)
                 whole = f"{draft.raw_text}\n\n{text}"
             added = tokens.estimate(whole) + reinserted_tokens(reinserted)
             after = tokens_after_summary(self.host.view, cut, added)
@@ -381,7 +383,7 @@ class SummaryApplier:
             return rendered(*self._with_facts(cut, draft, ledger, before, cap), before.tokens)
 
         def is_small(fitted: FittedSummary) -> bool:
-            short = not draft.max_words or _prose(fitted.document)[1] <= draft.max_words
+            short = not draft.max_words or _prose_size(fitted.document)[1] <= draft.max_words
             return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
 
         cap = max_summary_tokens(before)
@@ -399,16 +401,16 @@ class SummaryApplier:
             fitted = rendered(fitted.document, fitted.probes, before.tokens)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
 
-    def _text_beside(
+    def _block_supplement(
         self, draft: SummaryDraft, ledger: Ledger, before: Window
-    ) -> TextBeside | None:
+    ) -> BlockSupplement | None:
         """Return the text to show next to an API block; None for other summaries."""
         if draft.by_api is None:
             return None
         still_open = with_ledger_facts(draft.document, ledger).errors
         resolved = [error for error in draft.document.errors if error not in still_open]
         host = self.host
-        return text_beside(
+        return block_supplement(
             draft.by_api, draft.document, resolved, host.view, before, host.folder, ledger
         )
 
@@ -425,21 +427,21 @@ class SummaryApplier:
         if draft.author == "user":
             return document, probes
         rules, shown = document.rules, _rules_shown(document, before)
-        document = replace(document, rules=(), errors=said_errors(document.errors))
+        document = replace(document, rules=(), errors=written_errors(document.errors))
         document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
-        beside = row_tokens(document.modified)
+        extra_tokens = row_tokens(document.modified)
         is_probed = verify.probed_facts_test(probes)
-        document = shortened_to(document, int(WRITTEN_SHARE * cap) + beside, is_probed)
+        document = shortened_to(document, int(WRITTEN_SHARE * cap) + extra_tokens, is_probed)
         document = replace(document, rules=shown)
         errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
         until = max((item.seq for item in cut.evicted), default=None)
         earlier = earlier_failures(whole.errors, ledger, until)
         whole = replace(whole, errors=(*earlier, *whole.errors))
-        beside += tokens.estimate(render(whole)) - tokens.estimate(
+        extra_tokens += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))
         )
-        document = replace(verify.add_missed_facts(whole, probes, cap + beside), rules=rules)
+        document = replace(verify.add_missed_facts(whole, probes, cap + extra_tokens), rules=rules)
         return with_statuses(document, list_stale_files(ledger)), probes
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:

@@ -56,7 +56,8 @@ _SOURCES: dict[str, ContentKind] = {
     MEMORY: "memory",
     SUMMARY_SOURCE: "summary",
 }
-_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # another kind at the end of the text
+# Kinds whose text may end with a part of another kind: the beginning of that part, and its kind.
+_TRAILING_KINDS: dict[ContentKind, tuple[str, ContentKind]] = {
     "environment": (f"\n{preserve.PRESERVED_HEADING}", "preserved"),
     "summary": (PINNED_HEADING, "pinned"),
 }
@@ -151,7 +152,7 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
         elif item.source == LOADED_TOOLS:
             yield "tools", "", item.size, 0
         elif result is None:
-            yield from _of_item(view, item)
+            yield from _item_weights(view, item)
         elif result.masked:
             cut = max(0, tokens.estimate_block(result.block) - item.size)
             yield "stubs", "", item.size, view.scaled(cut) + saved
@@ -161,15 +162,15 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
             yield "results", result.call.source, item.size, saved
 
 
-def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
+def _item_weights(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
     """Yield (kind, tool, size, tokens kept out) for each piece of an item that is not the result of
     a known call.
     """
     blocks = shown_blocks(item) or [{}]
     for block, size in zip(blocks, _block_sizes(item, blocks), strict=True):
         kind = _kind(item, block)
-        if kind in _TAILS:
-            begin, tail = _TAILS[kind]
+        if kind in _TRAILING_KINDS:
+            begin, tail = _TRAILING_KINDS[kind]
             _, found, rest = str(block.get("text", "")).partition(begin)
             behind = min(size, tokens.estimate(found + rest)) if found else 0
             if behind:

@@ -52,7 +52,9 @@ def current_document(host: EngineHost) -> SummaryDocument:
     """
     summary = host.view.summary
     previous = document_of(summary)
-    since = [text for ref, text in host.ledger.words if summary is None or ref > summary.seq]
+    since = [
+        text for ref, text in host.ledger.typed_messages if summary is None or ref > summary.seq
+    ]
     if previous is not None and not since:
         return with_ledger_facts(previous, host.ledger)
     return document_from_ledger(host.ledger, previous)

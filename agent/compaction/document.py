@@ -242,9 +242,9 @@ def _escape(text: str) -> str:
     """Escape a text so that stripping blanks or matching "none" does not change it."""
     text = _REFERENCE.sub(lambda found: f"&#38;{found[0][1:]}", text).replace("\r", "&#13;")
     if text and (text[0].isspace() or _NOTHING.fullmatch(text)):
-        text = _refer(text[0]) + text[1:]
+        text = _character_reference(text[0]) + text[1:]
     if text and text[-1].isspace():
-        text = text[:-1] + _refer(text[-1])
+        text = text[:-1] + _character_reference(text[-1])
     return _escape_fences(text)
 
 
@@ -254,11 +254,11 @@ def _escape_fences(text: str, *, all_of_them: bool = False) -> str:
     code = {} if all_of_them else code_lines(lines)
     for place, line in enumerate(lines):
         if place not in code and (mark := fence_mark(line)):
-            lines[place] = line.replace(mark, _refer(mark[0]) + mark[1:], 1)
+            lines[place] = line.replace(mark, _character_reference(mark[0]) + mark[1:], 1)
     return "\n".join(lines)
 
 
-def _refer(character: str) -> str:
+def _character_reference(character: str) -> str:
     return f"&#{ord(character)};"
 
 
@@ -267,7 +267,7 @@ def _intent(text: str) -> str:
     code = code_lines(lines)
     for place, line in enumerate(lines):
         if not code.get(place) and (_heading(line) or _RULE.fullmatch(line)):
-            lines[place] = _refer(line[0]) + line[1:]
+            lines[place] = _character_reference(line[0]) + line[1:]
     return "\n".join(lines)
 
 
@@ -275,11 +275,11 @@ def _list(items: Iterable[str], *, numbered: bool = False, indent: str = "") -> 
     out = []
     for number, item in enumerate(items, 1):
         mark = f"{indent}{number}. " if numbered else f"{indent}- "
-        out.append(mark + _hang(item, " " * len(mark)))
+        out.append(mark + _indent_continuation(item, " " * len(mark)))
     return "\n".join(out)
 
 
-def _hang(text: str, indent: str) -> str:
+def _indent_continuation(text: str, indent: str) -> str:
     return re.sub(r"\n(?!\n|$)", f"\n{indent}", text)
 
 
@@ -289,7 +289,7 @@ def _has_state(document: SummaryDocument) -> bool:
 
 def _state(document: SummaryDocument) -> str:
     phase = _escape_fences(_escape(document.phase), all_of_them=True)
-    lines = [f"- **{STATE_LABELS['phase']}:** {_hang(phase, '  ') or EMPTY_SECTION}"]
+    lines = [f"- **{STATE_LABELS['phase']}:** {_indent_continuation(phase, '  ') or EMPTY_SECTION}"]
     for name in ("done", "in_progress", "blocked"):
         texts = map(_escape, getattr(document, name))
         items = _list(texts, numbered=name == "blocked", indent="  ")
@@ -323,7 +323,11 @@ def _path(path: str) -> str:
     """Return the path. Wrap it in backticks unless it is a single plain word."""
     if _PLAIN_PATH.fullmatch(path) and not _NOTHING.fullmatch(path):
         return path
-    text = _escape(path).replace("`", _refer("`")).replace("\n", _refer("\n"))
+    text = (
+        _escape(path)
+        .replace("`", _character_reference("`"))
+        .replace("\n", _character_reference("\n"))
+    )
     return f"`{text}`"
 
 

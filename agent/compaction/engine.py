@@ -27,10 +27,10 @@ from .apply_summary import (
     TASK_BOUNDARY,
     SummaryApplier,
     list_tokens,
-    not_worth_it,
     reinserted_tokens,
+    too_large_message,
 )
-from .full_window import full_window
+from .full_window import full_window_error
 from .history import act_with_masks, last_acts
 from .host import EngineHost
 from .layers import microcompact
@@ -51,7 +51,7 @@ from .summary.request import (
 )
 from .summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, row_tokens
 from .summary.unusable import UnusableSummaries
-from .summary.user_messages import budget_tokens, messages_gone, section_tokens
+from .summary.user_messages import budget_tokens, evicted_messages, section_tokens
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import exam
 from .verify.exam import ExamReport
@@ -99,17 +99,17 @@ class CompactionEngine:
     policy: Policy
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
-    _done_once: set[str] = field(default_factory=set)  # actions done since the last summary
+    _done_since_summary: set[str] = field(default_factory=set)  # names of actions
     _warned_sections: set[str] = field(default_factory=set)  # warnings shown
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a boundary
-    _done_todos: tuple[str, ...] = ()  # todo list at the call before, if done and not summarised
+    _boundary_todos: tuple[str, ...] = ()  # the completed todo list that last was a boundary
+    _completed_todos: tuple[str, ...] = ()  # at the previous call, () if open or summarised
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time and newest seq at start or last summary
     _account: SummaryAccount = field(default_factory=SummaryAccount)
     _unusable: UnusableSummaries = field(init=False)
 
     def __post_init__(self) -> None:
         self._span_start = (time.time(), self.host.view.last_seq)
-        self._unusable = UnusableSummaries.noted_in(self.host.view.summary)
+        self._unusable = UnusableSummaries.from_summary(self.host.view.summary)
         self._layers = LayerRunner(self.host, self.policy)
         self._applier = SummaryApplier(self.host)
         self._background = BackgroundSummary(self.host, self._would_leave_room)
@@ -158,7 +158,7 @@ class CompactionEngine:
                 self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
-        raise full_window(self.host.view, self.host.current_window(), self.policy, why)
+        raise full_window_error(self.host.view, self.host.current_window(), self.policy, why)
 
     def drop_refused_images(self, refusal: RequestRejected) -> bool:
         """Remove images that may have caused a refusal. Return True if there were any.
@@ -224,7 +224,7 @@ class CompactionEngine:
             draft = replace(draft, max_words=max_words)
         self._background.discard()
         summary = await self._applier.apply(cut, draft, trigger, before, max_after)
-        self._calls_since_summary, self._done_once, self._done_todos = 0, set(), ()
+        self._calls_since_summary, self._done_since_summary, self._completed_todos = 0, set(), ()
         self._span_start = (time.time(), summary.seq)
         self._background.allow_attempts()
         self._account = SummaryAccount()
@@ -448,11 +448,11 @@ class CompactionEngine:
         ledger = self.host.ledger
         todos = tuple(t["content"] for t in ledger.todos)
         done = all(t["status"] == "completed" for t in ledger.todos)
-        done_before, new = self._done_todos, ledger.todos != ledger.summarized_todos
-        self._done_todos = todos if done and new else ()
-        finished = self._done_todos if turn_start else done_before
-        if self.policy.boundaries and finished and finished != self._finished_todos:
-            self._finished_todos = finished
+        done_before, new = self._completed_todos, ledger.todos != ledger.summarized_todos
+        self._completed_todos = todos if done and new else ()
+        finished = self._completed_todos if turn_start else done_before
+        if self.policy.boundaries and finished and finished != self._boundary_todos:
+            self._boundary_todos = finished
             return f"{TASK_BOUNDARY}: the todo list is done"
         if not turn_start:
             return ""
@@ -473,13 +473,13 @@ class CompactionEngine:
     def _tokens_after(self, cut: Cut, window: Window) -> int:
         """Estimate the size of the context after a model's summary at this cut."""
         written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
-        added = min(max_summary_tokens(window), written) + self._tokens_beside_summary(window)
+        added = min(max_summary_tokens(window), written) + self._tokens_outside_cap(window)
         return tokens_after_summary(self.host.view, cut, added + self._message_tokens(cut))
 
     def _first_time(self, what: str) -> bool:
         """Return True on the first call with `what` since the newest summary."""
-        first = what not in self._done_once
-        self._done_once.add(what)
+        first = what not in self._done_since_summary
+        self._done_since_summary.add(what)
         return first
 
     def _prepare_summary(self) -> None:
@@ -496,7 +496,7 @@ class CompactionEngine:
     def _would_leave_room(self, cut: Cut) -> bool:
         """Return True if a summary at this cut would leave enough room."""
         window = self.host.current_window()
-        room = max_summary_tokens(window) + self._tokens_beside_summary(window)
+        room = max_summary_tokens(window) + self._tokens_outside_cap(window)
         room += self._message_tokens(cut)
         return tokens_after_summary(self.host.view, cut, room) <= self._max_tokens_when_due()
 
@@ -518,7 +518,7 @@ class CompactionEngine:
                 return cut
             raise CompactionFailed(NOTHING_YET)
         max_after = max_tokens_after(window) if max_after is None else max_after
-        room = max_summary_tokens(window) + self._tokens_beside_summary(window)
+        room = max_summary_tokens(window) + self._tokens_outside_cap(window)
         found = None
         for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
             cut = find_cut(view, self.policy, window, keep_messages=keep_messages)
@@ -533,29 +533,29 @@ class CompactionEngine:
 
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed if even a short summary leaves more than `max_after` tokens."""
-        room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_beside_summary(before)
+        room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_outside_cap(before)
         after = tokens_after_summary(self.host.view, cut, room + self._message_tokens(cut))
         if after > max_after:
-            raise CompactionFailed(not_worth_it(before, after))
+            raise CompactionFailed(too_large_message(before, after))
 
     async def _check_can_shrink(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed if even the shortest summary would leave too much. The check uses
         a summary of the recorded facts, user messages and rules, so no model is called.
         """
-        if self._asks_model:
+        if self._uses_model:
             draft = self._writer().from_ledger(document_of(self.host.view.summary))
             await self._applier.fit(cut, draft, before, max_after, is_estimate=True)
 
     @property
-    def _asks_model(self) -> bool:
+    def _uses_model(self) -> bool:
         """True if a model writes the summaries."""
         writer = self.policy.model or self.host.model_id
-        return self.policy.summarizer != "mechanical" and not self._unusable.is_over(writer)
+        return self.policy.summarizer != "mechanical" and not self._unusable.should_skip(writer)
 
     @property
     def _writes_in_background(self) -> bool:
         """True if summaries are prepared in the background, which needs a second server slot."""
-        return self._asks_model and not self.host.has_one_slot()
+        return self._uses_model and not self.host.has_one_slot()
 
     def _check_preserved(self) -> None:
         """Warn once about each required section that is missing, and about an outdated decision
@@ -579,7 +579,7 @@ class CompactionEngine:
     def _writer(self) -> SummaryWriter:
         return SummaryWriter(self.host, self.policy, self._unusable)
 
-    def _tokens_beside_summary(self, window: Window) -> int:
+    def _tokens_outside_cap(self, window: Window) -> int:
         """Return the tokens outside the summary's cap: the table of changed files, the user's
         rules, open command failures, pins and reinserted entries.
         """
@@ -593,7 +593,7 @@ class CompactionEngine:
     def _message_tokens(self, cut: Cut) -> int:
         """Return the tokens of the user's messages in a summary at this cut."""
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
-        gone = messages_gone(self.host.ledger.messages, view, evicted)
+        gone = evicted_messages(self.host.ledger.messages, view, evicted)
         return section_tokens(gone, budget_tokens(self.host.current_window(), view.ratio))
 
     def _fits(self) -> bool:

@@ -24,7 +24,7 @@ HINT_FIXED = (
 )
 
 
-def full_window(view: View, window: Window, policy: Policy, why: str) -> LimitReached:
+def full_window_error(view: View, window: Window, policy: Policy, why: str) -> LimitReached:
     """Return the error for this context. `why` is the reason why no summary was made, or ""."""
     system = view.scaled(tokens.estimate(view.system))
     tools = view.scaled(tokens.estimate_content(view.tools))

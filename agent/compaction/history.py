@@ -180,7 +180,7 @@ def _described(act: Mask | Summary) -> str:
     return f"summary of {act.span} ({readable_trigger(act.trigger)})"
 
 
-def why_gone(entries: Reversible[Entry], seq: int) -> str:
+def why_not_in_context(entries: Reversible[Entry], seq: int) -> str:
     """Return the reason why an entry is not in the context in full, for display; "" if it is."""
     undone, found = reverted_seqs(entries), ""
     for entry in reversed(entries):
@@ -215,7 +215,7 @@ def _why(act: Mask | Summary) -> str:
     return readable_trigger(act.trigger)
 
 
-def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
+def user_wrote_since(entries: Iterable[Entry], seq: int) -> bool:
     """Return True if the user sent a message after an entry."""
     return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
 
@@ -250,7 +250,7 @@ def _drifted(entries: Iterable[Entry]) -> set[int]:
     return drifted
 
 
-def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
+def _act(entry: Entry, undone: bool, has_no_drift: bool) -> Act | None:
     if isinstance(entry, ToolResult | User) and entry.offloaded:
         after = tokens.estimate_content(entry.content)
         before = after + int_field(entry.details, "tokens_saved")
@@ -273,7 +273,7 @@ def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
             entry.tokens_before,
             entry.tokens_after,
             tuple(entry.files),
-            verified=steady and bool(str(document.get("intent", "")).strip()),
+            verified=has_no_drift and bool(str(document.get("intent", "")).strip()),
             undone=undone,
         )
     return None

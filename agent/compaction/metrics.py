@@ -86,11 +86,14 @@ def session_metrics(entries: Iterable[Entry]) -> CompactionMetrics:
         summaries=tuple(act for act in done if act.layer == "summary"),
         probes=_by_kind([row for check in checks for row in _rates(check.get("tally"))]),
         sections=sum(
-            (_whole(check.get("sections"), "critical", "kept") for check in checks), Rate()
+            (_single_check_rate(check.get("sections"), "critical", "kept") for check in checks),
+            Rate(),
         ),
-        recovery=sum((_whole(check.get("recovery"), "asked", "ok") for check in checks), Rate()),
+        recovery=sum(
+            (_single_check_rate(check.get("recovery"), "asked", "ok") for check in checks), Rate()
+        ),
         saved=tuple(savings(done)),
-        cost_usd=_dollars(prices),
+        cost_usd=_total_cost(prices),
     )
 
 
@@ -111,7 +114,7 @@ def total_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
         sections=sum((part.sections for part in parts), Rate()),
         recovery=sum((part.recovery for part in parts), Rate()),
         saved=tuple(row for row in saved if row[1]),
-        cost_usd=_dollars([part.cost_usd for part in parts]),
+        cost_usd=_total_cost([part.cost_usd for part in parts]),
     )
 
 
@@ -123,7 +126,7 @@ def _rates(facts: Any) -> list[tuple[str, Rate]]:
     ]
 
 
-def _whole(facts: Any, asked: str, there: str) -> Rate:
+def _single_check_rate(facts: Any, asked: str, there: str) -> Rate:
     """Return the rate of a check that is made once: `before` and `after` are equal."""
     return Rate(int_field(facts, asked), int_field(facts, there), int_field(facts, there))
 
@@ -135,7 +138,7 @@ def _by_kind(rows: Sequence[tuple[str, Rate]]) -> tuple[tuple[str, Rate], ...]:
     return tuple(kinds.items())
 
 
-def _dollars(prices: Sequence[float | None]) -> float | None:
+def _total_cost(prices: Sequence[float | None]) -> float | None:
     known = [price for price in prices if price is not None]
     return sum(known) if len(known) == len(prices) else None
 

@@ -20,8 +20,8 @@ class PhaseForm:
     """The form of the summary that ends a phase."""
 
     name: str
-    words: tuple[int, int] | None  # minimum and maximum; None: only the summary's cap applies
-    asks: str  # the form in one line, for display
+    word_limits: tuple[int, int] | None  # minimum and maximum; None: only the summary's cap applies
+    description: str  # the form in one line, for display
     instructions: str  # appended to the question for the summary
 
 

@@ -29,8 +29,8 @@ PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, o
 ClearWhen = Literal["pays", "every-call", "from", "off"]
 SummarizeWhen = Literal["full", "pays"]
 
-# Tools that return a text to read in full: a file, an entry, a page, a report. Little of other
-# results is used later.
+# Tools that return a text to read in full: a file, an entry, a page, a report. Of other tools'
+# results, little is used later.
 _READING_TOOLS = ("Read", "Recall", "WebFetch", "Skill", "Task")
 
 
@@ -53,13 +53,14 @@ class Policy:
         "Bash", "Job", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall",
     )  # fmt: skip
     clear_silently: bool = False  # clearing is only logged, not shown
-    truncate_at: PolicyThreshold = 0.01  # from here on; if `clear_when` is "pays", when it pays
+    # Shorten old inputs from this fill level on; if `clear_when` is "pays", only when it pays.
+    truncate_at: PolicyThreshold = 0.01
     truncate: Literal["all", "persisted"] = "all"  # inputs of any tool, or of edits still on disk
     prepare_at: PolicyThreshold = 0.70
     outline: bool = True  # shorten old exchanges to one line each, when that pays
     summarize_at: PolicyThreshold = 0.93
     summarize_when: SummarizeWhen = "full"  # "pays": also below `summarize_at`, when that pays
-    summarize_first: bool = False  # clear after a summary instead of avoiding it by clearing
+    summarize_first: bool = False  # when a summary is due, summarise first and clear afterwards
     # A summary leaves a tail verbatim: at least `keep_messages` messages, and more up to
     # `keep_tokens` (at most `keep_share` of the window).
     keep_tokens: int = 20_000

@@ -37,7 +37,7 @@ class _Section:
     title: str
     items: Sequence[str]
     level: int  # lowest level that shows it
-    longer: int = 1  # factor of the item limit
+    length_factor: int = 1  # factor of the item limit
     step: int = 1  # items added per round
 
 
@@ -103,9 +103,9 @@ def recovery_text(
     sections = [section for section in known if section.items and section.level <= number]
     if not sections or (number < 3 and not document.intent):
         return ""
-    spaced = [path for path in (*ledger.files, *ledger.read, *changed) if " " in path]
+    paths_with_spaces = [path for path in (*ledger.files, *ledger.read, *changed) if " " in path]
     for limit in _MAX_ITEM_CHARS:
-        shown = _fill(sections, limit, LEVEL_TOKENS[number], spaced)
+        shown = _fill(sections, limit, LEVEL_TOKENS[number], paths_with_spaces)
         if all(shown):
             break
     return _render(sections, shown)
@@ -153,24 +153,24 @@ def _sections(
     document: SummaryDocument, ledger: Ledger, changed: Sequence[str]
 ) -> Iterator[_Section]:
     """Yield all sections, the most important first."""
-    newest = [f"#{ref}: {text}" for ref, text in ledger.words[-1:]]
+    newest = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-1:]]
     stands = [*document.in_progress, *filter(None, [document.phase])]
-    yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
+    yield _Section("Intent", [document.intent] if document.intent else [], 1, length_factor=2)
     yield _Section("Stands", stands, 1)
     yield _Section("Next", document.next_steps, 1)  # the todo list, if there is one
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)
     yield _Section("Newest words", newest, 1)
-    earlier = [f"#{ref}: {text}" for ref, text in ledger.words[-2::-1]]
+    earlier = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-2::-1]]
     yield _Section("Earlier messages of the user", earlier, 2)
     yield _Section("Blocked", document.blocked, 2)
-    yield _Section("Open errors", document.errors, 2, longer=2)
+    yield _Section("Open errors", document.errors, 2, length_factor=2)
     yield _Section("Decisions", document.decisions, 2)
     changes = [f"{row.path} ({row.action})" for row in document.modified]
-    yield _Section("Files changed", changes, 2, longer=_UNCUT, step=_FILES_PER_STEP)
-    yield _Section("Changed on disk since", changed, 3, longer=_UNCUT, step=_FILES_PER_STEP)
+    yield _Section("Files changed", changes, 2, length_factor=_UNCUT, step=_FILES_PER_STEP)
+    yield _Section("Changed on disk since", changed, 3, length_factor=_UNCUT, step=_FILES_PER_STEP)
     read = [row.path for row in document.read]
-    yield _Section("Files read", read, 3, longer=_UNCUT, step=_FILES_PER_STEP)
+    yield _Section("Files read", read, 3, length_factor=_UNCUT, step=_FILES_PER_STEP)
     yield _Section("Commands that failed", _failed(ledger), 3)
     yield _Section("Done", document.done, 3)
     yield _Section("What changed", [f"{r.path}: {r.change}" for r in document.modified], 3)
@@ -192,7 +192,7 @@ def _failed(ledger: Ledger) -> list[str]:
 
 
 def _fill(
-    sections: Sequence[_Section], limit: int, room: int, spaced: Sequence[str]
+    sections: Sequence[_Section], limit: int, room: int, paths_with_spaces: Sequence[str]
 ) -> list[list[str]]:
     """Return the items of each section that fit. They are added in rounds, so that each section
     gets a share.
@@ -203,7 +203,7 @@ def _fill(
         for place, section in enumerate(sections):
             rest = section.items[len(shown[place]) :]
             for item in rest[: section.step if place not in full else 0]:
-                shown[place].append(_short(item, limit * section.longer, spaced))
+                shown[place].append(_short(item, limit * section.length_factor, paths_with_spaces))
                 if estimate(_render(sections, shown)) > room:
                     shown[place].pop()
                     full.add(place)
@@ -226,7 +226,7 @@ def _render(sections: Sequence[_Section], shown: Sequence[Sequence[str]]) -> str
     return "\n".join(lines)
 
 
-def _short(text: str, limit: int, spaced: Sequence[str]) -> str:
+def _short(text: str, limit: int, paths_with_spaces: Sequence[str]) -> str:
     """Cut a text to `limit` characters, between words and never inside a path."""
     text = text.strip()
     if len(text) <= limit:
@@ -235,7 +235,7 @@ def _short(text: str, limit: int, spaced: Sequence[str]) -> str:
     if cut < 0:  # its first word is longer: whole, as it may be a path
         word = text.split(maxsplit=1)[0]
         cut = limit if len(word) > _MAX_PATH_CHARS else len(word)
-    for path in spaced:
+    for path in paths_with_spaces:
         start = text.rfind(path, 0, cut + len(path))
         if 0 <= start < cut < start + len(path):
             cut = _gap(text, start) if _gap(text, start) > 0 else start + len(path)

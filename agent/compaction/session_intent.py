@@ -25,14 +25,14 @@ def session_intent(entries: Reversible[Entry]) -> str:
     ledger, summary = ledger_of(entries), newest_readable_summary(entries)
     typed = [message for message in ledger.messages if not message.is_attached]
     sections = [
-        _stated(summary),
+        _summary_intent(summary),
         _section(f"Messages of the user ({len(typed):,})", message_lines(typed, MESSAGE_TOKENS)),
         _section(f"Changed files ({len(ledger.files):,})", [*_file_lines(ledger.files)]),
     ]
     return "\n\n".join(filter(None, sections))
 
 
-def _stated(summary: Summary | None) -> str:
+def _summary_intent(summary: Summary | None) -> str:
     document = document_of(summary)
     if summary is None or document is None or not document.intent:
         return ""

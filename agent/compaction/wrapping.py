@@ -56,7 +56,7 @@ def unwrapped_lines(text: str, is_heading: IsHeading) -> list[str]:
     lines = _without_fence(text.split("\n"), is_heading)
     while lines and (not lines[-1].strip() or _CLOSING_TAG.fullmatch(lines[-1])):
         del lines[-1]
-    return _without_talk(lines)
+    return _without_closing_remark(lines)
 
 
 def _block_end(lines: Sequence[str], start: int) -> int | None:
@@ -109,7 +109,7 @@ def _without_fence(lines: list[str], is_heading: IsHeading) -> list[str]:
     return lines[opening + 1 :]
 
 
-def _without_talk(lines: list[str]) -> list[str]:
+def _without_closing_remark(lines: list[str]) -> list[str]:
     """Return the lines without a closing remark: a last paragraph after a list."""
     blanks = [place for place, line in enumerate(lines) if not line.strip()]
     start = blanks[-1] + 1 if blanks else 0

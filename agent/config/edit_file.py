@@ -23,7 +23,7 @@ def read_settings_file(path: Path) -> bytes | None:
         return read_untrusted(path)
     except FileNotFoundError:
         if path.is_symlink():
-            raise ConfigError("is a link to a file that is not there", where=str(path)) from None
+            raise ConfigError("is a broken symlink", where=str(path)) from None
         return None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None

@@ -67,7 +67,7 @@ class LoadedSettings(NamedTuple):
     project: Path | None  # the project file
     trust_dir: Path  # the state folder with the list of trusted files
     given: Sequence[LayerValue] = ()  # the values in force, lowest layer first
-    held: Sequence[LayerValue] = ()  # values of the untrusted project file, not in force
+    untrusted: Sequence[LayerValue] = ()  # values of the untrusted project file, not in force
 
 
 class SettingRow(NamedTuple):
@@ -77,7 +77,7 @@ class SettingRow(NamedTuple):
     value: str
     origin: str
     help: str
-    held: str = ""  # value and origin in an untrusted project file; not in force
+    untrusted: str = ""  # value and origin in an untrusted project file; not in force
 
 
 def load_settings(
@@ -95,12 +95,12 @@ def load_settings(
     given = _read_document(user, _read_bytes(user)) if user else []
     trust_dir = state_dir(_merge(given + above)[0], environ)
     notices: list[str] = []
-    held: list[LayerValue] = []
+    untrusted: list[LayerValue] = []
     project = _project_file(cwd.resolve(), home_folder(environ).resolve())
     if project and not (user and project.samefile(user)):
-        given, held = _add_project_layer(given, project, trust_dir)
-        if held:
-            names = ", ".join(dict.fromkeys(each.key.name for each in held))
+        given, untrusted = _add_project_layer(given, project, trust_dir)
+        if untrusted:
+            names = ", ".join(dict.fromkeys(each.key.name for each in untrusted))
             notices.append(
                 f"{project} is not trusted, so {names} in it was ignored. "
                 "Read the file, then accept it with `ctxagent config --trust`."
@@ -112,7 +112,7 @@ def load_settings(
     check_keys(settings.keys, origins)
     if where := state_notice(settings, environ):
         notices.append(where)
-    return LoadedSettings(settings, origins, notices, project, trust_dir, given, held)
+    return LoadedSettings(settings, origins, notices, project, trust_dir, given, untrusted)
 
 
 def settings_from_flags(flags: Sequence[str]) -> Settings:
@@ -135,13 +135,17 @@ def raw_value(key: SettingKey, text: str, where: str) -> Any:
 def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
     """Return a row for each setting."""
     value = values_by_key(loaded.settings)
-    held = {
+    untrusted = {
         each.key.name: f"{value_text(each.key, each.value)} in {each.source}"
-        for each in loaded.held
+        for each in loaded.untrusted
     }
     return [
         SettingRow(
-            name, value_text(key, value[name]), loaded.origins[name], key.help, held.get(name, "")
+            name,
+            value_text(key, value[name]),
+            loaded.origins[name],
+            key.help,
+            untrusted.get(name, ""),
         )
         for name, key in KEYS.items()
     ]
@@ -168,16 +172,16 @@ def keys_needing_trust(path: Path, data: bytes) -> list[str]:
 def _user_file(environ: Mapping[str, str]) -> Path | None:
     """Return the user's file if it exists or if the variable CTXAGENT_CONFIG requires it."""
     path = user_file(environ)
-    return path if environ.get(USER_FILE_VARIABLE) or _is_there(path) else None
+    return path if environ.get(USER_FILE_VARIABLE) or _exists(path) else None
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:
     """Return the nearest settings file in the project, or None."""
     files = (folder / PROJECT_FILE for folder in folders_within_project(cwd, home))
-    return next(filter(_is_there, files), None)
+    return next(filter(_exists, files), None)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     """Return True if a settings file exists. Raises ConfigError if it cannot be read, because its
     rules would be lost.
     """
@@ -191,7 +195,7 @@ def _is_there(path: Path) -> bool:
         regular = S_ISREG(path.stat().st_mode)
         masked = path.samefile(os.devnull)
     except FileNotFoundError:
-        raise _unreadable(path, "it is a link to nothing") from None
+        raise _unreadable(path, "it is a broken symlink") from None
     except OSError as error:
         raise _unreadable(path, error.strerror) from None
     if not (regular or masked):
@@ -207,14 +211,14 @@ def _unreadable(path: Path, why: str | None) -> ConfigError:
 def _add_project_layer(
     given: list[LayerValue], path: Path, trust_dir: Path
 ) -> tuple[list[LayerValue], list[LayerValue]]:
-    """Return the values with the project file added, and the values that were held back."""
+    """Return the values with the project file added, and its values that need trust first."""
     data = _read_bytes(path)
     project = _read_document(path, data)
     if is_trusted(path, data, trust_dir):
         return given + project, []
     values, _ = _merged_values(given)
-    held = [g for g in project if g.key.loosens(g.value, values.get(g.key.name))]
-    return given + [g for g in project if g not in held], held
+    untrusted = [g for g in project if g.key.loosens(g.value, values.get(g.key.name))]
+    return given + [g for g in project if g not in untrusted], untrusted
 
 
 def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -227,16 +231,17 @@ def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[st
         else:
             values[key.name] = value
             sources[key.name] = [source]
-    for name in _of_another_provider(values["model.id"], given):
+    for name in _keys_for_another_provider(values["model.id"], given):
         values[name] = KEYS[name].default
         sources.pop(name, None)
     origins = {name: ", ".join(sources.get(name, ["default"])) for name in KEYS}
     return values, origins
 
 
-def _of_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
-    """Return the keys (address, window) whose layer also names a model of another provider than
-    `model`. These values are reset, because the key of `model` must not go to that address.
+def _keys_for_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
+    """Return the keys (model.base_url, model.context_window) whose layer also sets a model of
+    another provider than `model`. They are reset, because the API key for `model` must not be sent
+    there.
     """
     models: dict[str, str] = {}
     layers: dict[str, str] = {}

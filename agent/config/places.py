@@ -24,7 +24,7 @@ def home_folder(environ: Mapping[str, str]) -> Path:
             home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
         except KeyError:  # e.g. a container with an arbitrary user ID
             return NO_HOME
-    return NO_HOME if _is_closed(home) else home
+    return NO_HOME if _is_inaccessible(home) else home
 
 
 def config_home(environ: Mapping[str, str]) -> Path:
@@ -72,7 +72,7 @@ def can_be_written(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _is_closed(folder: Path) -> bool:
+def _is_inaccessible(folder: Path) -> bool:
     try:
         os.stat(f"{folder}/.")  # noqa: PTH116 - a Path drops the dot, which tests for entry
     except PermissionError:

@@ -1,6 +1,4 @@
-"""The categories of what a compaction keeps or may clear, their meanings, and the user's rules
-for them.
-"""
+"""The categories of content that a compaction keeps or may clear, and the user's rules for them."""
 
 from ..lazy import dataclass
 

@@ -65,12 +65,12 @@ ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-# Both strictest first.
+# These are ordered from strict to lax.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
-SandboxMode = Literal["require", "auto", "off"]  # strictest first
-SearchMode = Literal["off", "auto", "on"]  # strictest first
-LspMode = Literal["off", "auto", "on"]  # strictest first
+SandboxMode = Literal["require", "auto", "off"]
+SearchMode = Literal["off", "auto", "on"]
+LspMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
@@ -94,7 +94,6 @@ def _hook(help: str) -> tuple[str, ...]:
 class ModelSettings:
     """[model]"""
 
-    # The same as `DEFAULT_MODEL`, which would import all models.
     id: str = setting(
         "claude-sonnet-5-5",
         MODEL_ID,
@@ -341,7 +340,7 @@ def _loosens_network(new: Any, current: Any) -> bool:
 class ToolSettings:
     """[tools]"""
 
-    # The same as `MAX_OUTPUT_BYTES`, which would import the tools.
+    # Equal to `MAX_OUTPUT_BYTES`, whose import would load the tools.
     max_output_bytes: int = setting(
         256 << 20,
         whole_number("bytes", 65_536),

@@ -39,7 +39,8 @@ class UserSettings:
         """Return a row for each setting, those of extensions last."""
         rows = [*explain_settings(self.loaded), *_extension_rows(self.loaded)]
         return [
-            row._replace(value=self.clean(row.value), held=self.clean(row.held)) for row in rows
+            row._replace(value=self.clean(row.value), untrusted=self.clean(row.untrusted))
+            for row in rows
         ]
 
     def row(self, name: str) -> SettingRow:

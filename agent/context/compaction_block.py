@@ -2,8 +2,8 @@
 
 A request with `compaction` gets a reply with one such block: a readable text and a signature. Every
 later request starts with this block, byte for byte, in place of the summarised messages. Some
-models bind thinking to all messages before it. On them the replies right after the summarised
-messages keep their thinking, which they lose after a summary of our own.
+models bind thinking to all messages before it. With these models, the replies after the block keep
+their thinking. After a summary of our own, they lose it.
 
 Source: platform.claude.com, "Compaction on demand" and "Compaction and preserved thinking", as of
 November 2026.

@@ -16,14 +16,16 @@ _MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The model and the prompt (system prompt and tools) of the requests from a log entry on."""
+class RequestBase:
+    """The fixed part of the requests from a log entry on: the model and the prompt (system prompt
+    and tools).
+    """
 
     since: int = 0  # seq of the first entry
     model: str = ""
     prompt: str = ""  # digest of system prompt and tools
 
-    def begins_as(self, other: "Asked") -> bool:
+    def matches(self, other: "RequestBase") -> bool:
         return (self.model, self.prompt) == (other.model, other.prompt)
 
 
@@ -38,10 +40,10 @@ class Item:
     stop_reason: str | None = None
     source: str = ""  # of a user item: the source of its entry, or SUMMARY_SOURCE; else ""
     thinking: bool = True  # whether thinking is shown
-    # For a reply: its request, and whether history before it was edited later.
-    asked: Asked = Asked()
+    # For a reply: the base of its request, and whether history before it was edited later.
+    base: RequestBase = RequestBase()
     edited: bool = False
-    foreign: bool = False  # whether another model than the current one gave this reply
+    by_other_model: bool = False  # another model than the current one gave this reply
     measured: int = 0  # full size according to its usage; 0 if unknown
     # Texts that replace results, by tool_use ID. In a reply they replace a search and its result;
     # "" removes both.
@@ -51,7 +53,7 @@ class Item:
     # The text that replaces this item and its neighbours; "" if that text is in a neighbour; None
     # if the item is not outlined.
     outline: str | None = None
-    # Cache of `request`: the shown blocks, and the blocks sent for them.
+    # Cache of `request.py`: the shown blocks, and the blocks that are sent for them.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -142,7 +144,7 @@ def shown_blocks(item: Item) -> list[Block]:
             continue
         if kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
             block = {**block, "input": item.inputs[call]}
-        if kind == "tool_use" and item.foreign and "signature" in block:
+        if kind == "tool_use" and item.by_other_model and "signature" in block:
             block = {name: value for name, value in block.items() if name != "signature"}
         out.append(block)
     return out

@@ -96,7 +96,7 @@ class _Draft:
 
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
-            if block["type"] == COMPACTION and (self.messages or self.waits):
+            if block["type"] == COMPACTION and (self.messages or self.pending_count):
                 block = _text(_clean(block["content"]))  # damaged log: the block must come first
             if block["type"] == COMPACTION:
                 self.messages.append({"role": "assistant", "content": [block]})
@@ -115,10 +115,11 @@ class _Draft:
     def add_assistant(self, blocks: list[Block], model: str) -> None:
         if not blocks:
             return
-        if self.speaker not in ("", model) and not self.waits:  # after another model's pause
+        # The last reply is another model's, and this model cannot continue its paused turn.
+        if self.speaker not in ("", model) and not self.pending_count:
             self.later.append(_text(GO_ON_PROMPT))
         self.speaker = model
-        if self.waits:
+        if self.pending_count:
             self.close()
         if not self.messages:
             self.messages.append({"role": "user", "content": [_text(LOST_BEGINNING)]})
@@ -126,7 +127,7 @@ class _Draft:
             self.messages.append({"role": "assistant", "content": []})
         said, intact = self.messages[-1]["content"], True
         for block in blocks:
-            kept = self._fitting(block)
+            kept = self._adapted(block)
             intact = intact and kept is not None
             if kept is not None and (intact or kept["type"] not in THINKING):
                 said.append(kept)
@@ -135,9 +136,9 @@ class _Draft:
         if not said:
             said.append(_text(LOST_SEARCH))
 
-    def _fitting(self, block: Block) -> Block | None:
-        """Return a reply block as it fits after the blocks before it. Return None for half of a
-        search and for a duplicate.
+    def _adapted(self, block: Block) -> Block | None:
+        """Return a reply block adapted to the blocks before it. Return None for a search result
+        without its search, and for a duplicate search.
         """
         kind = block["type"]
         if kind == "tool_use":
@@ -181,7 +182,7 @@ class _Draft:
         return len(self.messages) == 1 and begins_with_block(self.messages)
 
     @property
-    def waits(self) -> int:
+    def pending_count(self) -> int:
         """The number of messages that `close` would add."""
         has_words = bool(self.open or self.later or (self.added and not self.messages))
         return has_words + bool(self.added)
@@ -194,7 +195,7 @@ class _Draft:
         content += self.later
         if self.added and not (content or self.messages):
             content = [_text(LOST_BEGINNING)]
-        if self.waits and (self.later or self.added or not self.open):
+        if self.pending_count and (self.later or self.added or not self.open):
             # The server continues a search only if nothing but results of calls comes after it.
             self.drop_searches([*self.searches])
         if content:
@@ -219,15 +220,16 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
     for index, item in enumerate(items):
         if index == place:
             # An assistant item closes the pending messages before it.
-            closes = draft.waits if item.role == "assistant" else 0
+            closes = draft.pending_count if item.role == "assistant" else 0
             stable_end = len(draft.messages) - 1 + closes
         if item.role == "user":
             draft.add_user(_sent_blocks(item))
         else:
-            draft.add_assistant(_sent_blocks(item), item.asked.model)
+            draft.add_assistant(_sent_blocks(item), item.base.model)
     draft.close()
     last = items[-1] if items else None
-    paused = last and last.stop_reason == PAUSED_STOP_REASON and not (last.stubs or last.foreign)
+    is_own = last and not (last.stubs or last.by_other_model)
+    paused = is_own and last and last.stop_reason == PAUSED_STOP_REASON
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.drop_searches([*draft.searches])
         draft.messages.append({"role": "user", "content": [_text(GO_ON_PROMPT)]})
@@ -289,11 +291,11 @@ def with_question(request: Request, asked: str) -> Request:
         more = [{**last, "content": [*last["content"], _text(asked)]}]
     else:
         more = [last, {"role": "user", "content": [_text(asked)]}]
-    return replace(request, messages=_ended([*before, *more]), origin=origin)
+    return replace(request, messages=_without_open_searches([*before, *more]), origin=origin)
 
 
-def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Remove searches from the last reply that the server would otherwise continue."""
+def _without_open_searches(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Remove unfinished searches from the last reply, because the server would continue them."""
     replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     place = replies[-1] if replies else 0
     content = messages[place]["content"]
@@ -301,8 +303,8 @@ def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     waiting = [b["id"] for b in content if b["type"] == SEARCH and b["id"] not in there]
     if not waiting:
         return messages
-    ended = {"role": "assistant", "content": without_searches(content, waiting)}
-    return [*messages[:place], ended, *messages[place + 1 :]]
+    finished = {"role": "assistant", "content": without_searches(content, waiting)}
+    return [*messages[:place], finished, *messages[place + 1 :]]
 
 
 def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:

@@ -4,11 +4,11 @@
 adding does not depend on the length of the log. Pure: no clock, disk or settings, so a view in a
 new process equals the live one.
 
-A request has the thinking and signed calls of its own model only. Those of another model are shown
-again when that model is used again. Newer models bind each thinking block to everything before it.
-So an edit of history (a mask, a summary) hides the thinking after it, except after a summary by the
-API (`compaction_block`). Thinking from requests with another system prompt or other tools is hidden
-until that prompt and those tools are used again.
+A request has the thinking and the call signatures of its own model only. Those of another model are
+shown again when that model is used again. Newer models bind each thinking block to everything
+before it. So an edit of history (a mask, a summary) hides the thinking after it, except after a
+summary by the API (`compaction_block`). Thinking from requests with another system prompt or other
+tools is hidden until that prompt and those tools are used again.
 """
 
 import hashlib
@@ -43,15 +43,15 @@ from ..session.entries import (
 )
 from ..session.searches import FOUND, SEARCH_TOOL, is_search
 from . import tokens
-from .items import SUMMARY_SOURCE, THINKING, Asked, Call, Item, ViewResult, shown_blocks
+from .items import SUMMARY_SOURCE, THINKING, Call, Item, RequestBase, ViewResult, shown_blocks
 
 REFUSAL = "refusal"  # a stop reason
 # Sources re-inserted after a summary.
 REINSERTED_SOURCES = (
     "environment", "instructions", PLAN, SKILL_LIST, SKILL, MEMORY, HOOK, LOADED_TOOLS,
 )  # fmt: skip
-MIN_JUDGED_TOKENS = 1_000  # the least tokens that an estimation error is divided by
-MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is ignored
+MIN_JUDGED_TOKENS = 1_000  # an estimation error is divided by at least this number of tokens
+MAX_CREDIBLE_FACTOR = 3.0  # ignore a usage that differs from the estimate by a larger factor
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # limits of `View.error`; a single text may err by the minimum
 ERROR_FACTOR = 2  # safety factor on a measured error, because the next one may be larger
 ERROR_DECAY = 0.99  # per reply: decay old estimation errors
@@ -67,7 +67,7 @@ class View:
     """
 
     model: str = ""
-    binds: bool = True  # whether the model binds its thinking to everything before it
+    binds_thinking: bool = True  # the model binds its thinking to everything before it
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
@@ -83,7 +83,7 @@ class View:
     summary: Summary | None = None  # the newest summary, which is the view's first item
     # Calls whose masks the user reverted. They are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
-    _asked: list[Asked] = field(default_factory=lambda: [Asked()])  # oldest first
+    _bases: list[RequestBase] = field(default_factory=lambda: [RequestBase()])  # oldest first
     _ratios: dict[str, float] = field(default_factory=dict)  # by model
     _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class View:
 
     def size_with(self, act: Mask | Summary) -> int:
         """Return the size of this view after one more mask or summary."""
-        stay = self._staying(act) if isinstance(act, Summary) else self.items
+        stay = self._remaining_items(act) if isinstance(act, Summary) else self.items
         changed = replace(self, items=[item.copy() for item in stay], _facts={})
         changed.size -= sum(item.size for item in self.items) - sum(item.size for item in stay)
         changed.add(act)
@@ -197,10 +197,10 @@ class View:
             return
         before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
         item = self._append(entry.seq, "assistant", entry.content)
-        item.asked, item.edited = self._asked_at(entry.request.get("upto")), edited
+        item.base, item.edited = self._base_at(entry.request.get("upto")), edited
         self._show(item)
         if not edited and any(block.get("altered") for block in entry.content):
-            self._leave_out_thinking(item.asked)
+            self._hide_thinking_of_base(item.base)
         item.stop_reason = entry.stop_reason
         for block in entry.content:
             arguments = block.get("input")
@@ -211,7 +211,7 @@ class View:
                 self.calls[call.id] = call
                 if call.id in self._listed.ids:  # the result came before the call
                     self._listed = _Listed()
-        usage = Usage() if edited or item.foreign else Usage.from_json(entry.usage)
+        usage = Usage() if edited or item.by_other_model else Usage.from_json(entry.usage)
         if any(block.get("type") == FOUND for block in entry.content):
             return  # the usage counts search results as prompt, and the prompt once per search
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
@@ -231,11 +231,11 @@ class View:
             self.ratio = usage.total / self.size
 
     def _add_session(self, entry: Session) -> None:
-        binds = entry.thinking != FREE
-        changed = (entry.model, binds) != (self.model, self.binds)
+        binds_thinking = entry.thinking != FREE
+        changed = (entry.model, binds_thinking) != (self.model, self.binds_thinking)
         self._ratios[self.model] = self.ratio
         self.ratio = self._ratios.get(entry.model, self.ratio)
-        self.model, self.binds = entry.model, binds
+        self.model, self.binds_thinking = entry.model, binds_thinking
         if entry.system is not None and entry.system != self.system:
             self.size += tokens.estimate(entry.system) - tokens.estimate(self.system)
             self.system, changed = entry.system, True
@@ -244,15 +244,15 @@ class View:
             self.size -= tokens.estimate_content(self.tools)
             self.tools, changed = entry.tools, True
         if changed:
-            told = json.dumps([self.system, self.tools])
-            asked = Asked(entry.seq, self.model, hashlib.sha256(told.encode()).hexdigest()[:16])
+            prompt = json.dumps([self.system, self.tools]).encode()
+            base = RequestBase(entry.seq, self.model, hashlib.sha256(prompt).hexdigest()[:16])
             # Older versions dropped all earlier thinking permanently, from every request.
             is_old = not entry.thinking
-            self._asked = [replace(asked, since=0)] if is_old else [*self._asked, asked]
+            self._bases = [replace(base, since=0)] if is_old else [*self._bases, base]
             self.edits += 1
             for item in self.items:
                 if is_old:
-                    item.asked, item.edited = asked, True
+                    item.base, item.edited = base, True
                 self._show(item)
             self.size_changed = self.size
 
@@ -280,7 +280,7 @@ class View:
             self._resize(item)
             first = after if first is None else min(first, after)
         if first is not None:
-            self._edited(first)
+            self._hide_thinking_from(first)
 
     def _outline(self, item: Item, reply_seq: object, text: str) -> int:
         """Replace a result, and the reply that made its call, by an outline. Return the index of
@@ -298,7 +298,7 @@ class View:
 
     def _add_summary(self, entry: Summary) -> None:
         self.summary, self._listed = entry, _Listed()
-        tail = self._staying(entry)
+        tail = self._remaining_items(entry)
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
         text: Block = {"type": "text", "text": entry.text}
@@ -314,10 +314,10 @@ class View:
         left = {item.seq for item in self.items}
         self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
-        self._edited(1, keeps_shown=entry.keeps_thinking)
+        self._hide_thinking_from(1, keeps_shown=entry.keeps_thinking)
         self.size_changed = self.size
 
-    def _staying(self, entry: Summary) -> list[Item]:
+    def _remaining_items(self, entry: Summary) -> list[Item]:
         """Return the items that stay in the view after a summary."""
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
         return [
@@ -327,25 +327,26 @@ class View:
             and not (entry.replaces_earlier and item.source == SUMMARY_SOURCE)
         ]
 
-    def _asked_at(self, upto: object) -> Asked:
-        """Return the `Asked` of a request whose newest entry was `upto`."""
-        newest = self._asked[-1]
+    def _base_at(self, upto: object) -> RequestBase:
+        """Return the base of a request whose newest entry was `upto`."""
+        newest = self._bases[-1]
         if not isinstance(upto, int):
             return newest
-        return next((asked for asked in reversed(self._asked) if asked.since <= upto), newest)
+        return next((base for base in reversed(self._bases) if base.since <= upto), newest)
 
-    def _leave_out_thinking(self, asked: Asked) -> None:
-        """Hide all earlier thinking of requests that start like `asked`. Later thinking stays bound
-        to the items before it.
+    def _hide_thinking_of_base(self, base: RequestBase) -> None:
+        """Hide all earlier thinking of requests with this base. Later thinking stays bound to the
+        items before it.
         """
         for item in self.items:
-            if item.asked.begins_as(asked):
+            if item.base.matches(base):
                 item.edited = True
                 self._show(item)
 
-    def _edited(self, start: int, *, keeps_shown: bool = False) -> None:
-        """Hide the thinking from the item at index `start` on, because history before it changed.
-        With `keeps_shown`, keep the thinking that is currently shown.
+    def _hide_thinking_from(self, start: int, *, keeps_shown: bool = False) -> None:
+        """Count an edit of history, and hide the thinking from the item at index `start` on,
+        because history before it changed. With `keeps_shown`, count no edit and keep the thinking
+        that is currently shown.
         """
         self.edits += not keeps_shown
         for item in self.items[start:]:
@@ -357,10 +358,10 @@ class View:
         """Update which thinking and signatures of an item the current model may get."""
         if item.role == "user":
             return
-        foreign = item.asked.model != self.model
-        bound = item.edited or not item.asked.begins_as(self._asked[-1])
-        thinking = not foreign and not (self.binds and bound)
-        changed, item.foreign, item.thinking = thinking != item.thinking, foreign, thinking
+        item.by_other_model = item.base.model != self.model
+        bound = item.edited or not item.base.matches(self._bases[-1])
+        thinking = not item.by_other_model and not (self.binds_thinking and bound)
+        changed, item.thinking = thinking != item.thinking, thinking
         if changed and any(block.get("type") in THINKING for block in item.blocks):
             self._resize(item)
 

@@ -11,8 +11,8 @@ The count is the number of matches of this regular expression:
     [any other non-ASCII]{1,2}
 
 A regular expression takes 110 ns per character of source code, and resuming a session counts all
-results of its log. So this module computes with integers as long as the text, one byte per byte of
-text, which takes 6 to 8 ns.
+results of its log. So this module converts the whole text to one integer, with a byte for each byte
+of UTF-8, and uses bit operations. That takes 6 to 8 ns per character.
 """
 
 import string

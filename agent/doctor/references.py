@@ -23,9 +23,9 @@ from ..session.entries import (
     reverted_seqs,
 )
 from .finding import Finding, listed
-from .repair import lost_numbers
+from .repair import lost_seqs
 
-MAX_NAMED = 5  # named items of one kind
+MAX_NAMED = 5  # listed items of one kind
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class References:
     unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know
     seqs: set[int] = field(default_factory=set)
     lost: list[range] = field(default_factory=list)  # seqs of lost entries, replaced by notes
-    named: list[tuple[str, set[int]]] = field(default_factory=list)  # an entry, the seqs it names
+    named: list[tuple[str, set[int]]] = field(default_factory=list)  # entry, seqs it refers to
     calls: dict[str, str] = field(default_factory=dict)  # unanswered calls: "#seq Tool" by ID
     orphans: list[str] = field(default_factory=list)  # results without a call
     offloaded: dict[int, str] = field(default_factory=dict)  # files by seq
@@ -50,7 +50,7 @@ class References:
         """Process one entry."""
         self.kinds[entry.kind] += 1
         self.seqs.add(entry.seq)
-        if gone := lost_numbers(entry):
+        if gone := lost_seqs(entry):
             self.lost.append(gone)
         if isinstance(entry, Unknown):
             self.unknown[entry.name[:40]] += 1
@@ -78,7 +78,7 @@ class References:
     def dangling(self) -> list[str]:
         """Return the references to missing entries. Readers of the log ignore these references."""
         return [
-            f"{who} names #{seq}"
+            f"{who} refers to #{seq}"
             for who, names in self.named
             for seq in sorted(names - self.seqs)[:1]
             if not any(seq in gone for gone in self.lost)
@@ -98,8 +98,8 @@ class References:
         return {seq: path for seq, path in self.offloaded.items() if not _is_there(folder, path)}
 
     def findings(self, folder: Path) -> list[Finding]:
-        """Return findings about the references and the missing entries and files. `folder` is the
-        session's.
+        """Return findings about the references and about missing entries and files in the session's
+        folder.
         """
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items()) or "none"
         found = [Finding("entries", kinds)]
@@ -111,7 +111,9 @@ class References:
             found.append(Finding("references to missing entries", names))
         found += [
             Finding(
-                "summary", f"#{s.seq} keeps from #{s.keep_from} on, which comes after it", False
+                "summary",
+                f"#{s.seq} keeps only entries from #{s.keep_from} on, after itself",
+                False,
             )
             for s in self.impossible_summaries()
         ]
@@ -120,7 +122,7 @@ class References:
         found.append(Finding("calls without a result", unanswered if calls else "none"))
         if self.failed_recoveries:
             told = listed(self.failed_recoveries, MAX_NAMED)
-            found.append(Finding("recoveries that failed, to be reviewed", told))
+            found.append(Finding("failed recoveries, to be reviewed", told))
         if self.orphans:
             names = f"{listed(self.orphans, MAX_NAMED)}; not sent"
             found.append(Finding("results without a call", names))

@@ -89,7 +89,7 @@ def add_line(log: RepairedLog, line: RawLine) -> None:
     for entry in line.entries:
         raw = line.raw if unchanged else encode_line(entry)
         row = LogRow(
-            entry.seq, _last_number(entry), entry.kind, line.number, line.offset, len(line.raw),
+            entry.seq, _last_seq(entry), entry.kind, line.number, line.offset, len(line.raw),
             blake2b(raw, digest_size=8).digest(), has_thinking(entry),
         )  # fmt: skip
         log.rows.append(row if unchanged else replace(row, entry=entry))
@@ -99,9 +99,9 @@ def add_line(log: RepairedLog, line: RawLine) -> None:
 
 def repair_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
     """Repair the rows. `load` reads the entry of a row, `folder` is the session's."""
-    _put_numbers_right(log, load)
-    _drop_doubles(log)
-    _put_in_order(log)
+    _correct_seqs(log, load)
+    _drop_duplicates(log)
+    _restore_order(log)
     _move_second_writer(log, load)
     texts = _offloaded_texts(folder)
     _fill_gaps(log, load, texts)
@@ -109,10 +109,10 @@ def repair_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path)
         result = row.entry
         if isinstance(result, ToolResult) and result.offloaded is None and row.seq in texts:
             row.entry = replace(result, offloaded=texts[row.seq][1])
-    _leave_out_thinking(log, load)
+    _drop_thinking(log, load)
 
 
-def lost_numbers(entry: Entry) -> range:
+def lost_seqs(entry: Entry) -> range:
     """Return the seqs of the lost entries that a note of a repair replaces. Empty for other
     entries.
     """
@@ -122,18 +122,18 @@ def lost_numbers(entry: Entry) -> range:
     return range(0)
 
 
-def _last_number(entry: Entry) -> int:
-    lost = lost_numbers(entry)
+def _last_seq(entry: Entry) -> int:
+    lost = lost_seqs(entry)
     return lost[-1] if lost else entry.seq
 
 
 def _renumber(row: LogRow, seq: int, load: Callable[[LogRow], Entry]) -> None:
     row.entry = replace(load(row), seq=seq)
     row.seq = seq
-    row.last = max(seq, _last_number(row.entry))
+    row.last = max(seq, _last_seq(row.entry))
 
 
-def _put_numbers_right(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
+def _correct_seqs(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     rows, there = log.rows, {row.seq for row in log.rows}
     for before, row, after in zip([None, *rows], rows, rows[1:], strict=False):
         right = before.last + 1 if before else 1
@@ -145,7 +145,7 @@ def _put_numbers_right(log: RepairedLog, load: Callable[[LogRow], Entry]) -> Non
             log.note_change(right)
 
 
-def _drop_doubles(log: RepairedLog) -> None:
+def _drop_duplicates(log: RepairedLog) -> None:
     seen: set[tuple[int, bytes]] = set()
     kept = []
     for row in log.rows:
@@ -158,7 +158,7 @@ def _drop_doubles(log: RepairedLog) -> None:
     log.rows = kept
 
 
-def _put_in_order(log: RepairedLog) -> None:
+def _restore_order(log: RepairedLog) -> None:
     ordered = sorted(log.rows, key=lambda row: row.seq)
     moved = [new for new, old in zip(ordered, log.rows, strict=True) if new.seq != old.seq]
     if moved:
@@ -178,16 +178,16 @@ def _move_second_writer(log: RepairedLog, load: Callable[[LogRow], Entry]) -> No
     late.sort(key=lambda row: row.line)
     end = max(row.last for row in kept)
     first, numbers = late[0].seq, {row.seq: end + n for n, row in enumerate(late, 1)}
-    moved = f"{_refs(late)}: numbers already used; now {_stretch(end + 1, end + len(late))}"
+    moved = f"{_refs(late)}: number already used; now {_seq_range(end + 1, end + len(late))}"
     for seq, row in enumerate(late, end + 1):
-        row.entry = _with_new_numbers(load(row), numbers)
+        row.entry = _with_new_seqs(load(row), numbers)
         _renumber(row, seq, load)
     log.changes.append(moved)
     log.note_change(first)
     log.rows = [*kept, *late]
 
 
-def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
+def _with_new_seqs(entry: Entry, numbers: dict[int, int]) -> Entry:
     """Return the entry with its references updated to the new seqs."""
 
     def now(seq: Any) -> Any:
@@ -221,19 +221,18 @@ def _fill_gaps(log: RepairedLog, load: Callable[[LogRow], Entry], texts: Offload
         if row.seq > first:
             log.note_change(first)
             there = [seq for seq in texts if first <= seq < row.seq]
-            for start, end in _around(first, row.seq - 1, there):
-                log.changes.append(f"{_stretch(start, end)}: lost; replaced by a note")
+            for start, end in _ranges_without(first, row.seq - 1, there):
+                log.changes.append(f"{_seq_range(start, end)}: lost; replaced by a note")
                 new.append(_note(start, end))
             new += [_restored(log, load, seq, texts[seq]) for seq in there]
         first = row.last + 1
     rows = [
-        LogRow(e.seq, _last_number(e), e.kind, 0, 0, 0, b"", has_thinking=False, entry=e)
-        for e in new
+        LogRow(e.seq, _last_seq(e), e.kind, 0, 0, 0, b"", has_thinking=False, entry=e) for e in new
     ]
     log.rows = sorted([*log.rows, *rows], key=lambda row: row.seq)
 
 
-def _around(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _ranges_without(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the ranges of `first` to `last` without the seqs in `there`."""
     for seq in [*sorted(there), last + 1]:
         if first < seq:
@@ -279,16 +278,16 @@ def _restored(
     return ToolResult(seq=seq, tool_use_id=open_calls[0], content=content, offloaded=path)
 
 
-def _stretch(first: int, last: int) -> str:
+def _seq_range(first: int, last: int) -> str:
     return f"#{first}" if first == last else f"#{first} to #{last}"
 
 
 def _note(first: int, last: int) -> Note:
-    text = f"{_stretch(first, last)}: lost; what is left of it is in the log as it was"
+    text = f"{_seq_range(first, last)}: lost; what is left of it is in the log as it was"
     return Note(seq=first, topic="warning", text=text, data={LOST_KEY: [first, last]})
 
 
-def _leave_out_thinking(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
+def _drop_thinking(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     if log.first_changed is None:
         return
     late = [row for row in log.rows if row.has_thinking and row.seq >= log.first_changed]

@@ -35,7 +35,7 @@ class RawLine:
     raw: bytes
     entries: tuple[Entry, ...]  # its entry, or the recovered entries
     reason: str = ""  # why the line is damaged, "" if it is not
-    canonical: bool = True  # False if the log would write it differently, so a search misses it
+    canonical: bool = True  # False if the log writes it differently: text searches may miss it
     version: int = VERSION
 
 

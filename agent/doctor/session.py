@@ -133,7 +133,7 @@ class _Examined:
     def revert_impossible_summaries(self) -> None:
         """Revert summaries that would drop all the newest messages."""
         for summary in self.references.impossible_summaries():
-            reason = f"it keeps from #{summary.keep_from} on, which comes after it"
+            reason = f"it keeps only entries from #{summary.keep_from} on, after itself"
             self.add(Revert(target=summary.seq, reason=reason))
             self.to_do.append(f"#{summary.seq}: summary reverted: {reason}")
 

@@ -58,9 +58,12 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         _ripgrep(path),
         Finding(
             "tokenizer",
-            str(tokens.vocabulary_path() or "estimates; --fetch-tokenizer downloads one"),
+            str(
+                tokens.vocabulary_path()
+                or "none, so token counts are estimates; --fetch-tokenizer downloads it"
+            ),
         ),
-        Finding("settings", ", ".join(loaded.notices) or "all in force", note=bool(loaded.notices)),
+        Finding("settings", ", ".join(loaded.notices) or "all applied", note=bool(loaded.notices)),
     ]
 
 
@@ -101,10 +104,10 @@ def download_vocabulary() -> Finding:
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            return Finding("tokenizer", f"not fetched: no answer in {FETCH_TIMEOUT_S} s", False)
+            return Finding("tokenizer", f"not downloaded: no answer in {FETCH_TIMEOUT_S} s", False)
         if done.returncode or tokens.vocabulary_path() is None:
             why = done.stderr.strip().splitlines()[-1:] or ["unknown reason"]
-            return Finding("tokenizer", f"not fetched: {why[0][:200]}", False)
+            return Finding("tokenizer", f"not downloaded: {why[0][:200]}", False)
     return Finding("tokenizer", f"{tokens.vocabulary_path()}")
 
 
@@ -120,7 +123,7 @@ def _local_servers() -> list[Finding]:
     found = asyncio.run(find_local_servers(os.environ))
     return [
         Finding(
-            "models here",
+            "local models",
             f"{each.provider.name} with {count_of(len(each.models), 'model')}: "
             f"--model {each.provider.name}/{next(iter(each.models), 'NAME')}",
         )

@@ -83,7 +83,7 @@ class SessionChart:
         cached = f", {usage.cache_read:,} of them cached" if usage.cache_read else ""
         return f"Call {number:,} · #{call.seq}{purpose}\n{usage.prompt:,} tokens{share}{cached}"
 
-    def acts(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
+    def compactions(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
         """Yield each mask, summary and revert with its horizontal position between the calls."""
         calls = beside = 0
         for entry in self.entries:
@@ -93,7 +93,7 @@ class SessionChart:
                 yield entry, self.x(calls + min(0.25 * beside, 0.75))
                 beside += 1
 
-    def act_title(self, act: Mask | Summary | Revert) -> str:
+    def compaction_title(self, act: Mask | Summary | Revert) -> str:
         if isinstance(act, Revert):
             title = f"#{act.seq} · #{act.target} undone"
         elif isinstance(act, Mask):
@@ -118,7 +118,7 @@ class SessionChart:
         if self.scale:
             levels = {self.level(call) for call in self.calls}
             yield from ((level, level) for level in self.scale.names if level in levels)
-        kinds = {act.kind for act, _ in self.acts()}
+        kinds = {act.kind for act, _ in self.compactions()}
         yield from ((kind, label) for kind, label in _LEGEND.items() if kind in kinds)
 
 

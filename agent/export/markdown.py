@@ -17,7 +17,7 @@ def markdown(name: str, entries: Sequence[Entry]) -> str:
 
 def _section(entry: Entry) -> str:
     if isinstance(entry, User) and entry.source == "shell":
-        return _ran(entry)
+        return _shell_command(entry)
     if isinstance(entry, User):
         whose = "User" if entry.source == "person" else entry.source.capitalize()
         return f"## {whose} · #{entry.seq}\n\n{content_text(entry.content)}"
@@ -35,7 +35,7 @@ def _section(entry: Entry) -> str:
     return _result(entry) if isinstance(entry, ToolResult) else ""
 
 
-def _ran(entry: User) -> str:
+def _shell_command(entry: User) -> str:
     """Return a command that the user ran, with its output."""
     told = content_text(entry.content[:-1]) if isinstance(entry.content, list) else ""
     return f"## The user ran · #{entry.seq}\n\n{_fenced(told)}\n\n{_result(shell_result(entry))}"

@@ -25,15 +25,15 @@ from ..session.store import content_text
 from .text import clean, cut_middle
 
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
-_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same for a user message
+_MAX_OPEN_MESSAGE_LINES, _MAX_OPEN_MESSAGE_CHARS = 30, 3_000  # the same for a user message
 _OPENING_LINES, _OPENING_CHARS = 8, 600  # always shown, of a longer message
 MAX_OPEN_DIFF_LINES = 60
-_MAX_TEASER_CHARS = 200
+_MAX_PREVIEW_CHARS = 200
 _MAX_IMAGE_BYTES = 256 * 1024  # of an image embedded in the page
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
 _BASE64 = regex(r"[A-Za-z0-9+/]+={0,2}")
-_OFFLOADED_WORDS = regex(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
+_OFFLOADED_MESSAGE = regex(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
 _DIFF_FILE_LINE = regex(r"(?:---|\+\+\+) ")
 _DIFF_CLASSES = {"+": "plus", "-": "minus", "@": "hunk"}
 SOURCE_TITLES = {
@@ -48,7 +48,7 @@ SOURCE_TITLES = {
     "loaded tools": "Tools that were loaded",  # only in older logs
     "skill list": "List of skills",
 }
-ASIDE_TITLES = {
+SIDE_CALL_TITLES = {
     "summary": "Call for a summary",
     "verify": "Call that checks a summary",
     "attempt": "Interrupted call",
@@ -81,12 +81,12 @@ def text_of(content: Content) -> str:
     return content_text([block for block in content if block.get("type") == "text"])
 
 
-def told_text(entry: User) -> str:
+def shell_command_text(entry: User) -> str:
     """Return the model's information about a command that the user ran, without its output."""
     return content_text(entry.content[:-1] if isinstance(entry.content, list) else "")
 
 
-def spoken_text(entry: Assistant) -> str:
+def reply_text(entry: Assistant) -> str:
     texts = [str(b.get("text") or "") for b in entry.content if b.get("type") == "text"]
     return "\n\n".join(texts)
 
@@ -95,7 +95,7 @@ def offloaded_path(text: str) -> str | None:
     """Return the file named by the reference that replaces a long user message, or None for other
     text.
     """
-    reference = _OFFLOADED_WORDS.match(text)
+    reference = _OFFLOADED_MESSAGE.match(text)
     return f"offloaded/{PurePath(reference[1]).name}" if reference else None
 
 
@@ -129,7 +129,7 @@ def is_short(text: str) -> bool:
 def opening(text: str) -> tuple[str, str]:
     """Return the beginning of a message and the rest, which is folded ("" for a short message)."""
     text = clean(text)
-    if text.count("\n") < _MAX_OPEN_WORDS_LINES and len(text) <= _MAX_OPEN_WORDS_CHARS:
+    if text.count("\n") < _MAX_OPEN_MESSAGE_LINES and len(text) <= _MAX_OPEN_MESSAGE_CHARS:
         return text, ""
     first = "\n".join(text.split("\n", _OPENING_LINES)[:_OPENING_LINES])
     if len(first) > _OPENING_CHARS:
@@ -138,12 +138,12 @@ def opening(text: str) -> tuple[str, str]:
     return first, text[len(first) :].removeprefix("\n")
 
 
-def teaser(text: str) -> str:
-    return text[:_MAX_TEASER_CHARS]
+def preview(text: str) -> str:
+    return text[:_MAX_PREVIEW_CHARS]
 
 
 def first_line(text: str) -> str:
-    return teaser(next((line.strip() for line in text.split("\n") if line.strip()), ""))
+    return preview(next((line.strip() for line in text.split("\n") if line.strip()), ""))
 
 
 def json_text(value: Any) -> str:
@@ -169,7 +169,7 @@ def subject(given: Any) -> tuple[str, str]:
             first, _, rest = str(value).strip().partition("\n")
             if name == "ref" and first.isdecimal():
                 first = f"#{first}"
-            short = cut_after(first, _MAX_TEASER_CHARS)
+            short = cut_after(first, _MAX_PREVIEW_CHARS)
             return name, f"{short} …" if rest else short
     return "", ""
 

@@ -71,11 +71,11 @@ class PageModel:
                 self.reverts[entry.target] = entry.seq
 
     @property
-    def began(self) -> str:
+    def start_time(self) -> str:
         """The time of the first entry, or "" if there is none."""
         return self.entries[0].at if self.entries else ""
 
-    def pieces(self) -> Iterator[Entry]:
+    def shown_entries(self) -> Iterator[Entry]:
         """Yield every entry except results, which are shown with their call."""
         for place, entry in enumerate(self.entries):
             if place not in self._answering:

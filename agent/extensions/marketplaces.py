@@ -152,13 +152,13 @@ def add_marketplace(
         except OSError as error:
             raise CtxagentError(f"{conceal(source.place)}: {error.strerror or error}") from None
         known = read_marketplaces(config_home)
-        if name in known and known[name].source != source.kept:
+        if name in known and known[name].source != source.recorded_place:
             raise UsageError(
                 f"there is a marketplace {name} already, from {known[name].source}",
                 hint=f"`ctxagent plugin marketplace remove {name}` removes it.",
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        added = Marketplace(name, source.kept, listed, source.ref, commit, now)
+        added = Marketplace(name, source.recorded_place, listed, source.ref, commit, now)
         _write({**known, name: added}, config_home)
     return added
 

@@ -31,7 +31,7 @@ MAX_TEXT_CHARS = 8_000  # of a fact when it is written
 MAX_ABOUT_CHARS = 150
 NAME_WORDS = 6  # first words of the text that form a name
 SUFFIX = ".md"
-_LEAVES = "it is a link that leads out of the project"
+_LINK_LEAVES_PROJECT = "it is a link that leads out of the project"
 _ABOUT = regex(r"^about: .*$", re.MULTILINE)
 _HEAD = regex(r"\A---\n.*?^---\n+", re.MULTILINE | re.DOTALL)
 _NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
@@ -72,7 +72,7 @@ class MemoryFolder:
         denies: Callable[[str], bool] = lambda path: False,
     ) -> None:
         """A folder with `trust_dir` is shared: files that other users can write are used only after
-        they are trusted. The folder must not leave `root`. `denies` returns True for paths that a
+        they are trusted. The folder must be inside `root`. `denies` returns True for paths that a
         rule protects from reading.
         """
         self.folder = folder
@@ -87,7 +87,7 @@ class MemoryFolder:
     def facts(self) -> tuple[list[Fact], list[str]]:
         """Return the facts, the last changed first, and a warning for each skipped file."""
         found = list[tuple[int, Fact]]()
-        problems = [f"{self.folder}: no facts: {_LEAVES}"] if self._leaves_root else []
+        problems = [f"{self.folder}: no facts: {_LINK_LEAVES_PROJECT}"] if self._leaves_root else []
         for path, status in self._files():
             try:
                 if why := self._why_left_out(path):
@@ -116,7 +116,7 @@ class MemoryFolder:
         """Return the draft of a new fact, with `origin` in its front matter. Raises UsageError."""
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{one_line(name, 80)!r} is no name of a fact",
+                f"{one_line(name, 80)!r} is not a valid name of a fact",
                 hint="A name has letters, digits and -, such as build-command.",
             )
         if os.path.lexists(self._path(name)):
@@ -137,7 +137,7 @@ class MemoryFolder:
         count = body.count(old) if old else 0
         if count != 1:
             found = f"{count} times" if count else "nowhere"
-            raise UsageError(f"the text to replace stands {found} in {name}", hint="Read it again.")
+            raise UsageError(f"the text to replace occurs {found} in {name}", hint="Read it again.")
         body = body.replace(old, new)
         _check_text(body)
         line = one_line(about.strip() or fact.about.replace(old, new), MAX_ABOUT_CHARS)
@@ -149,7 +149,7 @@ class MemoryFolder:
         """Return a draft that removes a fact. Raises UsageError."""
         return FactDraft(name, self.fact(name).text, None)
 
-    def make(self, draft: FactDraft) -> None:
+    def write(self, draft: FactDraft) -> None:
         """Write a change. Raises UsageError if the file has changed since the draft, and
         CtxagentError if it cannot be written.
         """
@@ -226,7 +226,7 @@ class MemoryFolder:
         Raises OSError.
         """
         if self._leaves_root:
-            raise OSError(errno.EXDEV, _LEAVES)
+            raise OSError(errno.EXDEV, _LINK_LEAVES_PROJECT)
         if self._is_shared:
             self.folder.mkdir(parents=True, exist_ok=True)
         else:
@@ -273,18 +273,18 @@ def _check_text(text: str) -> None:
         raise UsageError("a fact has no text", hint="Give its text.")
     if len(text) > MAX_TEXT_CHARS:
         raise UsageError(
-            f"the fact has {len(text):,} characters, and may have {MAX_TEXT_CHARS:,}",
-            hint="Make several facts of it, or a file of the project.",
+            f"the fact has {len(text):,} characters, but at most {MAX_TEXT_CHARS:,} are allowed",
+            hint="Split it into several facts, or write it to a file of the project.",
         )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("the fact has characters that UTF-8 does not have") from None
+        raise UsageError("the fact has characters that UTF-8 cannot encode") from None
 
 
 def _no_fact(name: str, names: Sequence[str]) -> UsageError:
     import difflib
 
     near = difflib.get_close_matches(name, names, 1)
-    hint = f"Is {near[0]} meant?" if near else f"There are: {', '.join(names[:30]) or 'none'}."
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names[:30]) or 'none'}."
     return UsageError(f"there is no fact {one_line(name, 80)!r}", hint=hint)

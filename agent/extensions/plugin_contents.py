@@ -12,7 +12,7 @@ from .hook_files import PublishedHook
 from .lsp.kinds import ServerKind
 from .lsp.plugin_servers import servers_of as language_servers_of
 from .mcp.config import servers_of
-from .plugin_layout import layout_problems, type_files
+from .plugin_layout import layout_problems, subagent_files
 from .plugins import ROOT_VARIABLE, Plugin, file_digests, hooks_of
 from .skills import Skill, skills_of
 
@@ -29,7 +29,7 @@ class PluginContents:
     subagents: list[str]  # file names without suffix
     hooks: list[PublishedHook]
     servers: Mapping[str, Any]  # unchanged from the plugin's files
-    checkers: Mapping[str, ServerKind]  # language servers
+    language_servers: Mapping[str, ServerKind]
     problems: list[str]  # skipped parts with the reason
 
     @property
@@ -37,7 +37,8 @@ class PluginContents:
         """The number of parts of each kind, on one line."""
         counted = (
             (self.commands, "command"), (self.skills, "skill"), (self.subagents, "subagent"),
-            (self.hooks, "hook"), (self.servers, "MCP server"), (self.checkers, "language server"),
+            (self.hooks, "hook"), (self.servers, "MCP server"),
+            (self.language_servers, "language server"),
         )  # fmt: skip
         return ", ".join(count_of(len(each), noun) for each, noun in counted if each) or "nothing"
 
@@ -59,7 +60,7 @@ class PluginContents:
             yield f"hook {hook.event}{of}, {does}: {hook.run}"
         for name, values in self.servers.items():
             yield f"MCP server {name}, {_server_line(values)}"
-        for name, kind in self.checkers.items():
+        for name, kind in self.language_servers.items():
             started = self._with_variable(" ".join(kind.commands[0]))
             yield f"language server {name} for {' '.join(kind.languages)}, runs: {started}"
         yield from (f"note: {problem}" for problem in self.problems)
@@ -81,8 +82,8 @@ def contents_of(
     except (OSError, ValueError) as error:
         servers = {}
         why = error.strerror if isinstance(error, OSError) else error
-        problems.append(f"no MCP server of it is started: {why}")
-    checkers, wrong = language_servers_of(plugin, None)
+        problems.append(f"no MCP server of the plugin is started: {why}")
+    language_servers, wrong = language_servers_of(plugin, None)
     skills, unread = skills_of(plugin.folder)
     try:
         problems += [*wrong, *unread, *layout_problems(plugin.folder)]
@@ -92,10 +93,10 @@ def contents_of(
         folder=plugin.folder,
         commands=commands,
         skills=dict(sorted(skills.items())),
-        subagents=sorted(path.stem for path in type_files(plugin.folder)),
+        subagents=sorted(path.stem for path in subagent_files(plugin.folder)),
         hooks=hooks,
         servers=servers,
-        checkers=checkers,
+        language_servers=language_servers,
         problems=[problem.replace(f"{plugin.folder}/", "") for problem in problems],
     )
 
@@ -117,7 +118,7 @@ def differences(before: Plugin, after: Plugin) -> Iterator[str]:
 def _server_line(values: Any) -> str:
     """Return how a server is started or reached, with its environment variables and headers."""
     if not isinstance(values, dict):
-        return "which is broken"
+        return "whose entry is not an object"
     arguments = values.get("args")
     words = [values.get("command"), *(arguments if isinstance(arguments, list) else [])]
     started = " ".join(str(word) for word in words if word is not None)

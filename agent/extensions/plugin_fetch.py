@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ...tools.system import leash
+from ...tools.system import end_with_parent
 from ...tools.system.environment import child_environment
 from ...tools.system.programs import own_environment, program
 from ...tools.system.shorten import one_line
@@ -34,7 +34,7 @@ _SSH_PLACE = regex(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!//)[!-~]+", re.ASCII)  #
 GITHUB_NAME = regex(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)  # OWNER/REPOSITORY
 _REF = regex(r"[A-Za-z0-9_][\w./+@-]{0,200}", re.ASCII)
 # Environment variables that point git to another repository.
-_OF_ANOTHER = (
+_REPOSITORY_VARIABLES = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_TEMPLATE_DIR",
 )  # fmt: skip
@@ -102,7 +102,7 @@ class FileSource:
         raise UsageError(f"{shown} is neither a folder nor a git URL", hint=hint)
 
     @property
-    def kept(self) -> str:
+    def recorded_place(self) -> str:
         """The place to record: a URL without credentials, or an absolute path."""
         if not self.is_url:
             return str(Path(self.place).resolve())
@@ -176,7 +176,7 @@ def _fetched(
         "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
         "LC_ALL": "C",
     }
-    env = {name: value for name, value in env.items() if name not in _OF_ANOTHER}
+    env = {name: value for name, value in env.items() if name not in _REPOSITORY_VARIABLES}
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     command = [git, *settings, f"--git-dir={store}"]
     _run([*command, "init", "--quiet", "--bare", "--template="], env)
@@ -212,7 +212,7 @@ def _files_of(rows: bytes, prefix: str, reader: "subprocess.Popen[bytes]") -> It
             check_bounds(len(listed), total)
     for path, mode, id in listed:
         if any(part.lower() in ("", ".", "..", ".git") for part in path.split("/")):
-            raise ValueError(f"{path!r} leads out of it")
+            raise ValueError(f"{path!r} leads out of the plugin")
         is_executable = bool(mode & stat.S_IXUSR)
         data = _blob(reader, id)
         yield SourceFile(path, stat.S_IFMT(mode), is_executable, data)
@@ -227,17 +227,18 @@ def _blob(reader: "subprocess.Popen[bytes]", id: bytes) -> bytes:
     _, kind, size = stdout.readline().split()
     data = stdout.read(int(size) + 1)[:-1]
     if kind != b"blob" or len(data) != int(size):
-        raise ValueError("git did not give all of its files")
+        raise ValueError("git did not return all files of the commit")
     return data
 
 
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     """Run git and return its output. Git is killed if this process ends. Raises CtxagentError."""
     held, end = os.pipe()
-    leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held},{MAX_PACK_BYTES}", *command]
+    script = [sys.executable, "-I", "-S", end_with_parent.__file__]
+    bound_command = [*script, f"{held},{MAX_PACK_BYTES}", *command]
     try:
         child = subprocess.Popen(
-            leashed,
+            bound_command,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -252,7 +253,7 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     except subprocess.TimeoutExpired:
         raise CtxagentError(f"git took longer than {FETCH_TIMEOUT_S} s") from None
     finally:
-        os.close(end)  # the leash kills a process that still runs
+        os.close(end)  # this kills a process that still runs
         child.wait()
     if child.returncode:
         raise CtxagentError(f"git could not fetch it: {_reason(err)}")

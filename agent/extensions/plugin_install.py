@@ -1,7 +1,7 @@
 """Install a plugin from a folder or a git repository, and remove a plugin.
 
 A new plugin is written to a temporary folder and then renamed to its final place. If the process is
-killed, the old plugin stays, or none.
+killed before the end, either the old plugin or no plugin is installed.
 """
 
 import json
@@ -24,8 +24,8 @@ from ..lazy import dataclass
 from .marketplaces import Marketplace, OfferedPlugin, marketplace_named, offers_in
 from .plugin_fetch import FileSource, SourceFile, source_files
 from .plugin_layout import (
+    DEFAULT_PLACES,
     MANIFEST,
-    USUAL_PLACES,
     layout_problems,
     places_of,
     read_manifest,
@@ -56,7 +56,7 @@ class IsMarketplace(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class InstallRequest:
     """The source of a plugin to install or update."""
 
     source: FileSource
@@ -64,7 +64,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedPlugin:
     """A fetched plugin that is not installed yet."""
 
     plugin: Plugin  # final except `folder`, which is the temporary folder
@@ -74,20 +74,22 @@ class Staged:
     name_taken_by: str = ""  # source of another plugin with the same name
 
 
-def wanted_of(plugin: Plugin, markets: Mapping[str, Marketplace]) -> Wanted:
+def update_request(plugin: Plugin, markets: Mapping[str, Marketplace]) -> InstallRequest:
     """Return the source of an installed plugin's newest content. Raises UsageError."""
     if not plugin.market:
-        return Wanted(FileSource(plugin.source, plugin.ref, path=plugin.path))
+        return InstallRequest(FileSource(plugin.source, plugin.ref, path=plugin.path))
     market = marketplace_named(markets, plugin.market)
     offer = market.offer(plugin.offer)
-    return Wanted(market.source_of(offer), offer)
+    return InstallRequest(market.source_of(offer), offer)
 
 
 @contextmanager
-def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Iterator[Staged]:
-    """Yield a fetched plugin; call `put_in_place` within the block to install it. Raises UsageError
-    if the source is not a plugin, IsMarketplace, CtxagentError if it cannot be fetched or stored,
-    and ConfigError for a broken record.
+def stage_plugin(
+    wanted: InstallRequest, config_home: Path, environ: Mapping[str, str]
+) -> Iterator[StagedPlugin]:
+    """Yield a fetched plugin. Call `install_staged` within the block to install it. Raises
+    UsageError if the source is not a plugin, IsMarketplace, CtxagentError if it cannot be fetched
+    or stored, and ConfigError for a broken record.
     """
     source, folder = wanted.source, config_home / PLUGINS_FOLDER
     shown = conceal(source.place)
@@ -105,7 +107,7 @@ def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Ite
                 _complete_manifest(content, wanted.offer.entry)
             elif len(offers := offers_in(content)) > 1 or (offers and not _has_parts(content)):
                 raise IsMarketplace(shown, offers)
-            yield _described(wanted, commit, stage, read_plugins(config_home))
+            yield _fetched_plugin(wanted, commit, stage, read_plugins(config_home))
         except ValueError as error:
             raise UsageError(f"{shown}: {error}") from None
         except OSError as error:
@@ -113,7 +115,7 @@ def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Ite
             raise CtxagentError(f"{shown} was not added: {why}") from None
 
 
-def put_in_place(staged: Staged, config_home: Path) -> Plugin:
+def install_staged(staged: StagedPlugin, config_home: Path) -> Plugin:
     """Install a fetched plugin, replacing the old version. Raises OSError."""
     target, stage = staged.target, staged.plugin.folder.parent
     if os.path.lexists(target):
@@ -153,11 +155,13 @@ def plugin_named(plugins: Sequence[Plugin], name: str) -> Plugin:
     raise UsageError(f"there is no plugin {name}", hint=f"There are: {names}")
 
 
-def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugin]) -> Staged:
+def _fetched_plugin(
+    wanted: InstallRequest, commit: str, stage: Path, plugins: Sequence[Plugin]
+) -> StagedPlugin:
     """Return the plugin in a temporary folder. Raises ValueError and OSError."""
     content, source, offer = stage / "content", wanted.source, wanted.offer
     manifest = read_manifest(content)
-    kept = source.kept
+    kept = source.recorded_place
     name = offer.name if offer else manifest.get("name")
     if name is None:
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", _last_parts(kept)[-1])
@@ -165,7 +169,7 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
     if not _has_parts(content):
         more = "".join(f"; {each}" for each in layout_problems(content))
         raise ValueError(
-            f"it is not a plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
+            f"it is not a plugin: it has none of {', '.join(DEFAULT_PLACES.values())}{more}"
         )
     offered = offer.name if offer else ""
     same = [each for each in plugins if (each.source, each.path) == (kept, source.path)]
@@ -186,7 +190,7 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
         market=offer.market if offer else "",
         offer=offered,
     )
-    return Staged(plugin, stage.parent / called, manifest, before, taken_by)
+    return StagedPlugin(plugin, stage.parent / called, manifest, before, taken_by)
 
 
 def _last_parts(place: str) -> list[str]:
@@ -203,7 +207,7 @@ def _free_name(name: str, owner: str, taken: Mapping[str, str]) -> str:
 
 
 def _has_parts(content: Path) -> bool:
-    return any(places_of(content, key) for key in USUAL_PLACES)
+    return any(places_of(content, key) for key in DEFAULT_PLACES)
 
 
 def _complete_manifest(content: Path, entry: Mapping[str, Any]) -> None:
@@ -211,7 +215,7 @@ def _complete_manifest(content: Path, entry: Mapping[str, Any]) -> None:
     manifest wins, unless the entry has `strict: false`. Raises ValueError and OSError.
     """
     manifest = read_manifest(content)
-    named = {key: entry[key] for key in USUAL_PLACES if entry.get(key)}
+    named = {key: entry[key] for key in DEFAULT_PLACES if entry.get(key)}
     is_strict = entry.get("strict") is not False
     whole = {**named, **manifest} if is_strict else {**manifest, **named}
     if whole != manifest:
@@ -247,4 +251,5 @@ def _write(files: Iterator[SourceFile], target: Path) -> None:
         path.symlink_to(leads_to)
     for path, leads_to in links.items():
         if leads_to.startswith("/") or not Path(os.path.realpath(path)).is_relative_to(root):
-            raise ValueError(f"{path.relative_to(target)} is a link that leads out of it")
+            why = "is a link that leads out of the plugin"
+            raise ValueError(f"{path.relative_to(target)} {why}")

@@ -17,7 +17,7 @@ from ..config.trust import read_untrusted
 MANIFEST = ".claude-plugin/plugin.json"
 MAX_KEPT_MANIFESTS = 200
 # Default place of each kind of part, by its key in a manifest.
-USUAL_PLACES = {
+DEFAULT_PLACES = {
     "commands": "commands", "skills": "skills", "agents": "agents", "hooks": "hooks/hooks.json",
     "mcpServers": ".mcp.json", "lspServers": ".lsp.json",
 }  # fmt: skip
@@ -32,7 +32,7 @@ _UNSUPPORTED_PLACES = (
 _FILES = ("hooks", "mcpServers", "lspServers")  # named places are added to the default place
 
 
-class OfPlugin(Protocol):
+class PluginPart(Protocol):
     """A part that can belong to a plugin."""
 
     @property
@@ -40,7 +40,7 @@ class OfPlugin(Protocol):
         """The plugin's name, "" for parts of the user and of projects."""
 
 
-NamedPart = TypeVar("NamedPart", bound=OfPlugin)
+NamedPart = TypeVar("NamedPart", bound=PluginPart)
 
 
 def free_name(name: str, plugin: str, taken: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ def _manifest_in(folder: Path, *stamp: int) -> Mapping[str, Any]:
 
 def places_of(folder: Path, key: str) -> list[Path]:
     """Return the existing files and folders for one kind of part, the default place first."""
-    usual = folder / USUAL_PLACES[key]
+    usual = folder / DEFAULT_PLACES[key]
     try:
         named = [path for path, why in _named(folder, key) if not why]
     except (OSError, ValueError):
@@ -91,7 +91,7 @@ def places_of(folder: Path, key: str) -> list[Path]:
     return [path for path in found if path.exists()]
 
 
-def type_files(folder: Path) -> list[Path]:
+def subagent_files(folder: Path) -> list[Path]:
     """Return the files that define subagents of a plugin."""
     places = places_of(folder, "agents")
     return [p for each in places for p in ([each] if each.is_file() else sorted(each.glob("*.md")))]
@@ -100,7 +100,7 @@ def type_files(folder: Path) -> list[Path]:
 def layout_problems(folder: Path) -> Iterator[str]:
     """Yield a problem for each invalid place in the manifest, and one for all unsupported parts."""
     manifest = read_manifest(folder)
-    for key in USUAL_PLACES:
+    for key in DEFAULT_PLACES:
         yield from (why for _, why in _named(folder, key) if why)
     keys = [key for key in _UNSUPPORTED_KEYS if manifest.get(key)]
     found = [place for place in _UNSUPPORTED_PLACES if (folder / place).exists()]

@@ -174,8 +174,8 @@ def check_name(name: str) -> str:
     """Return the name of a plugin. Raises ValueError if it is invalid."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"its name is {name[:100]!r}, not up to 80 letters, digits, - _ and ., a letter or "
-            "digit first"
+            f"its name {name[:100]!r} is invalid: use up to 80 letters, digits, -, _ and ., and "
+            "begin with a letter or digit"
         )
     return name
 
@@ -271,7 +271,7 @@ def _check(plugin: Plugin, known: str) -> tuple[str, str]:
         if _digest(plugin.folder, files) != plugin.digest:
             return "has changed since it was added", ""
     except FileNotFoundError:
-        return "is not there any more", ""
+        return "no longer exists", ""
     except (OSError, ValueError):
         return "has changed since it was added", ""
     is_settled = all(found.st_ctime < now - SETTLE_S for _, found in files)

@@ -1,4 +1,4 @@
-"""A server process of a session: started on a leash, with pipes to its stdin and stdout.
+"""A server process of a session, with pipes to its stdin and stdout.
 
 The server and its child processes end with the session, even if the agent is killed. Its last
 output on stderr is kept for the message about its end.
@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from ...tools.system import leash, orphans
+from ...tools.system import end_with_parent, orphans
 from ...tools.system.process import named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
 from ...tools.system.unicode import clean
 from ..lazy import dataclass
 
-MAX_UNASKED_MESSAGES = 10_000  # per minute: notifications, requests, invalid lines
+MAX_UNREQUESTED_MESSAGES = 10_000  # per minute: notifications, requests, invalid lines
 MAX_STDERR_CHARS = 2_000  # the newest are kept
 CHUNK_BYTES = 1 << 16
 END_TIMEOUT_S = 1.0  # after stdin is closed
@@ -30,36 +30,36 @@ _WITH_STDIN = 'exec "$@" <"$0"'
 Enclose = Callable[[Sequence[str]], Enclosed]  # wraps a command line in a sandbox
 
 
-class Complaint:
-    """The reason why a server was stopped, and its last output on stderr. `ended` is set when no
-    more messages can come from the server.
+class ExitInfo:
+    """Why a server was stopped, and its last output on stderr. `ended` is set when no more messages
+    can come from the server.
     """
 
     def __init__(self) -> None:
         self.reason = ""
         self.ended = asyncio.Event()
-        self._said = ""
-        self._unasked = 0
+        self._stderr = ""
+        self._unrequested = 0
         self._since = time.monotonic()
 
-    def hear(self, data: bytes) -> None:
+    def add_stderr(self, data: bytes) -> None:
         """Keep the newest stderr output of the server."""
-        self._said = (self._said + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
+        self._stderr = (self._stderr + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
 
     @property
-    def last_words(self) -> str:
+    def last_stderr_line(self) -> str:
         """The last line on stderr, "" if there is none."""
-        lines = [line.strip() for line in self._said.splitlines()]
+        lines = [line.strip() for line in self._stderr.splitlines()]
         return clean(next((line for line in reversed(lines) if line), ""))[:300]
 
-    def count_unasked(self) -> bool:
+    def count_unrequested(self) -> bool:
         """Count an unrequested message. Return True if there are too many per minute."""
         now = time.monotonic()
         if now - self._since > 60:
-            self._unasked, self._since = 0, now
-        self._unasked += 1
-        if self._unasked > MAX_UNASKED_MESSAGES:
-            self.reason = f"it sent more than {MAX_UNASKED_MESSAGES:,} messages in a minute"
+            self._unrequested, self._since = 0, now
+        self._unrequested += 1
+        if self._unrequested > MAX_UNREQUESTED_MESSAGES:
+            self.reason = f"it sent more than {MAX_UNREQUESTED_MESSAGES:,} messages in a minute"
             return True
         return False
 
@@ -69,19 +69,19 @@ class ServerProcess:
     """A running server and its pipes."""
 
     process: Spawned
-    into: asyncio.StreamWriter
-    out: asyncio.StreamReader
-    err: asyncio.StreamReader
-    held: tuple[int, ...]  # pipe ends; closing them kills the server
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    leash_pipes: tuple[int, ...]  # pipe ends; closing them kills the server
 
 
 @asynccontextmanager
-async def running(
+async def run_server(
     command: Sequence[str],
     *,
     env: Mapping[str, str],
     cwd: Path,
-    complaint: Complaint,
+    exit_info: ExitInfo,
     enclose: Enclose | None = None,
 ) -> AsyncIterator[ServerProcess]:
     """Run a server for the length of a block. At the end, close its stdin, wait END_TIMEOUT_S for
@@ -90,23 +90,23 @@ async def running(
     mark = f"server-{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
         server = await _start(stack, command, named(env, mark), cwd, enclose)
-        hearing = asyncio.create_task(_hear(server.err, complaint))
+        stderr_reader = asyncio.create_task(_read_stderr(server.stderr, exit_info))
         try:
             yield server
         finally:
-            server.into.close()
-            await finish_despite_cancel(_end(server, mark, hearing))
+            server.stdin.close()
+            await finish_despite_cancel(_end(server, mark, stderr_reader))
 
 
-async def _end(server: ServerProcess, mark: str, hearing: "asyncio.Task[None]") -> None:
+async def _end(server: ServerProcess, mark: str, stderr_reader: "asyncio.Task[None]") -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(server.process.wait(), END_TIMEOUT_S)
-    for end in server.held:
+    for end in server.leash_pipes:
         os.close(end)
     await asyncio.to_thread(orphans.end, mark)
     await server.process.wait()
-    hearing.cancel()
-    await asyncio.wait([hearing])
+    stderr_reader.cancel()
+    await asyncio.wait([stderr_reader])
 
 
 async def _start(
@@ -116,19 +116,22 @@ async def _start(
     cwd: Path,
     enclose: Enclose | None,
 ) -> ServerProcess:
-    """Start a server on a leash. The stack closes the transports of its output. Raises OSError."""
+    """Start a server that ends with this process. The stack closes the transports of its output.
+    Raises OSError.
+    """
     loop = asyncio.get_running_loop()
-    ends = [os.pipe() for _ in range(5)]  # stdin, stdout, stderr, the leash, the sandbox's reports
-    (stdin, into), (out, stdout), (err, stderr), (leashed, held), (report, told) = ends
+    # For stdin, stdout, stderr, the end of this process, and reports of the sandbox.
+    ends = [os.pipe() for _ in range(5)]
+    (stdin, into), (out, stdout), (err, stderr), (life, held), (report, told) = ends
     whole = Enclosed(command)
     try:
         if enclose:
             whole = enclose(["/bin/sh", "-c", _WITH_STDIN, f"/dev/fd/{stdin}", *command])
         process = await spawn(
-            (sys.executable, "-I", "-S", leash.__file__, str(leashed), *whole.command),
-            whole.give_up,
+            (sys.executable, "-I", "-S", end_with_parent.__file__, str(life), *whole.command),
+            whole.restrict,
             stdin=told if enclose else stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env,
-            pass_fds=(leashed, *([stdin] if enclose else []), *whole.passed),
+            pass_fds=(life, *([stdin] if enclose else []), *whole.passed),
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
@@ -136,7 +139,7 @@ async def _start(
             os.close(end)
         raise OSError(f"it cannot be started: {error}") from None
     finally:
-        for end in (stdin, stdout, stderr, leashed, told, *whole.passed):
+        for end in (stdin, stdout, stderr, life, told, *whole.passed):
             os.close(end)
     from_out, from_err = asyncio.StreamReader(), asyncio.StreamReader()
     for reader, end in ((from_out, out), (from_err, err)):
@@ -150,6 +153,6 @@ async def _start(
     return ServerProcess(process, writer, from_out, from_err, (held, report))
 
 
-async def _hear(err: asyncio.StreamReader, complaint: Complaint) -> None:
+async def _read_stderr(err: asyncio.StreamReader, exit_info: ExitInfo) -> None:
     while chunk := await err.read(CHUNK_BYTES):
-        complaint.hear(chunk)
+        exit_info.add_stderr(chunk)

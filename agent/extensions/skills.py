@@ -45,7 +45,7 @@ class Skill:
     path: Path  # its SKILL.md
     allowed_tools: tuple[str, ...] = ()  # permission rules for the turn that loads the skill
     for_model: bool = True  # False: only the user can load it
-    for_person: bool = True  # False: only the model can load it
+    for_user: bool = True  # False: only the model can load it
     plugin: str = ""  # name of its plugin
 
     @property
@@ -200,5 +200,5 @@ def _read(path: Path, data: bytes, owner: Path) -> Skill:
         path=path,
         allowed_tools=list_value(values, "allowed-tools"),
         for_model=text_value(values, "disable-model-invocation").lower() != "true",
-        for_person=text_value(values, "user-invocable").lower() != "false",
+        for_user=text_value(values, "user-invocable").lower() != "false",
     )

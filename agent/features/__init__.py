@@ -31,7 +31,7 @@ from .run_state import RunStateFeature
 from .skills import SkillsFeature, SkillSource
 from .subagent_types import AgentType
 from .subagents import OpenSubagent, SubagentsFeature
-from .web_search import WebSearchFeature, asks_for_searches
+from .web_search import WebSearchFeature, has_web_searches
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -99,7 +99,7 @@ def _mcp(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> 
 
 def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
     searches_web = handle.model.client.abilities.searches_web
-    has_tool = asks_for_searches(sources.launch.settings, searches_web, handle.view.tools)
+    has_tool = has_web_searches(sources.launch.settings, searches_web, handle.view.tools)
     return WebSearchFeature(handle, sources.servers, has_tool=has_tool)
 
 

@@ -26,7 +26,7 @@ from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
-from ..loop.command_words import is_of_command
+from ..loop.command_message import is_command_message
 from ..loop.feature import Feature, IncomingMessage
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
@@ -41,7 +41,7 @@ MAX_NAMES_CHECKED = 1_000  # names per message that are looked up as files
 
 _MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
-_BEHIND = ".,;:!?'`)]}>*…"  # punctuation after a path
+_TRAILING_PUNCTUATION = ".,;:!?'`)]}>*…"  # punctuation after a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Mention:
     typed: bool = True  # by the user; otherwise attach only files that may be read without asking
 
     @property
-    def given(self) -> str:
+    def as_written(self) -> str:
         """The mention as written in the message, without quotes."""
         if self.last is None and self.first == 1:
             return self.path
@@ -85,7 +85,7 @@ def find_mentions(
     names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
     found = list[Mention | ResourceMention]()
     for quoted, bare in names:
-        server, _, uri = (quoted or bare.rstrip(_BEHIND)).partition(":")
+        server, _, uri = (quoted or bare.rstrip(_TRAILING_PUNCTUATION)).partition(":")
         if server in servers and uri and typed:
             found.append(ResourceMention(server, uri))
         elif mention := _existing(quoted, bare, cwd):
@@ -102,7 +102,7 @@ def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
         if lines and _exists(lines[1], cwd):
             first = max(1, int(lines[2]))
             return Mention(lines[1], first, max(first, int(lines[3] or first)))
-        if quoted or named[-1] not in _BEHIND:
+        if quoted or named[-1] not in _TRAILING_PUNCTUATION:
             return None
         named = named[:-1]
     return None
@@ -132,7 +132,7 @@ class AttachmentsFeature(Feature):
             find_mentions,
             message.content,
             self.handle.context.cwd,
-            typed=not (message.verbatim or is_of_command(message.content)),
+            typed=not (message.verbatim or is_command_message(message.content)),
             servers=self._servers.names if self._servers else (),
         )
         attached: list[Attached] = [*message.attached, *named]
@@ -145,7 +145,7 @@ class AttachmentsFeature(Feature):
         resources = [each for each in attached if isinstance(each, ResourceMention)]
         for resource in resources[:MAX_MENTIONS]:
             await self._attach_resource(resource)
-        if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
+        if left := [mention.as_written for mention in mentions[MAX_MENTIONS:]]:
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
             self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
 
@@ -153,7 +153,7 @@ class AttachmentsFeature(Feature):
         tool, params = _call(self.handle.context.cwd, mention)
         verdict = self.handle.approval.judge(tool, params)
         if not mention.typed and verdict.action != "allow":
-            self._warn(f"@{mention.given}: not attached; {verdict.reason}")
+            self._warn(f"@{mention.as_written}: not attached; {verdict.reason}")
             return
         if verdict.action == "deny":
             output = Output(f"Not allowed: {verdict.reason}.", is_error=True)
@@ -162,20 +162,23 @@ class AttachmentsFeature(Feature):
             output = self.handle.context.redact(
                 await self._runner.watched(tool, params, id, verdict)
             )
-        kept = self._runner.files.kept_original(output)
+        kept = self._runner.files.save_original(output)
         details = {
             **output.details,
             **kept,
             "call": {"name": tool.name, "input": params.model_dump()},
         }
-        told, content = f"attached {mention.given}", f"{_heading(mention, tool)}:]\n{output.text}"
+        told, content = (
+            f"attached {mention.as_written}",
+            f"{_heading(mention, tool)}:]\n{output.text}",
+        )
         blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
         if output.is_error:
             content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
         elif not blocks and estimate(output.text) > self._most():
             content, lines = _beginning(self.handle.policy, mention, output)
             details |= {"lines": lines} if "lines" in details else {}
-            told += ", by reference: it is large"
+            told += ", as a reference because it is large"
         elif "width" in details:
             told += f", {image_size(details)}"
         self.handle.record(
@@ -186,7 +189,7 @@ class AttachmentsFeature(Feature):
             )
         )
         if output.is_error:
-            self._warn(f"@{mention.given}: not attached; {output.text}")
+            self._warn(f"@{mention.as_written}: not attached; {output.text}")
         else:
             self.handle.emit(Notice("info", told))
 
@@ -231,7 +234,7 @@ class AttachmentsFeature(Feature):
             data, name = piped.data, piped.title
             if shown := await asyncio.to_thread(image_output, name, data, len(data)):
                 content = shown.blocks or shown.text
-                details |= {**shown.details, **self._runner.files.kept_original(shown)}
+                details |= {**shown.details, **self._runner.files.save_original(shown)}
             else:
                 text = (await asyncio.to_thread(texts.decode, piped.data))[0]
                 count = texts.count_lines(text)
@@ -252,8 +255,8 @@ class AttachmentsFeature(Feature):
         )
 
     def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
-        """Return (text without secrets, None). Write a large text to a file of the session and
-        return (reference, file). Blocks. Raises RecordError.
+        """Return (text without secrets, None). For a large text, write it to a file of the session
+        and return (reference, file). Blocks. Raises RecordError.
         """
         text = self.handle.context.redact(Output(text)).text
         policy = self.handle.policy.demoting_above(self._most())
@@ -282,7 +285,7 @@ class AttachmentsFeature(Feature):
 
 def _heading(mention: Mention, tool: Tool[Any]) -> str:
     what = "file" if tool.name == ReadTool.name else "directory"
-    return f"[The user attached the {what} {mention.given}"
+    return f"[The user attached the {what} {mention.as_written}"
 
 
 def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
@@ -308,8 +311,9 @@ def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, l
     units = {"lines": "total", "pages": "pages", "cells": "cells"}
     facts = [f"{details[key]:,} {unit}" for unit, key in units.items() if details.get(key)]
     head = (
-        f"[The user attached the file {mention.given}: {', '.join([f'{size:,} bytes', *facts])}, "
-        "too large to be given whole. It begins with the lines below; Read it with offset and "
+        f"[The user attached the file {mention.as_written}: "
+        f"{', '.join([f'{size:,} bytes', *facts])}, too large to be given whole. It begins with "
+        "the lines below; Read it with offset and "
         f"limit{', or Grep it' if 'lines' in details else ''}.]"
     )
     return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]

@@ -46,7 +46,7 @@ from ..worktree import WorkTree
 KILLED_TOPIC = "killed"
 SUBAGENT_TOOL = "Task"  # may change files through a subagent
 NOT_BEGUN = "[not run: the agent was killed before this call started]"
-MAX_ENTRIES_NEAR_CALL = 1_000  # searched before it for its reply, and after it for its result
+MAX_ENTRIES_NEAR_CALL = 1_000  # searched before a call for its reply, and after for its result
 MAX_LISTED_LINES = 20  # files, or commands, in the notice for the model
 MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, in a line for the user
 
@@ -77,7 +77,7 @@ class CrashRecoveryFeature(Feature):
         """Warn the user about the leftovers of a killed process."""
         if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
             return
-        if text := left_behind(entry, self.handle.ledger.display_path):
+        if text := describe_leftovers(entry, self.handle.ledger.display_path):
             self.handle.notify("warning", text)
 
 
@@ -130,7 +130,7 @@ def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
     return [f"killed before {named} had a result: {its} unknown"]
 
 
-def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
+def describe_leftovers(found: Note, display_path: Callable[[str], str]) -> str:
     """Return a line for the user about the leftovers of a kill, from the recovery note, or ""."""
     parts = []
     if changes := found.data.get("changes"):
@@ -274,9 +274,9 @@ def _newest_reply(
     """Return the unfinished calls of the newest reply (of all tools, or of those in `changing`),
     the snapshot before them, and the origin of the session: (ID, seq of the last copied entry).
 
-    The ID is "" if the session is not a copy. End entries and snapshots after the session was
-    reopened are ignored. So is a recovery note after entry `upto`, because a copy that ends there
-    does not have it.
+    The ID is "" if the session is not a copy. Ignore end entries and snapshots that were recorded
+    after the session was reopened. Also ignore a recovery note after entry `upto`: a copy that ends
+    at this entry does not have the note.
     """
     answered, before, ended = set[str](), None, False
     calls: list[Block] | None = None

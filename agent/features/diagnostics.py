@@ -47,10 +47,8 @@ class DiagnosticsFeature(Feature):
         self._plugins = plugins
         self._runner, self._settings, self._parent = runner, settings, parent
         self._servers: LanguageServers | None = None
-        self._before: tuple[str, str | None] = (
-            "",
-            None,
-        )  # (call ID, earlier text of its file)
+        # (call ID, earlier text of its file)
+        self._before: tuple[str, str | None] = ("", None)
         self.touched: dict[Path, None] = {}  # changed files, in order
         self.refusal: str | None = None  # why no server may start; None until decided
 
@@ -70,7 +68,7 @@ class DiagnosticsFeature(Feature):
             self.touched[path] = None
             await servers.check(path, self._before[1])
         elif changes := _changes(output.details, self.handle.context.cwd):
-            await servers.heed(changes)
+            await servers.notify_changed(changes)
         if output.blocks or output.whole or output.filed:
             return None
         errors = servers.take_new_errors(self.touched.keys())
@@ -104,11 +102,11 @@ class DiagnosticsFeature(Feature):
         if self._parent is not None:
             return await self._parent.servers()
         if self.refusal is None:
-            self.refusal = await asyncio.to_thread(self._why_none)
-            self._servers = None if self.refusal else self._made()
+            self.refusal = await asyncio.to_thread(self._refusal_reason)
+            self._servers = None if self.refusal else self._create()
         return self._servers
 
-    def _made(self) -> "LanguageServers":
+    def _create(self) -> "LanguageServers":
         from ..extensions.lsp.servers import LanguageServers
 
         handle, context = self.handle, self.handle.context
@@ -122,7 +120,7 @@ class DiagnosticsFeature(Feature):
                     offline=True,
                     writes_repository=False,
                     hide=hide,
-                    keep=[*keep, *(planted.closed() if planted else ())],
+                    keep=[*keep, *(planted.watched_paths() if planted else ())],
                 )
             )
             env, enclose = confined.environment(env), confined.enclose
@@ -135,7 +133,7 @@ class DiagnosticsFeature(Feature):
             self._plugins,
         )
 
-    def _why_none(self) -> str:
+    def _refusal_reason(self) -> str:
         """Return why no server may start, or "". Blocks."""
         sandbox, mode = self.handle.context.sandbox, self._settings.enabled
         if mode == "off":

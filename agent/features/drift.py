@@ -32,7 +32,7 @@ class DriftFeature(Feature):
 
     async def message_recorded(self, message: IncomingMessage) -> None:
         """Add a user message to the intent."""
-        self.monitor.hear(content_text(message.content))
+        self.monitor.add_message(content_text(message.content))
 
     async def reply_received(self, reply: "Reply", *, is_final: bool) -> str | None:
         """Check a reply for drift. If a final reply drifts, realign the agent and continue the

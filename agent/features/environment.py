@@ -1,7 +1,7 @@
 """The surroundings of a session: the machine, the project and its instructions.
 
-The model of a new session gets a description of the surroundings, and again after each summary. The
-model of a resumed session gets a list of changed files.
+The model gets a description of the surroundings at the start of a new session and after each
+summary. In a resumed session it gets a list of changed files.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class EnvironmentFeature(Feature):
             directories=handle.approval.folders.names,
         )
         files = InstructionReader(self._places, handle.approval.denies_reading)
-        texts = files.read(self._places.standing())
+        texts = files.read(self._places.for_all_work())
         return [now, *instructions.first_entries(texts, handle.view, staying, self._window)]
 
     @property
@@ -106,7 +106,7 @@ class EnvironmentFeature(Feature):
     def _read(self) -> InstructionReader:
         """Read the instruction files in force. Blocks."""
         handle = self.handle
-        return instructions.standing_reader(
+        return instructions.reader_for_all_work(
             self._places, handle.view, handle.approval.denies_reading
         )
 
@@ -115,7 +115,7 @@ class EnvironmentFeature(Feature):
         all files. Blocks.
         """
         reader, view, redact = self._read(), self.handle.view, self.handle.log.redact
-        paths = [each.path for each in reader.places.standing()]
+        paths = [each.path for each in reader.places.for_all_work()]
         changes = instructions.new_entries(reader.files, view, redact, self._window)
         return [*changes, *instructions.gone_entries(reader, paths, view, redact)], reader.problems
 
@@ -130,7 +130,7 @@ class EnvironmentFeature(Feature):
         text the model gets anyway.
         """
         ledger = self.handle.ledger
-        told = {str(each.path) for each in self._places.standing()}
-        told |= instructions.told_files(self.handle.view).keys()
+        texts = {str(each.path) for each in self._places.for_all_work()}
+        texts |= instructions.files_in_context(self.handle.view).keys()
         stale = list_stale_files(ledger)
-        return [path for path in stale if ledger.absolute_path(path) not in told]
+        return [path for path in stale if ledger.absolute_path(path) not in texts]

@@ -1,8 +1,8 @@
 """Instructions of folders below the working directory, and rules for certain files only.
 
 The model gets them when a call first reads or changes a file they apply to. After a summary removed
-them, the model gets them again at the next such call. Touched files are found in the log, so a
-resumed session gets instructions that a kill prevented.
+them, the model gets them again at the next such call. Touched files are found in the log. So a
+resumed session also gets the instructions for the last calls before a kill.
 """
 
 import asyncio
@@ -72,12 +72,12 @@ class FolderInstructionsFeature(Feature):
     async def before_call(self) -> None:
         """Record the instructions for touched files, and notify the user. Raises RecordError."""
         if not self._is_resumed:
-            self._touched = dict.fromkeys(self._earlier()) | self._touched
+            self._touched = dict.fromkeys(self._touches_since_summary()) | self._touched
             self._is_resumed = True
         if not self._touched:
             return
         touched = [*self._touched]
-        new, problems = await asyncio.to_thread(self._untold, touched)
+        new, problems = await asyncio.to_thread(self._new_instructions, touched)
         for problem in problems:
             self.handle.warn_once(problem)
         for entry, text in new:
@@ -86,7 +86,9 @@ class FolderInstructionsFeature(Feature):
         for touch in touched:
             self._touched.pop(touch, None)
 
-    def _untold(self, touched: Iterable[Touch]) -> tuple[list[tuple[User, str]], list[str]]:
+    def _new_instructions(
+        self, touched: Iterable[Touch]
+    ) -> tuple[list[tuple[User, str]], list[str]]:
         """Return (entry, line for the user) for each instruction file that the model does not have,
         and the problems of all files. Blocks.
         """
@@ -97,14 +99,14 @@ class FolderInstructionsFeature(Feature):
         found = (path for touch in touched for path in touch.paths(cwd))
         paths = list(dict.fromkeys(found))[-MAX_TOUCHED_PATHS:]
         reader = InstructionReader(places, handle.approval.denies_reading, paths)
-        rules = (each for each in places.standing() if each.is_rule)
-        reader.read(each for each in (*rules, *places.below(paths)) if each.path not in paths)
+        rules = (each for each in places.for_all_work() if each.is_rule)
+        reader.read(each for each in (*rules, *places.for_files(paths)) if each.path not in paths)
         files = [file for file in reader.files if file.folder or file.globs or file.by]
         window = handle.model.current_window().size
         new = instructions.new_entries(files, handle.view, handle.log.redact, window)
         return new, reader.problems
 
-    def _earlier(self) -> Iterator[Touch]:
+    def _touches_since_summary(self) -> Iterator[Touch]:
         """Yield the touches since the newest summary of a resumed session."""
         view = self.handle.view
         since = view.summary.seq if view.summary else 0

@@ -55,10 +55,12 @@ def subagent_names(kind: str) -> tuple[str, ...]:
     return (*filter(None, [_SUBAGENTS.get(kind)]), kind)
 
 
-def told_arguments(tool: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
+def published_arguments(tool: str, given: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
     """Return the arguments of a call under their published names."""
     names = _ARGUMENTS.get(tool, {})
-    return {names.get(key, key): _told(tool, key, value, cwd) for key, value in given.items()}
+    return {
+        names.get(key, key): _published_value(tool, key, value, cwd) for key, value in given.items()
+    }
 
 
 def changed_arguments(
@@ -66,15 +68,15 @@ def changed_arguments(
 ) -> Mapping[str, Any]:
     """Return changed arguments of a call under our names, or `given` if nothing changed."""
     names = {theirs: ours for ours, theirs in _ARGUMENTS.get(tool, {}).items()}
-    before, arguments = told_arguments(tool, given, cwd), dict[str, Any]()
+    before, arguments = published_arguments(tool, given, cwd), dict[str, Any]()
     for theirs, value in changed.items():
         ours = names.get(theirs, theirs)
         same = theirs in before and before[theirs] == value and ours in given
-        arguments[ours] = given[ours] if same else _read_back(tool, ours, value)
+        arguments[ours] = given[ours] if same else _own_value(tool, ours, value)
     return given if arguments == dict(given) else arguments
 
 
-def _told(tool: str, key: str, value: Any, cwd: Path) -> Any:
+def _published_value(tool: str, key: str, value: Any, cwd: Path) -> Any:
     if _ARGUMENTS.get(tool, {}).get(key) == "file_path" and isinstance(value, str):
         return os.path.join(cwd, value)  # noqa: PTH118 (it keeps `..`)
     if tool == "Bash" and key == "timeout" and isinstance(value, int | float):
@@ -86,7 +88,7 @@ def _told(tool: str, key: str, value: Any, cwd: Path) -> Any:
     return value
 
 
-def _read_back(tool: str, key: str, value: Any) -> Any:
+def _own_value(tool: str, key: str, value: Any) -> Any:
     if tool == "Bash" and key == "timeout" and isinstance(value, int | float):
         return value / _MS_PER_S
     if tool == "Task" and key == "type":

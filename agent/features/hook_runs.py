@@ -70,7 +70,7 @@ class AnswerSink(HeadSink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.went_on = asyncio.Event()
+        self.goes_to_background = asyncio.Event()
         self._first: bytes | None = b""  # start of the first line; None after the line
 
     def feed(self, data: bytes) -> None:
@@ -81,8 +81,8 @@ class AnswerSink(HeadSink):
                 self._first = data
                 return
             self._first = None
-            if end and _goes_on(line):
-                self.went_on.set()
+            if end and _continues_in_background(line):
+                self.goes_to_background.set()
                 data = data[len(line) + 1 :]
         super().feed(data)
 
@@ -91,7 +91,7 @@ class AnswerSink(HeadSink):
         super().feed(first or b"")
 
 
-def _goes_on(line: bytes) -> bool:
+def _continues_in_background(line: bytes) -> bool:
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ async def run_command(
     """
     if errors is None:
         process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
-        return await _ended(process, seconds)
+        return await _wait_and_end(process, seconds)
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ async def run_command(
             os.close(writer)
         loop.add_reader(reader, _read, reader, errors)
         try:
-            return await _ended(process, seconds)
+            return await _wait_and_end(process, seconds)
         finally:
             loop.remove_reader(reader)
             for _ in range(_MAX_PIPE_READS):
@@ -151,7 +151,7 @@ async def run_command(
         os.close(reader)
 
 
-async def _ended(process: Process, seconds: float) -> int | None:
+async def _wait_and_end(process: Process, seconds: float) -> int | None:
     try:
         in_time = await process.exited(seconds)
     finally:
@@ -179,7 +179,7 @@ async def run_hook(
     Headers of a request may use variables from `env`.
     """
     if hook.kind == "http":
-        return await _posted(hook, line, env)
+        return await _post_event(hook, line, env)
     errors = HeadSink()
     try:
         code = await run_command(
@@ -194,7 +194,7 @@ async def run_hook(
     return HookOutput(code, output.text(), errors.text(), problem)
 
 
-async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
+async def _post_event(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
     """Post an event. The body of a successful response counts as the output of a command."""
     headers, warnings = _headers(hook, env)
     headers["Content-Type"] = "application/json"

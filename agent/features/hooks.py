@@ -30,14 +30,14 @@ from ..session.log import Entries
 from ..session.store import content_text
 from .hook_input import changed_arguments, subagent_names, tool_response
 from .hook_runs import MAX_COMMAND_CHARS, VETO_EXIT_CODE, HeadSink, failure, run_command
-from .published_hooks import HookOutcome, PublishedHooks, Words
+from .published_hooks import HookOutcome, HookText, PublishedHooks
 
 HOOK_TIMEOUT_S = 30.0
 MAX_TOOL_OUTPUT_CHARS = 16_384
 MAX_CONTINUATIONS_IN_A_ROW = 8  # by hooks, without a tool call in between
 MAX_CONTINUATIONS = 100  # by hooks, per turn
 IDLE_S = 60.0  # delay after a turn before hooks are notified that the agent waits
-HOOK_TOPIC = "hook"  # topic of the note that the hooks for a start have run
+HOOK_TOPIC = "hook"  # topic of the note that the SessionStart hooks have run
 
 Begins = Literal["startup", "resume", "clear", "compact"]
 
@@ -103,9 +103,9 @@ class HooksFeature(Feature):
         )
         self._names = subagent_names(kind) if kind else ()
         self._has_begun = False
-        self._at_start = list[tuple[str, Words]]()  # (kind of start, text), not recorded yet
-        self._about_message: Sequence[Words] = ()
-        self._halt: str | None = None  # why the turn must end
+        self._at_start = list[tuple[str, HookText]]()  # (kind of start, text), not recorded yet
+        self._about_message: Sequence[HookText] = ()
+        self._stop_reason: str | None = None  # why the turn must end
         self._continuations = self._continuations_in_a_row = 0
         self._idle: asyncio.TimerHandle | None = None
         if self.published.has("Notification") and handle.ask and not self.published.is_subagent:
@@ -118,8 +118,8 @@ class HooksFeature(Feature):
         if not self._at_start and not self.published.has("SessionStart"):
             return
         while self._at_start:
-            source, words = self._at_start[0]
-            self.published.say(words, source=source)
+            source, text = self._at_start[0]
+            self.published.record_texts(text, source=source)
             del self._at_start[0]
         self._note_start(self._begins)
 
@@ -138,21 +138,21 @@ class HooksFeature(Feature):
         if self.published.is_subagent:
             if self._begins == "startup":
                 found = await self.published.run("SubagentStart", self._names)
-                self._at_start += [("startup", words) for words in found.words]
+                self._at_start += [("startup", text) for text in found.texts]
         elif self.published.has("SessionStart"):
-            missed = self._missed_start() if self._begins == "resume" else None
-            found_words = list[tuple[str, Words]]()
+            missed = self._interrupted_start() if self._begins == "resume" else None
+            texts = list[tuple[str, HookText]]()
             for source in (missed, self._begins):
-                found_words += await self._started(source) if source else []
-            self._at_start += found_words
+                texts += await self._run_start_hooks(source) if source else []
+            self._at_start += texts
         self._has_begun = True
 
-    async def _started(self, source: Begins) -> list[tuple[str, Words]]:
+    async def _run_start_hooks(self, source: Begins) -> list[tuple[str, HookText]]:
         model = self.handle.model.id
         found = await self.published.run("SessionStart", (source,), source=source, model=model)
-        return [(source, words) for words in found.words]
+        return [(source, text) for text in found.texts]
 
-    def _missed_start(self) -> Begins | None:
+    def _interrupted_start(self) -> Begins | None:
         """Return the start whose hooks did not finish according to the log, or None."""
         summary = self.handle.view.summary
         with suppress(SessionError):
@@ -178,23 +178,23 @@ class HooksFeature(Feature):
         text = content_text(message.content)
         found = await self.published.run("UserPromptSubmit", prompt=text, user_prompt=text)
         if found.decision == "deny" or found.stop is not None:
-            raise Veto(found.told("prevented the message"))
-        self._about_message = found.words
+            raise Veto(found.describe("prevented the message"))
+        self._about_message = found.texts
 
     async def message_recorded(self, message: IncomingMessage) -> None:
         """Record the texts of hooks about a message."""
-        words, self._about_message = self._about_message, ()
-        self.published.say(*words)
+        texts, self._about_message = self._about_message, ()
+        self.published.record_texts(*texts)
 
     async def turn_started(self, turn: Turn) -> None:
         """Reset the count of continuations by hooks."""
-        self._halt, self._continuations, self._continuations_in_a_row = None, 0, 0
+        self._stop_reason, self._continuations, self._continuations_in_a_row = None, 0, 0
 
     async def before_call(self) -> None:
         """Record the texts of background hooks. Raises Veto if a hook ended the turn."""
-        self.published.say_late()
-        if self._halt is not None:
-            raise Veto(self._halt)
+        self.published.record_background_texts()
+        if self._stop_reason is not None:
+            raise Veto(self._stop_reason)
 
     async def before_tool(self, call: ToolCall) -> Ruling | None:
         """Run the hooks before a tool call. Raises Veto."""
@@ -207,20 +207,20 @@ class HooksFeature(Feature):
         return self._ruling(await self.published.run("PermissionRequest", call=call), call)
 
     def _ruling(self, found: HookOutcome, call: ToolCall) -> Ruling | None:
-        self.published.say(*found.words)
+        self.published.record_texts(*found.texts)
         if found.stop is not None:
-            self._halt = found.told("ended the turn")
-            raise Veto(self._halt)
+            self._stop_reason = found.describe("ended the turn")
+            raise Veto(self._stop_reason)
         if found.decision == "deny":
-            raise Veto(found.told("prevented it"))
+            raise Veto(found.describe("prevented it"))
         given = None
         if found.arguments is not None:
             given = changed_arguments(call.tool, call.arguments, found.arguments, call.cwd)
             given = None if given is call.arguments else given
         if found.decision == "ask":
-            return Ruling("ask", found.told("asks"), given)
+            return Ruling("ask", found.describe("asks"), given)
         if found.decision == "allow":
-            return Ruling("allow", found.told("allows it"), given)
+            return Ruling("allow", found.describe("allows it"), given)
         return None if given is None else Ruling(arguments=given)
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
@@ -238,9 +238,9 @@ class HooksFeature(Feature):
                 "PostToolUse", call=call, tool_response=tool_response(call, output, text),
                 duration_ms=duration,
             )  # fmt: skip
-        self.published.say(*found.words)
+        self.published.record_texts(*found.texts)
         if found.stop is not None:
-            self._halt = found.told("ended the turn")
+            self._stop_reason = found.describe("ended the turn")
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Run the hooks for the end of a turn. Continue the turn if a hook requests it."""
@@ -254,8 +254,8 @@ class HooksFeature(Feature):
             last_assistant_message=text_of(reply.content),
         )
         if found.decision == "deny" and found.hook:
-            found.words.append(Words(found.hook, found.reason or "Go on: it gave no reason."))
-        if found.stop is not None or not found.words:
+            found.texts.append(HookText(found.hook, found.reason or "Go on: it gave no reason."))
+        if found.stop is not None or not found.texts:
             return None
         if (
             self._continuations_in_a_row >= MAX_CONTINUATIONS_IN_A_ROW
@@ -266,8 +266,8 @@ class HooksFeature(Feature):
             return None
         self._continuations += 1
         self._continuations_in_a_row += 1
-        self.published.say(*found.words)
-        origin = found.words[-1].hook.origin
+        self.published.record_texts(*found.texts)
+        origin = found.texts[-1].hook.origin
         self.handle.notify("info", f"the hook {event} of the {origin} continues the turn")
         return ""
 
@@ -283,7 +283,7 @@ class HooksFeature(Feature):
             custom_instructions=event.get("instructions", ""),
         )
         if found.decision == "deny" or found.stop is not None:
-            raise Veto(found.told("prevented it"))
+            raise Veto(found.describe("prevented it"))
 
     async def after_summary(self, event: Mapping[str, Any]) -> None:
         """Run the hooks after a summary, then the SessionStart hooks, whose texts are added to the
@@ -298,8 +298,8 @@ class HooksFeature(Feature):
             compact_summary=summary.whole_text if summary else "",
         )
         if self.published.has("SessionStart") and not self.published.is_subagent:
-            for source, words in await self._started("compact"):
-                self.published.say(words, source=source)
+            for source, text in await self._run_start_hooks("compact"):
+                self.published.record_texts(text, source=source)
             self._note_start("compact")
 
     async def turn_ended(self, finished: TurnFinished) -> None:

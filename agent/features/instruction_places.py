@@ -1,9 +1,9 @@
 """The possible paths of instruction files: the user's, the project's, and those of added
 directories.
 
-Only known paths are checked; no folder tree is searched. In each folder the order is `FILES`, then
-the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model reads the most
-specific text last.
+Only known paths are checked, and all files below folders of rules. In each folder the order is
+`FILES`, then the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model
+reads the most specific text last.
 """
 
 import os
@@ -19,7 +19,7 @@ from ..permissions.rules import path_matcher
 FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 RULES_FOLDER = ".claude/rules"
 LOCAL_FILE = "CLAUDE.local.md"
-OTHER_AGENTS = (".claude", ".codex")  # folders in the home directory
+OTHER_AGENT_FOLDERS = (".claude", ".codex")  # their folders in the home directory
 MAX_RULES = 200  # per folder of rules
 MAX_RULE_FOLDERS = 200  # per folder of rules
 # Folders of third-party content, whose instruction files are not the project's.
@@ -32,7 +32,7 @@ class Candidate:
 
     path: Path
     folder: Path  # the folder that the instructions apply to
-    root: Path | None  # limit for links and imports; None for a file of the user
+    root: Path | None  # of symlinks and imports; None for a file of the user
     is_scoped: bool = False  # applies only to work in the folder
     is_rule: bool = False  # may have a head with file patterns
     problem: str = ""  # a problem with a folder of rules; then there is no file
@@ -71,9 +71,9 @@ class InstructionPlaces:
     @property
     def own_folders(self) -> list[Path]:
         """The folders of the user's own instruction files."""
-        return [*(self.home / name for name in OTHER_AGENTS), self.config_home]
+        return [*(self.home / name for name in OTHER_AGENT_FOLDERS), self.config_home]
 
-    def standing(self) -> list[Candidate]:
+    def for_all_work(self) -> list[Candidate]:
         """Return the candidates that apply to all work, and those of added directories."""
         root = self.root
         found = [*self._own(root)]
@@ -86,17 +86,17 @@ class InstructionPlaces:
             once.setdefault(each.path, each)
         return [*once.values()]
 
-    def below(self, paths: Iterable[Path]) -> list[Candidate]:
-        """Return the candidates that apply to work on these files and are not in `standing`."""
+    def for_files(self, paths: Iterable[Path]) -> list[Candidate]:
+        """Return the candidates that apply to work on these files and are not in `for_all_work`."""
         roots, folders = self.roots, set[Path]()
         always = {self.cwd, *self.cwd.parents, *self.added}
-        for path in map(self.located, paths):
+        for path in map(self.below_root, paths):
             root = next((each for each in roots if path.is_relative_to(each)), None)
             if root and THIRD_PARTY.isdisjoint(path.relative_to(root).parts):
                 folders |= {root / each for each in path.relative_to(root).parents} - always
-        return self.scoped(folders)
+        return self.in_folders(folders)
 
-    def scoped(self, folders: Iterable[Path]) -> list[Candidate]:
+    def in_folders(self, folders: Iterable[Path]) -> list[Candidate]:
         """Return the candidates in these folders of the project or of an added directory."""
         roots = self.roots
         return [
@@ -120,8 +120,10 @@ class InstructionPlaces:
     def _has_home(self, root: Path) -> bool:
         return self.home.resolve().is_relative_to(root.resolve())
 
-    def located(self, path: Path) -> Path:
-        """Return a path that was reached through a symlink as its path in the project."""
+    def below_root(self, path: Path) -> Path:
+        """Return the path below a root of the session for a path below the target of this root, if
+        the root is a symlink. Return other paths unchanged.
+        """
         for root in self.roots:
             if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
                 return root / path.relative_to(real)
@@ -138,7 +140,7 @@ class InstructionPlaces:
         ]
 
     def _own(self, root: Path) -> Iterator[Candidate]:
-        """Yield the candidates of the user's own files. Codex's file counts only if there is no
+        """Yield the candidates of the user's own files. Include Codex's file only if there is no
         other.
         """
         claude = self.home / ".claude" / "CLAUDE.md"
@@ -156,7 +158,7 @@ def instruction_warnings(places: InstructionPlaces) -> list[str]:
     users may write it.
     """
     found = []
-    for path in (each.path for each in places.standing() if each.root and _is_file(each.path)):
+    for path in (each.path for each in places.for_all_work() if each.root and _is_file(each.path)):
         with suppress(OSError):
             if (why := other_writer(path)) and not is_file_trusted(path, places.trust_dir):
                 found.append(untrusted(path, why))

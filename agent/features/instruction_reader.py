@@ -21,7 +21,7 @@ MAX_IMPORT_DEPTH = 5  # length of a chain of imports
 MAX_FILES = 500
 MAX_GLOBS = 100  # per rule, after expansion of braces
 MAX_GLOB_CHARS = 1_000
-OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
+WRITABLE_BY_OTHERS = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
 NOT_IMPORTED = "[{name} is not imported: {why}]"
 
@@ -30,7 +30,7 @@ _FENCE = regex(
 )
 _SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re.DOTALL)
 _IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
-_BEHIND = ".,;:!?'\")]}>*…"  # punctuation after a path
+_TRAILING_PUNCTUATION = ".,;:!?'\")]}>*…"  # punctuation after a path
 _FILE_LIKE = ("./", "../", "~/", "/")
 _BARE_GLOB = regex(r"^([ \t]*(?:-|(?:paths|globs):)[ \t]+)([*{][^\n]*)$", re.MULTILINE)
 _BETWEEN_COMMAS = regex(r"(?:[^,{]|\{[^{}]*\}|\{)+")
@@ -57,7 +57,7 @@ class InstructionReader:
     places: InstructionPlaces
     denies: Callable[[str], bool] = lambda path: False  # True if a rule forbids to read a file
     touched: Sequence[Path] = ()  # files to match with the patterns of rules
-    told: Collection[str] = ()  # files that the model has; rules among them apply
+    in_context: Collection[str] = ()  # files that the model has; rules among them apply
     files: list[InstructionFile] = field(default_factory=list)
     waiting: list[InstructionFile] = field(default_factory=list)  # rules that do not apply yet
     problems: list[str] = field(default_factory=list)
@@ -110,8 +110,8 @@ class InstructionReader:
         self.files.append(file)
 
     def _applies(self, candidate: Candidate, globs: Iterable[str]) -> bool:
-        is_told = str(candidate.path) in self.told
-        return is_told or candidate.matches(globs, map(self.places.located, self.touched))
+        is_known = str(candidate.path) in self.in_context
+        return is_known or candidate.matches(globs, map(self.places.below_root, self.touched))
 
     def _imports(self, importer: Candidate, text: str, chain: tuple[Path, ...]) -> list[str]:
         """Read the imports of a text. Return a note for each import that failed."""
@@ -177,7 +177,7 @@ class InstructionReader:
         if (root or is_import) and (why := other_writer(path)):
             self.others[path] = why
             if not is_trusted(path, data, self.places.trust_dir):
-                return OTHERS_WRITE.format(why=why), False
+                return WRITABLE_BY_OTHERS.format(why=why), False
         text = data.decode("utf-8", "replace").strip()
         if len(text) > MAX_INSTRUCTION_CHARS:
             cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"
@@ -188,7 +188,9 @@ class InstructionReader:
 def imported_names(text: str) -> list[str]:
     """Return the unique names that a text imports, without names in code and comments."""
     prose = _SPAN.sub(" ", _FENCE.sub("", text))
-    names = (found.replace("\\ ", " ").rstrip(_BEHIND) for found in _IMPORT.findall(prose))
+    names = (
+        found.replace("\\ ", " ").rstrip(_TRAILING_PUNCTUATION) for found in _IMPORT.findall(prose)
+    )
     return list(dict.fromkeys(filter(None, names)))
 
 

@@ -21,7 +21,7 @@ from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
 from ..session.store import content_text
 from .instruction_places import InstructionPlaces
-from .instruction_reader import LINK_OUTSIDE, OTHERS_WRITE, InstructionFile, InstructionReader
+from .instruction_reader import LINK_OUTSIDE, WRITABLE_BY_OTHERS, InstructionFile, InstructionReader
 
 if TYPE_CHECKING:
     from ..context.items import Item
@@ -49,7 +49,7 @@ RedactEntry = Callable[[User], User]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TextInContext:
     """The newest text of a file in the model's context."""
 
     digest: str  # of the full text, even if the entry has only a part
@@ -65,8 +65,8 @@ class Told:
 
 
 def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None = None) -> User:
-    """Return the entry with a text, or with a reference to an earlier entry that has it. Cut a text
-    above `max_tokens`, or leave it out if too little would remain.
+    """Return the entry with the text of a file, or with a reference to an earlier entry that has
+    this text. Cut a text above `max_tokens`, or leave it out if too little would remain.
     """
     details: dict[str, Any] = {"path": str(file.path), "sha256": _digest(file.text)}
     if file.folder:
@@ -127,12 +127,12 @@ def first_entries(
     """Return an entry for each text that is missing from the items `staying`. A text shared by
     several files is given once.
     """
-    told = told_files(view, staying)
+    known = files_in_context(view, staying)
     found = {file.path: file for file in files}
     texts = [
         (file, _ALIKE if file.same_as else _FIRST)
         for file in found.values()
-        if file.text and not _is_told(entry_of(file), told)
+        if file.text and not _is_in_context(entry_of(file), known)
         if not file.same_as or not _is_covered(file, found.get(file.same_as))
     ]
     return entries_within(texts, room_left(window, view, staying))
@@ -152,11 +152,11 @@ def new_entries(
     """Return (entry, line for the user) for each file whose text the model does not have. The first
     text of a folder's file is not announced as new.
     """
-    known, texts, lines = told_files(view), list[tuple[InstructionFile, str]](), list[str]()
+    known, texts, lines = files_in_context(view), list[tuple[InstructionFile, str]](), list[str]()
     found = {file.path: file for file in files}
-    earlier = {told.digest: _as_told(path, told) for path, told in reversed(known.items())}
+    earlier = {text.digest: _file_in_context(path, text) for path, text in reversed(known.items())}
     for file in found.values():
-        key, digest = _told_by(redact(entry_of(file)).details)
+        key, digest = _path_and_digest(redact(entry_of(file)).details)
         before = known[key].digest if key in known else _digest("")
         if before == digest or not file.text:
             continue
@@ -195,9 +195,9 @@ def _is_covered(file: InstructionFile, other: InstructionFile | None) -> bool:
     return (other.folder is None or bool(inside)) and other.globs in ((), file.globs)
 
 
-def _as_told(path: str, told: Told) -> InstructionFile:
+def _file_in_context(path: str, text: TextInContext) -> InstructionFile:
     """Return the file of an earlier entry, without its text."""
-    folder, globs = told.details.get("folder"), told.details.get("globs")
+    folder, globs = text.details.get("folder"), text.details.get("globs")
     return InstructionFile(
         Path(path),
         "",
@@ -212,15 +212,15 @@ def gone_entries(
     """Return (entry, line for the user) for each file whose text no longer applies. Check `paths`
     and the files of earlier entries.
     """
-    known, found, changes = told_files(view), {file.path: file for file in reader.files}, []
+    known, found, changes = files_in_context(view), {file.path: file for file in reader.files}, []
     here = (*reader.places.roots, *reader.places.own_folders)
-    told = (Path(path) for path in known)
-    covered = (path for path in told if any(path.is_relative_to(each) for each in here))
+    earlier = (Path(path) for path in known)
+    covered = (path for path in earlier if any(path.is_relative_to(each) for each in here))
     for path in dict.fromkeys((*paths, *covered)) if known else ():
         file = found.get(path) or InstructionFile(path, "")
         if file.text:
             continue
-        key, _ = _told_by(redact(entry_of(file)).details)
+        key, _ = _path_and_digest(redact(entry_of(file)).details)
         if key not in known or known[key].digest == _digest(""):
             continue
         is_gone = path in found or _is_gone(path)
@@ -257,7 +257,7 @@ def instruction_states(
     reader: InstructionReader, view: "View", redact: RedactEntry
 ) -> list[InstructionState]:
     """Return the state of each non-empty file, in file order."""
-    known, places = told_files(view), reader.places
+    known, places = files_in_context(view), reader.places
     root, own = places.root, places.own_folders
 
     def origin(file: InstructionFile) -> str:
@@ -270,16 +270,16 @@ def instruction_states(
     def state(file: InstructionFile) -> str:
         if file.same_as:
             return f"given once: it says the same as {file.same_as}"
-        if file.text == LINK_OUTSIDE or file.text.startswith(OTHERS_WRITE.partition("{")[0]):
+        if file.text == LINK_OUTSIDE or file.text.startswith(WRITABLE_BY_OTHERS.partition("{")[0]):
             return f"the model gets a note instead: {file.text}"
-        path, digest = _told_by(redact(entry_of(file)).details)
-        told = known.get(path)
-        if told and told.digest == digest:
-            over = f", without {told.left_out:,} tokens over the budget" if told.left_out else ""
+        path, digest = _path_and_digest(redact(entry_of(file)).details)
+        text = known.get(path)
+        if text and text.digest == digest:
+            over = f", without {text.left_out:,} tokens over the budget" if text.left_out else ""
             return f"in the context now{over}{_about(file)}"
         if file in reader.waiting:
             return f"not in the context: it is{_about(file)[1:]}"
-        what = "the new text" if told else "it"
+        what = "the new text" if text else "it"
         return f"not in the context yet: the model gets {what} with your next message"
 
     return [
@@ -289,57 +289,59 @@ def instruction_states(
     ]
 
 
-def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
+def rows_in_context(view: "View") -> Iterator[tuple[str, int, str]]:
     """Yield (path, tokens, remark) for each text in the context, in order."""
-    newest = {each.seq for each in told_files(view).values()}
+    newest = {each.seq for each in files_in_context(view).values()}
     for item in view.items:
-        for path, told in _told([item], view).items():
-            notes = [f"{told.left_out:,} tokens left out"] if told.left_out else []
-            notes += [] if told.seq in newest else ["replaced by a later text"]
-            yield path, view.scaled(told.size), ", ".join(notes)
+        for path, text in _texts_of([item], view).items():
+            notes = [f"{text.left_out:,} tokens left out"] if text.left_out else []
+            notes += [] if text.seq in newest else ["replaced by a later text"]
+            yield path, view.scaled(text.size), ", ".join(notes)
 
 
-def told_files(view: "View", staying: Collection[int] | None = None) -> dict[str, Told]:
+def files_in_context(
+    view: "View", staying: Collection[int] | None = None
+) -> dict[str, TextInContext]:
     """Return the newest text of each file in the context, by path. Search all items, or only the
-    seqs `staying`. A reference to a text counts while the text itself is there.
+    seqs `staying`. Leave out references to a text that is not in the context.
     """
     items = view.items if staying is None else (i for i in view.items if i.seq in staying)
-    told = _told(items, view)
-    whole = {each.digest for each in told.values() if not each.details.get("same_as")}
-    return {path: each for path, each in told.items() if each.digest in whole}
+    known = _texts_of(items, view)
+    whole = {each.digest for each in known.values() if not each.details.get("same_as")}
+    return {path: each for path, each in known.items() if each.digest in whole}
 
 
-def _told(items: "Iterable[Item]", view: "View") -> dict[str, Told]:
-    told = dict[str, Told]()
+def _texts_of(items: "Iterable[Item]", view: "View") -> dict[str, TextInContext]:
+    found = dict[str, TextInContext]()
     for item in items:
         if item.source != SOURCE:
             continue
         details = view.facts(item)[0]
-        path, digest = _told_by(details)
+        path, digest = _path_and_digest(details)
         old = _IN_OLD_LOGS.fullmatch(content_text(item.blocks)) if not path else None
         if old:
             path, digest = old["path"], _digest(old["text"])
         if path:
-            told[path] = Told(digest, item.seq, item.size, details.get(SOURCE) or {})
-    return told
+            found[path] = TextInContext(digest, item.seq, item.size, details.get(SOURCE) or {})
+    return found
 
 
-def told_folders(told: Mapping[str, Told]) -> list[Path]:
+def folders_in_context(known: Mapping[str, TextInContext]) -> list[Path]:
     """Return the folders whose own instructions the model has."""
-    folders = (each.details.get("folder") for each in told.values())
+    folders = (each.details.get("folder") for each in known.values())
     return [Path(each) for each in dict.fromkeys(folders) if isinstance(each, str)]
 
 
-def _told_by(details: Mapping[str, Any]) -> tuple[str, str]:
+def _path_and_digest(details: Mapping[str, Any]) -> tuple[str, str]:
     """Return path and digest from the details of an entry, or two empty strings."""
     found = details.get(SOURCE)
     found = found if isinstance(found, dict) else {}
     return str(found.get("path", "")), str(found.get("sha256", ""))
 
 
-def _is_told(entry: User, told: Mapping[str, Told]) -> bool:
-    path, digest = _told_by(entry.details)
-    return path in told and told[path].digest == digest
+def _is_in_context(entry: User, known: Mapping[str, TextInContext]) -> bool:
+    path, digest = _path_and_digest(entry.details)
+    return path in known and known[path].digest == digest
 
 
 def _digest(text: str) -> str:
@@ -354,13 +356,13 @@ def _is_gone(path: Path) -> bool:
         return False
 
 
-def standing_reader(
+def reader_for_all_work(
     places: InstructionPlaces, view: "View", denies: Callable[[str], bool]
 ) -> InstructionReader:
     """Read the files that apply to all work, and those of folders whose instructions the model has.
     Blocks.
     """
-    told = told_files(view)
-    reader = InstructionReader(places, denies, told=told)
-    reader.read([*places.standing(), *places.scoped(told_folders(told))])
+    known = files_in_context(view)
+    reader = InstructionReader(places, denies, in_context=known)
+    reader.read([*places.for_all_work(), *places.in_folders(folders_in_context(known))])
     return reader

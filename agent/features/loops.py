@@ -60,31 +60,31 @@ class LoopsFeature(Feature):
             self._calls.add(entry)
 
     async def before_tool(self, call: ToolCall) -> None:
-        """Raise Veto for a call that a reply repeats too often before it gets a result."""
-        if self._folded().is_beyond(call.id):
+        """Raise Veto for a call that is equal to too many calls right before it."""
+        if self._state().is_over_limit(call.id):
             raise Veto(NOT_RUN.format(times=MAX_TIMES))
 
     async def step_finished(self) -> str | None:
         """Notify the model of a repetition, or end the turn. Raises LimitReached."""
-        found = self._folded().found()
+        found = self._state().found()
         if found is None:
             return None
-        if not found.is_told:
+        if not found.has_notice:
             self.handle.notify(
-                "warning", f"the model is told that it repeats itself: {_say(found)}"
+                "warning", f"the model is told that it repeats itself: {_describe(found)}"
             )
             self.handle.record(
                 User(content=notice(found), source="notice", details=found.details())
             )
-        elif found.is_over:
+        elif found.must_end:
             hint = 'Say what to do instead. `features.off = ["loops"]` switches this check off.'
             error = LimitReached(
-                f"the model repeats itself: {_say(found)}", limit="loop", hint=hint
+                f"the model repeats itself: {_describe(found)}", limit="loop", hint=hint
             )
             await end_unless_allowed(self.handle, error)
         return None
 
-    def _folded(self) -> RepeatedCalls:
+    def _state(self) -> RepeatedCalls:
         """Return the state of the calls. Initially read it from the end of the log."""
         if self._calls is None:
             self._calls = RepeatedCalls()
@@ -100,7 +100,7 @@ def notice(found: Repetition) -> str:
     return text.format(times=found.times, count=len(found.calls), calls="\n".join(shown))
 
 
-def _say(found: Repetition) -> str:
+def _describe(found: Repetition) -> str:
     """Return the repeated calls on one line, for the user."""
     made = [Call("", 0, each.tool, json.loads(each.arguments)) for each in found.calls]
     titles = (f"{call.name} {shorten(call.argument, MAX_TITLE_CHARS)}".strip() for call in made)

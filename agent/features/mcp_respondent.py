@@ -17,12 +17,12 @@ from .questions import fill_in
 
 if TYPE_CHECKING:
     from ..extensions.mcp.inputs import (
-        AskedForm,
-        AskedReply,
-        AskedVisit,
         FormField,
-        GivenReply,
+        FormRequest,
+        SampledReply,
+        SamplingRequest,
         Value,
+        VisitRequest,
     )
 
 MAX_TRIES = 3  # for one field of a form
@@ -43,7 +43,7 @@ class McpRespondent:
         """`given` are prepared answers from the command line."""
         self._handle, self._gate, self._given, self._environ = handle, gate, given, environ
 
-    async def fill_in(self, asked: "AskedForm") -> "Mapping[str, Value] | None":
+    async def fill_in(self, asked: "FormRequest") -> "Mapping[str, Value] | None":
         """Return the values that the user enters, or None if the user declines or is absent."""
         head = f"The MCP server {asked.server} asks: {asked.message}"
         if not asked.fields:
@@ -61,7 +61,7 @@ class McpRespondent:
             values |= {} if value is None else {field.name: value}
         return values
 
-    async def visit(self, asked: "AskedVisit") -> bool:
+    async def visit(self, asked: "VisitRequest") -> bool:
         """Ask the user to visit a page. If they agree, open it in a browser on a desktop, or print
         its address.
         """
@@ -78,11 +78,11 @@ class McpRespondent:
             self._handle.notify("info", f"open this address in a browser: {asked.url}")
         return True
 
-    async def reply_to(self, asked: "AskedReply") -> "GivenReply":
+    async def reply_to(self, asked: "SamplingRequest") -> "SampledReply":
         """Return a reply of the conversation's model, within its budget, if a rule or the user
         allows it. Raises ToolError.
         """
-        from ..extensions.mcp.inputs import GivenReply
+        from ..extensions.mcp.inputs import SampledReply
 
         handle, tool = self._handle, SamplingTool()
         params = SamplingParams(
@@ -103,7 +103,7 @@ class McpRespondent:
         text = text_of(reply.content)
         ends = [text.find(stop) for stop in asked.stop if stop and stop in text]
         is_cut = reply.stop_reason == "max_tokens"
-        return GivenReply(text[: min(ends, default=len(text))], handle.model.id, is_cut)
+        return SampledReply(text[: min(ends, default=len(text))], handle.model.id, is_cut)
 
     async def _value(self, field: "FormField", said: str) -> "Value | ValueError | None":
         """Return the value of a field. Ask again if it is invalid. Return the last error if all
@@ -113,7 +113,7 @@ class McpRespondent:
             try:
                 return field.value(said)
             except ValueError as error:
-                again = f"{said[:100]!r} does not do: {error}."
+                again = f"{said[:100]!r} is not valid: {error}."
                 answer = await self._ask(_question(field, again)) if left else None
                 if answer is None:
                     return error
@@ -133,7 +133,7 @@ def _question(field: "FormField", head: str) -> FormQuestion:
     return FormQuestion(text, [(each, "") for each in field.labels], field.kind == "array")
 
 
-def _request(asked: "AskedReply", handle: SessionHandle) -> Request:
+def _request(asked: "SamplingRequest", handle: SessionHandle) -> Request:
     return Request(
         model=handle.model.id,
         system=[{"type": "text", "text": asked.system}] if asked.system else [],

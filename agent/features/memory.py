@@ -118,19 +118,19 @@ class MemoryFeature(Feature):
         """Apply a change returned by `draft`. Raises ToolError."""
         assert isinstance(draft, FactDraft)
         try:
-            self.folder.make(draft)
+            self.folder.write(draft)
             fact = self.folder.fact(draft.name) if draft.after is not None else None
         except CtxagentError as error:
             raise _as_tool_error(error) from None
         done = f"Kept: {draft.name}." if fact else f"Forgotten: {draft.name}."
-        marks = {draft.name: _mark(fact) if fact else None}
+        marks = {draft.name: _digest(fact) if fact else None}
         return Output(done, {"memory": {"facts": marks}})
 
     def remember(self, text: str) -> FactDraft:
         """Save a fact written by the user, and return the change. Raises CtxagentError."""
         text = self._clean(text)
         draft = self._new(self.folder.free_name(text), "", text, "user")
-        self.folder.make(draft)
+        self.folder.write(draft)
         return draft
 
     def _new(self, name: str, about: str, text: str, by: str) -> FactDraft:
@@ -169,28 +169,28 @@ class MemoryFeature(Feature):
         lines = [_HEAD, *sorted(index_lines(shown))]
         if more := len(facts) - len(shown):
             lines.append(_MORE.format(more=count_of(more, "more fact")))
-        details = {"facts": {fact.name: _mark(fact) for fact in facts}, "whole": True}
+        details = {"facts": {fact.name: _digest(fact) for fact in facts}, "whole": True}
         return [User(content="\n".join(lines), source=MEMORY, details={"memory": details})]
 
     def _changes(self) -> list[Entry]:
         """Return the index, or its changes since the model got it. Blocks."""
         if not self._has_tool:
             return []
-        told = self._told()
+        told = self._facts_in_context()
         if told is None:
             return self._whole_index()
         facts = {fact.name: fact for fact in self._facts()}
-        changed = [fact for name, fact in facts.items() if told.get(name) != _mark(fact)]
+        changed = [fact for name, fact in facts.items() if told.get(name) != _digest(fact)]
         gone = [name for name in told if name not in facts]
         if not changed and not gone:
             return []
         lines = [_CHANGED, *index_lines(changed[:MAX_INDEX_LINES])]
         lines += [_GONE.format(names=", ".join(gone[:MAX_INDEX_LINES]))] if gone else []
-        marks = {fact.name: _mark(fact) for fact in changed} | dict.fromkeys(gone)
+        marks = {fact.name: _digest(fact) for fact in changed} | dict.fromkeys(gone)
         details = {"memory": {"facts": marks}}
         return [User(content="\n".join(lines), source=MEMORY, details=details)]
 
-    def _told(self) -> dict[str, str] | None:
+    def _facts_in_context(self) -> dict[str, str] | None:
         """Return the digests of the facts in the context, by name, or None if the model has no
         index.
         """
@@ -205,7 +205,7 @@ class MemoryFeature(Feature):
         return None if told is None else {name: mark for name, mark in told.items() if mark}
 
 
-def _mark(fact: Fact) -> str:
+def _digest(fact: Fact) -> str:
     """Return a digest of a fact."""
     return hashlib.sha256(fact.text.encode(errors="replace")).hexdigest()[:12]
 

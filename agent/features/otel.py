@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..models.providers import canonical_id, served
+from ..models.providers import canonical_id, resolve_model
 from ..version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Telemetry:
         except ImportError:
             hint = "Install them: pip install 'ctxagent[otel]'"
             raise UsageError("telemetry.on needs packages of an extra", hint=hint) from None
-        _keep_quiet()
+        _silence_exporters()
         self._traces = _own_provider(trace.get_tracer_provider()) or _trace_provider()
         self._metrics = _own_provider(metrics.get_meter_provider()) or _meter_provider()
         self.tracer: Tracer = self._traces.get_tracer(NAME, __version__)
@@ -78,18 +78,18 @@ class Telemetry:
         attributes: Mapping[str, Any],
         *,
         began: float | None = None,
-        calls_out: bool = False,
+        is_request: bool = False,
     ) -> "Span":
         """Start a span, now or at `began`, in seconds since 1970. Attributes that are None are left
-        out. Set `calls_out` for a request to a server.
+        out. Set `is_request` for a request to a server.
         """
         from opentelemetry.trace import SpanKind
 
         return self.tracer.start_span(
             name,
             parent,
-            SpanKind.CLIENT if calls_out else SpanKind.INTERNAL,
-            known(attributes),
+            SpanKind.CLIENT if is_request else SpanKind.INTERNAL,
+            without_none(attributes),
             start_time=None if began is None else int(began * 1_000_000_000),
         )
 
@@ -105,7 +105,7 @@ class Telemetry:
                 provider.force_flush()
 
 
-def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes without those that are None."""
     return {name: value for name, value in attributes.items() if value is not None}
 
@@ -134,7 +134,7 @@ def parent_of(environ: Mapping[str, str]) -> "Context | None":
     return TraceContextTextMapPropagator().extract({"traceparent": environ[TRACE_PARENT]})
 
 
-def within(span: "Span") -> "Context":
+def context_of(span: "Span") -> "Context":
     """Return the context for children of a span."""
     from opentelemetry.trace import set_span_in_context
 
@@ -148,14 +148,14 @@ def trace_variables(span: "Span") -> dict[str, str]:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier = dict[str, str]()
-    TraceContextTextMapPropagator().inject(carrier, within(span))
+    TraceContextTextMapPropagator().inject(carrier, context_of(span))
     passed = {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
     return {**passed, **{name.upper(): value for name, value in carrier.items()}}
 
 
 def provider_of(model: str) -> str:
     """Return the name of a model's provider in the semantic conventions."""
-    name = served(canonical_id(model)).provider.name
+    name = resolve_model(canonical_id(model)).provider.name
     return PROVIDERS.get(name, name)
 
 
@@ -200,7 +200,7 @@ def _is_wanted(variable: str) -> bool:
     return os.environ.get(variable, "otlp") != "none"
 
 
-def _keep_quiet() -> None:
+def _silence_exporters() -> None:
     """Keep logs of the exporters off the terminal, unless the program has set handlers."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers and not logging.getLogger().handlers:

@@ -1,4 +1,4 @@
-"""What of a project's `.claude` folder is used here."""
+"""A line for the user about the files in a project's `.claude` folder that ctxagent uses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from ..launch import LaunchOptions
 from ..session.store import Project
 
 FOLDER = ".claude"
-TOLD_FILE = "told-of-other-agents"  # in the folder of the project's sessions
+SHOWN_FILE = "told-of-other-agents"  # in the folder of sessions, once the line was shown
 # Patterns of the files that are used, by display name.
 _PARTS = {
     "instruction file": ("CLAUDE.md", "rules/**/*.md"),
@@ -19,10 +19,15 @@ _PARTS = {
     "skill": ("skills/*/SKILL.md",),
 }
 _NEED_TRUST = ("subagent", "skill")
-_OF_ITS_OWN = ("worktrees", "plans", "todos", "agent-memory")  # written by the other agent
+_WRITTEN_BY_OTHER_AGENT = (
+    "worktrees",
+    "plans",
+    "todos",
+    "agent-memory",
+)  # written by the other agent
 
 
-def line_about_others(launch: LaunchOptions) -> str:
+def used_files_line(launch: LaunchOptions) -> str:
     """Return a line on what is used of the `.claude` folder, or "" if there is no folder or the
     user has seen the line. Blocks.
     """
@@ -31,22 +36,26 @@ def line_about_others(launch: LaunchOptions) -> str:
     folder = next((each / FOLDER for each in way if (each / FOLDER).is_dir()), None)
     if folder is None or launch.safe:
         return ""
-    told = Project(launch.state, launch.cwd).folder / TOLD_FILE
+    shown = Project(launch.state, launch.cwd).folder / SHOWN_FILE
     known = {pattern.partition("/")[0] for patterns in _PARTS.values() for pattern in patterns}
     try:
-        if told.exists():
+        if shown.exists():
             return ""
-        taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
-        left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
-        make_private_folder(told.parent)  # a session without messages has no folder yet
-        write_private(told, b"")
+        taken = ", ".join(_used_files(folder, launch.trust or launch.state)) or "nothing"
+        left = [
+            each.name
+            for each in folder.iterdir()
+            if each.name not in {*known, *_WRITTEN_BY_OTHER_AGENT}
+        ]
+        make_private_folder(shown.parent)  # a session without messages has no folder yet
+        write_private(shown, b"")
     except OSError:
         return ""  # without a readable folder or a writable state, never print the line
     rest = f" · not taken: {', '.join(sorted(left))} (`ctxagent import-settings`)" if left else ""
     return f"from {FOLDER} in this project: {taken}{rest}"
 
 
-def _taken(folder: Path, trust_dir: Path) -> Iterator[str]:
+def _used_files(folder: Path, trust_dir: Path) -> Iterator[str]:
     """Yield the number of used files of each kind, and whether they still need trust."""
     for name, patterns in _PARTS.items():
         files = [path for pattern in patterns for path in folder.glob(pattern)]

@@ -102,8 +102,8 @@ _CLAUDE = (
     (".claude/rules/**/*.md", "rule", False),
     (".claude/commands/**/*.md", "command", False),
 )
-# Files that are used in place: pattern, noun, and whether trust is needed. By whether the folder
-# belongs to a project.
+# Files that are used in place: pattern, noun, and whether trust is needed. Of a project (True), and
+# of the home directory (False).
 TAKEN_PLACES = {
     True: (
         *_CLAUDE,

@@ -32,10 +32,10 @@ from ..extensions.mcp.config import (
     plain_name,
     read_document,
 )
-from ..extensions.mcp.others_servers import codex_server, gemini_server, opencode_server
+from ..extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
 from ..lazy import dataclass, regex
 from ..models.providers import DEFAULT_PROVIDER, find_provider
-from ..permissions.others_rules import own_rule
+from ..permissions.claude_code_rules import convert_rule
 from .other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
 
 Status = Literal["taken", "copy", "kept", "not"]
@@ -131,12 +131,12 @@ def other_settings(
             next((each for each in way if (each / name).is_file()), way[-1]) / name
             for name in (SETTINGS_FILE, PROJECT_FILE)
         )
-        _look(found, SettingsScope(folder, way[-1], settings, servers, folder / ".ctxagent"))
-    _look(found, SettingsScope(home, None, user_file, config_home / OWN_FILE, config_home))
+        _scan(found, SettingsScope(folder, way[-1], settings, servers, folder / ".ctxagent"))
+    _scan(found, SettingsScope(home, None, user_file, config_home / OWN_FILE, config_home))
     return found
 
 
-def _look(found: OtherSettings, scope: SettingsScope) -> None:
+def _scan(found: OtherSettings, scope: SettingsScope) -> None:
     for pattern, noun, needs_trust in TAKEN_PLACES[scope.in_project]:
         files = [each for each in sorted(scope.folder.glob(pattern)) if each.is_file()]
         if files:
@@ -212,7 +212,7 @@ def _claude(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[
         )
     known = ("permissions", "model", "hooks", "enabledPlugins", "extraKnownMarketplaces", "$schema")
     others = [f"permissions.{key}" for key in rules if key not in _KNOWN_PERMISSIONS]
-    _name_rest(found, path, [*(key for key in given if key not in known), *others])
+    _note_unused(found, path, [*(key for key in given if key not in known), *others])
 
 
 _KNOWN_PERMISSIONS = (*RULE_KINDS, "defaultMode", "additionalDirectories")
@@ -234,7 +234,7 @@ def _codex(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[s
         provider = given.get("model_provider", "openai")
         _copy_model(found, scope, path, f"{provider}/{model}")
     known = ("mcp_servers", "model", "model_provider", "projects", "notice", "tui")
-    _name_rest(found, path, [key for key in given if key not in known])
+    _note_unused(found, path, [key for key in given if key not in known])
 
 
 def _opencode(
@@ -244,7 +244,7 @@ def _opencode(
     if model := given.get("model"):
         _copy_model(found, scope, path, str(model))
     known = ("mcp", "model", "$schema", "theme", "autoupdate")
-    _name_rest(found, path, [key for key in given if key not in known])
+    _note_unused(found, path, [key for key in given if key not in known])
 
 
 def _gemini(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]) -> None:
@@ -253,10 +253,10 @@ def _gemini(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[
     if name := model.get("name") if isinstance(model, dict) else model:
         _copy_model(found, scope, path, f"gemini/{name}")
     known = (SERVERS_KEY, "model", "$schema", "ui", "theme", "security", "selectedAuthType")
-    _name_rest(found, path, [key for key in given if key not in known])
+    _note_unused(found, path, [key for key in given if key not in known])
 
 
-def _name_rest(found: OtherSettings, path: Path, keys: list[str]) -> None:
+def _note_unused(found: OtherSettings, path: Path, keys: list[str]) -> None:
     if keys:
         found.note(path, "not", f"settings without effect here: {', '.join(sorted(keys))}")
 
@@ -278,7 +278,7 @@ def _copy_rule(
     found: OtherSettings, scope: SettingsScope, path: Path, kind: str, text: str
 ) -> None:
     try:
-        rule = own_rule(text, allows=kind == "allow", in_project=scope.in_project)
+        rule = convert_rule(text, allows=kind == "allow", in_project=scope.in_project)
     except ValueError as error:
         found.note(path, "not", f"{kind} {text}: {error}")
         return

@@ -169,14 +169,14 @@ class PlanFeature(Feature):
             return []
         if fact is None or any(item.source == PLAN for item in handle.view.items):
             return []
-        return [self._again(fact)]
+        return [self._reinserted_entry(fact)]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return the plan, unless an entry in `staying` has it."""
         fact = self.handle.ledger.plan
         if fact is None or any(_seq_of(self.handle.view, seq) == fact.ref for seq in staying):
             return []
-        return [self._again(fact)]
+        return [self._reinserted_entry(fact)]
 
     def _announce_planning(self) -> None:
         """Record a notice that the model must start or stop planning, if the model does not know.
@@ -189,7 +189,7 @@ class PlanFeature(Feature):
         if now != known and "plan" in (now, known):
             handle.record(User(content=mode_notice(now), source="notice"))
 
-    def _again(self, fact: PlanFact) -> Entry:
+    def _reinserted_entry(self, fact: PlanFact) -> Entry:
         todos, details = self.handle.ledger.todos, {"plan": {"ref": fact.ref}}
         if fact.agreed and todos and all(todo["status"] == "completed" for todo in todos):
             text = DONE.format(ref=fact.ref, title=title_of(fact.text))

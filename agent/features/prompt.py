@@ -25,8 +25,8 @@ What follows was recorded in an earlier session. It is history, not an instructi
 
 
 def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: bool = False) -> str:
-    """Return the system prompt, followed by the user's addition `append`. With `brief`, return the
-    one for small models.
+    """Return the system prompt, followed by the user's addition `append`. With `brief`, use the
+    shorter prompt for small models.
 
     The user's `own` prompt replaces the built-in one, except for the section about text that the
     program adds to the context. A subagent's prompt ends with the text about subagents and its own

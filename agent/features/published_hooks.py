@@ -1,7 +1,7 @@
 """The hooks of a conversation in the published format: which run at an event, and their answers.
 
 The hooks of an event run one after another. Each gets the arguments as changed by the previous
-hook. If an event can be blocked, a hook that denies stops the later ones. The text of a hook for
+hook. At an event that hooks can block, no hook runs after one that denies. The text of a hook for
 the model becomes an entry of source HOOK.
 """
 
@@ -32,11 +32,11 @@ from ..session.archive import offload
 from ..session.entries import HOOK, User
 from ..session.store import AGENTS, content_text
 from .hook_answers import HookAnswer, read_answer
-from .hook_input import MODES, changed_arguments, subagent_names, told_arguments, tool_names
+from .hook_input import MODES, changed_arguments, published_arguments, subagent_names, tool_names
 from .hook_runs import AnswerSink, HookOutput, run_hook
 from .hook_transcript import HookTranscript
 
-MAX_WORDS_CHARS = 10_000  # of a hook's text at an event
+MAX_TEXT_CHARS = 10_000  # of a hook's text at an event
 MAX_CLOSING_S = 5.0  # maximum wait for background hooks at the end of a session
 BLOCKING_EVENTS = (
     "UserPromptSubmit", "PreToolUse", "PermissionRequest", "Stop", "SubagentStop", "PreCompact",
@@ -44,13 +44,13 @@ BLOCKING_EVENTS = (
 FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # refusals are sent to the model
 MAX_CALL_CHARS = 80  # of a call's title in the head of a hook's text
 
-_GOES_ON = "The call goes on without this hook"
+_CONTINUES = "The call continues without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
 _CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class HookText:
     """The text of a hook for the model."""
 
     hook: PublishedHook
@@ -67,7 +67,7 @@ class HookOutcome:
     hook: PublishedHook | None = None  # the hook that decided
     stop: str | None = None  # the reason to end the turn
     arguments: Mapping[str, Any] | None = None  # under their published names
-    words: list[Words] = field(default_factory=list)
+    texts: list[HookText] = field(default_factory=list)
 
     def add(self, hook: PublishedHook, answer: HookAnswer, about: str = "") -> None:
         """Add the answer of a hook."""
@@ -80,16 +80,16 @@ class HookOutcome:
         if answer.arguments is not None:
             self.arguments = answer.arguments
         if answer.context:
-            self.words.append(Words(hook, answer.context, about))
+            self.texts.append(HookText(hook, answer.context, about))
         if answer.decision == "deny" and hook.event in FEEDBACK_EVENTS:
-            self.words.append(Words(hook, answer.reason or answer.message, about))
+            self.texts.append(HookText(hook, answer.reason or answer.message, about))
 
-    def told(self, what: str) -> str:
+    def describe(self, what: str) -> str:
         """Return the decision as text for the user and the model."""
         assert self.hook is not None
         reason = (self.reason if self.stop is None else self.stop) or "it gave no reason"
         name = f"the hook {self.hook.event} of the {self.hook.origin}"
-        return f"{name} {what}: {shorten(reason, MAX_WORDS_CHARS)}"
+        return f"{name} {what}: {shorten(reason, MAX_TEXT_CHARS)}"
 
 
 class PublishedHooks:
@@ -111,7 +111,7 @@ class PublishedHooks:
         self._transcript = HookTranscript(handle.log)
         self._conditions: dict[str, Approval | None] = {}
         self._background = set[asyncio.Task[None]]()
-        self._late = list[Words]()  # from background hooks, not recorded yet
+        self._background_texts = list[HookText]()  # from background hooks, not recorded yet
         self.is_subagent = handle.folder.parent.name == AGENTS
 
     def has(self, event: str) -> bool:
@@ -124,21 +124,23 @@ class PublishedHooks:
         names: Sequence[str] = (),
         *,
         call: ToolCall | None = None,
-        **told: Any,
+        **fields: Any,
     ) -> HookOutcome:
-        """Run the hooks for an event whose matcher fits one of these names, or the tool call."""
+        """Run the hooks of an event whose matcher accepts one of these names, or the tool of the
+        call. `fields` are added to their input.
+        """
         names = tool_names(call.tool) if call else names
         matching = (hook for hook in self.all if hook.event == event and hook.matches(*names))
-        hooks = [*dropwhile(lambda hook: not self._is_meant(hook, call), matching)]
+        hooks = [*dropwhile(lambda hook: not self._matches_condition(hook, call), matching)]
         outcome, now = HookOutcome(), call
         if not hooks:
             return outcome
         with suppress(OSError, SessionError):
             await asyncio.to_thread(self._transcript.catch_up)
-        given = {**self._common(event), **_told_of_call(call), **told}
+        given = {**self._common(event), **_call_fields(call), **fields}
         with waiting(self._handle.emit, f"the hooks of {event}"):
             for hook in hooks:
-                if not self._is_meant(hook, now):
+                if not self._matches_condition(hook, now):
                     continue
                 line = json.dumps(self._redacted(given)).encode() + b"\n"
                 answer = await self._answer(hook, line)
@@ -160,9 +162,9 @@ class PublishedHooks:
         if hook.kind == "http":
             env = {**self._environ, **env}
         work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
-        going_on = asyncio.ensure_future(output.went_on.wait())
+        going_on = asyncio.ensure_future(output.goes_to_background.wait())
         if hook.in_background:
-            output.went_on.set()
+            output.goes_to_background.set()
         try:
             await asyncio.wait({work, going_on}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -172,18 +174,18 @@ class PublishedHooks:
         finally:
             going_on.cancel()
         if not work.done():
-            self.start(self._hear_late(hook, work))
+            self.start(self._await_background_hook(hook, work))
             return None
-        return self._heard(hook, work.result())
+        return self._read_answer(hook, work.result())
 
-    def _heard(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
+    def _read_answer(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
         """Return the answer of a hook, and show its messages for the user."""
         answer, handle = read_answer(hook.event, found), self._handle
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
-            goes_on = f". {_GOES_ON}" if hook.event == "PreToolUse" else ""
-            self._notify("warning", f"{name} {answer.problem}{goes_on}")
+            ending = f". {_CONTINUES}" if hook.event == "PreToolUse" else ""
+            self._notify("warning", f"{name} {answer.problem}{ending}")
         elif answer.decision == "deny" and hook.event not in BLOCKING_EVENTS + FEEDBACK_EVENTS:
             self._notify("warning", f"{name} says: {answer.reason or answer.message}")
         elif answer.message and (answer.reason or answer.decision != "deny"):
@@ -194,13 +196,15 @@ class PublishedHooks:
             handle.warn_once(f"{name} answers {key}, which is not supported here")
         return answer
 
-    async def _hear_late(self, hook: PublishedHook, work: "asyncio.Task[HookOutput]") -> None:
+    async def _await_background_hook(
+        self, hook: PublishedHook, work: "asyncio.Task[HookOutput]"
+    ) -> None:
         try:
-            answer = self._heard(hook, await work)
+            answer = self._read_answer(hook, await work)
         finally:
             work.cancel()
         if text := answer.context or answer.reason:
-            self._late.append(Words(hook, text))
+            self._background_texts.append(HookText(hook, text))
 
     def start(self, work: Any) -> None:
         """Run a task in the background, until the session closes."""
@@ -216,32 +220,32 @@ class PublishedHooks:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    def say_late(self) -> None:
+    def record_background_texts(self) -> None:
         """Record the texts of background hooks. Raises RecordError."""
-        while self._late:
-            self.say(self._late[0])
-            del self._late[0]
+        while self._background_texts:
+            self.record_texts(self._background_texts[0])
+            del self._background_texts[0]
 
-    def say(self, *words: Words, source: str = "") -> None:
+    def record_texts(self, *texts: HookText, source: str = "") -> None:
         """Record texts of hooks for the model; `source` is how the session started. At a start,
         skip a text that the context already has. Raises RecordError.
         """
-        for each in words:
+        for each in texts:
             entry = self._entry(each, source)
-            if not (source and self._stands(entry)):
+            if not (source and self._is_in_context(entry)):
                 self._handle.record(entry)
 
-    def _entry(self, words: Words, source: str) -> User:
+    def _entry(self, text: HookText, source: str) -> User:
         """Return the entry of a text. A text above the limit is cut, and a file gets all of it."""
-        handle, hook, text = self._handle, words.hook, words.text
-        head = _HEAD.format(event=hook.event, origin=hook.origin, about=words.about)
+        handle, hook = self._handle, text.hook
+        head = _HEAD.format(event=hook.event, origin=hook.origin, about=text.about)
         whole = content_text(
-            handle.log.redact(User(content=f"{head}\n{text}", source=HOOK)).content
+            handle.log.redact(User(content=f"{head}\n{text.text}", source=HOOK)).content
         )
         digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
         about = {"event": hook.event, "of": hook.origin, "source": source, "sha256": digest}
         details = {"hook": about}
-        limit = len(head) + MAX_WORDS_CHARS
+        limit = len(head) + MAX_TEXT_CHARS
         if len(whole) <= limit:
             return User(content=whole, source=HOOK, details=details)
         seq = handle.log.last_seq + 1
@@ -257,7 +261,7 @@ class PublishedHooks:
             )
         return User(content=shown, source=HOOK, details=details, offloaded=offloaded)
 
-    def _stands(self, entry: User) -> bool:
+    def _is_in_context(self, entry: User) -> bool:
         view, digest = self._handle.view, entry.details["hook"]["sha256"]
         items = (item for item in view.items if item.source == HOOK)
         return any(view.facts(item)[0].get("hook", {}).get("sha256") == digest for item in items)
@@ -273,7 +277,7 @@ class PublishedHooks:
         """Return the fields that hooks get at every event."""
         handle = self._handle
         own = handle.folder.parents[1] if self.is_subagent else handle.folder
-        told = {
+        fields = {
             "session_id": own.name,
             "transcript_path": str(own / self._transcript.path.name),
             "cwd": str(handle.context.cwd),
@@ -281,12 +285,12 @@ class PublishedHooks:
             "hook_event_name": event,
         }
         if self.is_subagent:
-            told["agent_id"] = handle.folder.name
-            told["agent_type"] = subagent_names(self._kind)[0]
-            told["agent_transcript_path"] = str(self._transcript.path)
-        return told
+            fields["agent_id"] = handle.folder.name
+            fields["agent_type"] = subagent_names(self._kind)[0]
+            fields["agent_transcript_path"] = str(self._transcript.path)
+        return fields
 
-    def _is_meant(self, hook: PublishedHook, call: ToolCall | None) -> bool:
+    def _matches_condition(self, hook: PublishedHook, call: ToolCall | None) -> bool:
         """Return True if a call matches the condition of a hook. A hook with an invalid condition
         always runs.
         """
@@ -319,12 +323,12 @@ class PublishedHooks:
         return self._conditions[condition]
 
 
-def _told_of_call(call: ToolCall | None) -> dict[str, Any]:
+def _call_fields(call: ToolCall | None) -> dict[str, Any]:
     if call is None:
         return {}
     return {
         "tool_name": tool_names(call.tool)[0],
-        "tool_input": told_arguments(call.tool, call.arguments, call.cwd),
+        "tool_input": published_arguments(call.tool, call.arguments, call.cwd),
         "tool_use_id": call.id,
     }
 

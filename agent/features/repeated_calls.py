@@ -53,8 +53,8 @@ class Repetition:
 
     calls: tuple[CallMade, ...]
     times: int
-    is_told: bool  # the model got a notice
-    is_over: bool  # the model continued despite the notice, up to the limit
+    has_notice: bool  # the model got a notice
+    must_end: bool  # the model continued despite the notice, up to the limit
 
     def details(self) -> dict[str, Any]:
         """Return the details of the notice for the model."""
@@ -70,19 +70,19 @@ class RepeatedCalls:
     _newest: deque[CallMade] = field(default_factory=lambda: deque(maxlen=MAX_PERIOD))
     # For each period: number of consecutive calls that equal the call `period` calls earlier.
     _equal: list[int] = field(default_factory=lambda: [0] * (MAX_PERIOD + 1))
-    _told: int = 0  # period of the repetition in the last notice; 0 for none
-    _beyond: frozenset[str] = frozenset()  # IDs of calls of the newest reply that must not run
+    _noticed_period: int = 0  # period of the repetition in the last notice; 0 for none
+    _over_limit: frozenset[str] = frozenset()  # IDs of calls of the newest reply that must not run
     _at: str = ""  # when the last entry was recorded
 
     def add(self, entry: Entry) -> None:
         """Process one more entry."""
         if resets(entry):
-            self._open, self._told, self._equal = {}, 0, [0] * (MAX_PERIOD + 1)
+            self._open, self._noticed_period, self._equal = {}, 0, [0] * (MAX_PERIOD + 1)
             self._newest.clear()
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._open = {call["id"]: call for call in _calls(entry)}
             self._unanswered = len(self._open)
-            self._beyond = frozenset(self._calls_beyond())
+            self._over_limit = frozenset(self._calls_over_limit())
             if entry.stop_reason != PAUSED_STOP_REASON:  # pauses count as odd replies
                 for block in filter(is_search, entry.content):
                     query = json.dumps({"query": query_of(block)})
@@ -92,18 +92,18 @@ class RepeatedCalls:
         elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):
             period = told.get("period")
             if isinstance(period, int) and 0 < period <= MAX_PERIOD:
-                self._told = period
+                self._noticed_period = period
         self._at = entry.at
 
-    def is_beyond(self, id: str) -> bool:
-        """Return True if a call of the newest reply repeats the previous call too often to run
-        again.
+    def is_over_limit(self, id: str) -> bool:
+        """Return True if a call of the newest reply must not run, because it is equal to too many
+        calls right before it.
         """
-        return id in self._beyond
+        return id in self._over_limit
 
-    def _calls_beyond(self) -> Iterator[str]:
-        """Yield the IDs of calls that repeat too often. Their results are unknown yet, so only
-        adjacent equal calls count.
+    def _calls_over_limit(self) -> Iterator[str]:
+        """Yield the IDs of calls of the newest reply that are equal to too many calls right before
+        them. Their results are not known yet.
         """
         last, times = ("", ""), 0
         factor = 1
@@ -130,7 +130,7 @@ class RepeatedCalls:
         if not self._unanswered:  # keep the order of the calls in the reply
             made, self._open = self._open, {}
             for id, each in made.items():
-                if isinstance(each, CallMade) and id not in self._beyond:
+                if isinstance(each, CallMade) and id not in self._over_limit:
                     self._push(each)
 
     def _push(self, call: CallMade) -> None:
@@ -138,8 +138,8 @@ class RepeatedCalls:
             is_equal = len(self._newest) >= period and self._newest[-period] == call
             self._equal[period] = self._equal[period] + 1 if is_equal else 0
         self._newest.append(call)
-        if not self._equal[self._told]:
-            self._told = 0
+        if not self._equal[self._noticed_period]:
+            self._noticed_period = 0
 
     def found(self) -> Repetition | None:
         """Return a repetition that needs a notice or the end of the turn, or None."""
@@ -149,9 +149,11 @@ class RepeatedCalls:
                 continue
             calls = tuple(self._newest)[-period:]
             factor = PATIENCE_FACTOR if any(call.waits for call in calls) else 1
-            is_told = self._told == period
+            has_notice = self._noticed_period == period
             if times >= TIMES_UNTIL_NOTICE * factor:
-                return Repetition(calls, times, is_told, is_told and times >= MAX_TIMES * factor)
+                return Repetition(
+                    calls, times, has_notice, has_notice and times >= MAX_TIMES * factor
+                )
         return None
 
 

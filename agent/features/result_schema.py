@@ -58,7 +58,7 @@ class ResultSchema:
     schema: Any
 
     @property
-    def told(self) -> str:
+    def instruction(self) -> str:
         """The instruction for the model."""
         return _INSTRUCTION + self.text
 
@@ -128,7 +128,9 @@ class ResultSchemaFeature(Feature):
     def _begin(self, schema: ResultSchema | None) -> None:
         redact = self.handle.log.redact
         self._schema = schema
-        self._told = content_text(redact(User(content=schema.told)).content) if schema else ""
+        self._instruction = (
+            content_text(redact(User(content=schema.instruction)).content) if schema else ""
+        )
         self._tries = 0
 
     async def turn_started(self, turn: Turn) -> None:
@@ -140,8 +142,8 @@ class ResultSchemaFeature(Feature):
         notices = (item for item in self.handle.view.items if item.source == NOTICE)
         if self._schema is None:
             return
-        if all(block.get("text") != self._told for item in notices for block in item.blocks):
-            self.handle.record(User(content=self._told, source=NOTICE))
+        if all(block.get("text") != self._instruction for item in notices for block in item.blocks):
+            self.handle.record(User(content=self._instruction, source=NOTICE))
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Return a request for another answer if a final answer does not fit. Raises ResultError

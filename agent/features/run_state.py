@@ -2,8 +2,8 @@
 
 After a summary, a run continues without confirmation by the user, within the given permissions. The
 number of continuations is limited by the units of work left in the state. The question itself is
-not interpreted: the notice decides nothing, and a model that repeats its question at once ends its
-turn.
+not interpreted, and the notice does not answer it. If the model repeats the question at once, the
+turn ends.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ GO_ON_WITH_RUN = (
 
 
 class RunStateFeature(Feature):
-    """Answers a question at the end of a turn from the run's state."""
+    """Continues a run if the model asks at the end of a turn."""
 
     name = "run-state"
 
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        self._room = 0  # maximum of notices, from the state at the first question
-        self._given = 0
+    def _reset(self) -> None:
+        self._max_notices = 0  # units of work left at the first question
+        self._notices = 0
         self._units = set[str]()  # units of work named in notices
-        self._worked = True  # whether anything was done since the last notice
+        self._has_worked = True  # whether anything was done since the last notice
 
     async def turn_started(self, turn: Turn) -> None:
         """Reset the state for a new turn."""
-        self._begin()
+        self._reset()
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Return the notice if a final reply ends with a question during a run. After a denial in
@@ -48,7 +48,7 @@ class RunStateFeature(Feature):
         """
         handle = self.handle
         if any(block.get("type") == "tool_use" for block in reply.content):
-            self._worked = True
+            self._has_worked = True
         if not is_final or handle.budget_meter.is_spent or handle.view.summary is None:
             return None
         if handle.approval.mode == "plan" or handle.denials.of_turn():
@@ -58,18 +58,18 @@ class RunStateFeature(Feature):
         return notice
 
     async def _notice(self, text: str) -> str | None:
-        """Return the answer to a final text, or None if it is not a question, nothing was done
-        since the last answer, or no run is in progress.
+        """Return the notice for a final text. Return None if the text is not a question, nothing
+        was done since the last notice, no run is in progress, or there were too many notices.
         """
-        if not self._worked or not ends_with_question(text):
+        if not self._has_worked or not ends_with_question(text):
             return None
         state = await asyncio.to_thread(self._running)
         if state is None:
             return None
-        self._room = self._room or state.units_left
-        if self._given >= self._room and state.current in self._units:
+        self._max_notices = self._max_notices or state.units_left
+        if self._notices >= self._max_notices and state.current in self._units:
             return None
-        self._given, self._worked = self._given + 1, False
+        self._notices, self._has_worked = self._notices + 1, False
         self._units.add(state.current)
         return GO_ON_WITH_RUN.format(path=state.path, current=state.current or "(not named)")
 

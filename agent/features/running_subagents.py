@@ -43,7 +43,7 @@ class RunningSubagent:
     changes_files: bool
     work: "asyncio.Task[Output]" = field(init=False)
     child: AgentState | None = None
-    is_recorded: bool = False  # whether `run` is in the log of its parent
+    is_recorded: bool = False  # whether `run` is in the parent's log
     is_stopped: bool = False
     takes_messages: bool = True
     messages: deque[str] = field(default_factory=deque)  # delivered before its next call
@@ -53,7 +53,7 @@ class RunningSubagent:
     _calls: int = 0
     _tools: int = 0
     _doing: str = ""
-    _told: float = 0.0
+    _last_report: float = 0.0
     _next: asyncio.TimerHandle | None = None
 
     @property
@@ -67,7 +67,7 @@ class RunningSubagent:
 
     @property
     def started(self) -> AgentStarted:
-        """The event that it started or continues, or moved to the background."""
+        """The event for its start, its continuation, or its move to the background."""
         return AgentStarted(self.id, self.run.type, self.description, self.in_background)
 
     def stop(self) -> None:
@@ -76,17 +76,17 @@ class RunningSubagent:
         if self.step is not None:
             self.step()
 
-    async def hears(self, message: str) -> bool:
-        """Queue a message for its next call. If it no longer takes messages, wait for its end and
-        return False.
+    async def queue_message(self, message: str) -> bool:
+        """Queue a message for its next model call and return True. If it no longer takes messages,
+        wait for its end and return False.
         """
         if self.takes_messages:
             self.messages.append(message)
             return True
-        await self.ended()
+        await self.wait()
         return False
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         """Wait for its end."""
         await asyncio.wait({self.work})
 
@@ -112,7 +112,7 @@ class RunningSubagent:
         elif isinstance(event, Retrying):
             self._report(str(event)[:MAX_DOING_CHARS])
 
-    def end_reports(self) -> None:
+    def cancel_report(self) -> None:
         """Cancel the pending report."""
         if self._next is not None:
             self._next.cancel()
@@ -122,10 +122,10 @@ class RunningSubagent:
         self._doing = doing
         if self._next is None:
             loop = asyncio.get_running_loop()
-            self._next = loop.call_at(self._told + REPORT_INTERVAL_S, self._tell)
+            self._next = loop.call_at(self._last_report + REPORT_INTERVAL_S, self._emit_report)
 
-    def _tell(self) -> None:
-        self._next, self._told = None, asyncio.get_running_loop().time()
+    def _emit_report(self) -> None:
+        self._next, self._last_report = None, asyncio.get_running_loop().time()
         if self.child is not None:
             now = self.child.model.current_window()
             done = self._calls, self._tools

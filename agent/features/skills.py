@@ -132,7 +132,7 @@ class SkillsFeature(Feature):
         super().__init__(handle)
         self.source = source
         self.known = source.known
-        self._told = set(source.warnings)
+        self._shown_warnings = set(source.warnings)
         self._requested: list[Skill] = []  # requested by the model, not recorded yet
         self._is_fresh = True  # whether `known` was just read
 
@@ -160,7 +160,7 @@ class SkillsFeature(Feature):
         name = skill.name
         if not skill.for_model:
             raise ToolError(f"The skill {name} is for people: the user loads it with /{name}.")
-        if ref := self._whole(skill):
+        if ref := self._seq_of_whole_text(skill):
             return Output(_STANDS.format(name=name, ref=ref))
         if skill not in self._requested:
             self._requested.append(skill)
@@ -174,7 +174,7 @@ class SkillsFeature(Feature):
             return
         self.known, _ = await asyncio.to_thread(self.source.find)
         skill = part_named(self.known, called[1])
-        if skill is not None and skill.for_person:
+        if skill is not None and skill.for_user:
             self._load(skill.name)
 
     async def turn_started(self, turn: Turn) -> None:
@@ -185,8 +185,8 @@ class SkillsFeature(Feature):
             self.known, warnings = await asyncio.to_thread(self.source.find)
         self._is_fresh = False
         for warning in warnings:
-            if warning not in self._told:
-                self._told.add(warning)
+            if warning not in self._shown_warnings:
+                self._shown_warnings.add(warning)
                 self.handle.emit(Notice("warning", warning))
         for entry in self._changes():
             self.handle.record(entry)
@@ -208,17 +208,17 @@ class SkillsFeature(Feature):
     def _record_requested(self) -> None:
         """Record the texts that the model requested. Raises RecordError."""
         while self._requested:
-            self._record(self._requested[0], by_person=False)
+            self._record(self._requested[0], by_user=False)
             del self._requested[0]
 
     def _load(self, name: str) -> None:
         """Record the text of a skill that the user called. Raises RecordError."""
         skill = self.known[name]
-        if ref := self._whole(skill):
+        if ref := self._seq_of_whole_text(skill):
             text = _CALLED_AGAIN.format(name=name, ref=ref)
             self.handle.record(User(content=text, source="notice"))
         else:
-            self._record(skill, by_person=True)
+            self._record(skill, by_user=True)
 
     def first_entries(self) -> list[Entry]:
         """Return the list of skills, and texts that a kill prevented from being inserted after a
@@ -226,23 +226,28 @@ class SkillsFeature(Feature):
         """
         self._requested += self._unrecorded()
         view, facts = self.handle.view, self.handle.ledger.skills.values()
-        missing = [fact for fact in facts if (fact.name, fact.digest) not in self.standing()]
-        entries: list[Entry] = self._again(missing, standing=0)
-        if self._told_of(view) is None:
+        missing = [
+            fact for fact in facts if (fact.name, fact.digest) not in self.texts_in_context()
+        ]
+        entries: list[Entry] = self._reinserted_texts(missing, present=0)
+        if self._skills_in_context(view) is None:
             return [*self._whole_list(), *entries]
         return [*self._changes(), *entries]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return the list and the texts that are not among the entries `staying`."""
-        view, standing, room = self.handle.view, set[tuple[str, str]](), 0
+        view, present, room = self.handle.view, set[tuple[str, str]](), 0
         for item in view.items:
             if item.source == SKILL and item.seq in staying:
-                standing.add(_key(view.facts(item)[0]))
+                present.add(_key(view.facts(item)[0]))
                 room += item.size
         facts = self.handle.ledger.skills.values()
-        missing = [fact for fact in facts if (fact.name, fact.digest) not in standing]
+        missing = [fact for fact in facts if (fact.name, fact.digest) not in present]
         listed = any(item.source == SKILL_LIST and item.seq in staying for item in view.items)
-        return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
+        return [
+            *([] if listed else self._whole_list()),
+            *self._reinserted_texts(missing, present=room),
+        ]
 
     def _unrecorded(self) -> list[Skill]:
         """Return the skills that the model requested but whose text was never recorded."""
@@ -257,15 +262,15 @@ class SkillsFeature(Feature):
             if name in self.known and (name not in facts or facts[name].ref < seq)
         ]
 
-    def _record(self, skill: Skill, *, by_person: bool) -> None:
+    def _record(self, skill: Skill, *, by_user: bool) -> None:
         """Record the text of a skill. Allow calls by its rules until the turn ends."""
         handle = self.handle
         seq = handle.log.last_seq + 1
         head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
-        head += _ARGUMENTS.format(name=skill.name) if by_person and "$" in skill.body else "]"
+        head += _ARGUMENTS.format(name=skill.name) if by_user and "$" in skill.body else "]"
         text = handle.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
         assert isinstance(text, str)
-        shown, offloaded = self._bounded(text, int(SKILL_SHARE * self._window), seq), None
+        shown, offloaded = self._cut(text, int(SKILL_SHARE * self._window), seq), None
         details: dict[str, Any] = {"skill": _details(skill)}
         if shown != text:
             path = handle.folder / "offloaded" / file_name("skill", seq, datetime.now())
@@ -277,7 +282,7 @@ class SkillsFeature(Feature):
                 handle.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved
-            told = f"the skill {skill.name} is cut: {saved:,} of its tokens are more than"
+            told = f"the skill {skill.name} is cut by {saved:,} tokens: one skill takes at most"
             handle.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
         handle.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
         handle.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
@@ -285,11 +290,11 @@ class SkillsFeature(Feature):
         if self.source.uses:
             self.source.uses.note(skill.name)
 
-    def _again(self, facts: Iterable[SkillFact], *, standing: int) -> list[Entry]:
+    def _reinserted_texts(self, facts: Iterable[SkillFact], *, present: int) -> list[Entry]:
         """Return the texts to insert again, within the limits per text and for all texts. The most
-        recently loaded are cut last. `standing` is the size of the texts still in the view.
+        recently loaded are cut last. `present` is the size of the texts still in the view.
         """
-        room, entries = int(ALL_SKILLS_SHARE * self._window) - standing, list[Entry]()
+        room, entries = int(ALL_SKILLS_SHARE * self._window) - present, list[Entry]()
         for fact in reversed([fact for fact in facts if fact.ref]):
             found = self.handle.context.recall(fact.ref)
             if found is None:
@@ -300,7 +305,7 @@ class SkillsFeature(Feature):
             )
             share = int(SKILL_SHARE * self._window)
             most, whole = min(room, share), f"{head}\n\n{body}"
-            text = self._bounded(whole, most, fact.ref)
+            text = self._cut(whole, most, fact.ref)
             if most < MIN_TEXT_TOKENS and estimate(text) > most:
                 text = f"{head}\n\n{_LEFT_OUT.format(ref=fact.ref)}"
             room = max(0, room - estimate(text))
@@ -312,7 +317,7 @@ class SkillsFeature(Feature):
             entries.append(User(content=text, source=SKILL, details={"skill": details}))
         return entries[::-1]
 
-    def _bounded(self, text: str, room: int, ref: int) -> str:
+    def _cut(self, text: str, room: int, ref: int) -> str:
         """Return a text, cut to `room` tokens with a note about the rest."""
         if estimate(text) <= room:
             return text
@@ -336,21 +341,21 @@ class SkillsFeature(Feature):
         lines = [_LIST_HEAD, *shown]
         if more := len(skills) - len(shown):
             lines.append(_MORE.format(more=count_of(more, "skill")))
-        details = {"skills": {skill.name: _mark(skill) for skill in skills}, "whole": True}
+        details = {"skills": {skill.name: _line_digest(skill) for skill in skills}, "whole": True}
         return [User(content="\n".join(lines), source=SKILL_LIST, details=details)]
 
     def _changes(self) -> list[Entry]:
         """Return the changes of the skills since the model's last list."""
-        told = self._told_of(self.handle.view)
+        told = self._skills_in_context(self.handle.view)
         skills = {skill.name: skill for skill in self._listed()}
         if told is None:
             return self._whole_list()
-        changed = [skill for name, skill in skills.items() if told.get(name) != _mark(skill)]
+        changed = [skill for name, skill in skills.items() if told.get(name) != _line_digest(skill)]
         gone = [name for name in told if name not in skills]
         lines, marks = list[str](), dict[str, str | None](dict.fromkeys(gone))
         if changed:
             lines += [_CHANGED, *(skill.line for skill in changed)]
-            marks |= {skill.name: _mark(skill) for skill in changed}
+            marks |= {skill.name: _line_digest(skill) for skill in changed}
         if gone:
             lines.append(_GONE.format(names=", ".join(gone)))
         if not lines:
@@ -378,7 +383,7 @@ class SkillsFeature(Feature):
         ]
         return sorted(found, key=lambda skill: (-uses.get(skill.name, 0.0), skill.name))
 
-    def _told_of(self, view: View) -> dict[str, str] | None:
+    def _skills_in_context(self, view: View) -> dict[str, str] | None:
         """Return the skills in the model's list, or None if the view has no list."""
         told: dict[str, str] | None = None
         for item in view.items:
@@ -395,7 +400,7 @@ class SkillsFeature(Feature):
                     told[name] = str(mark)
         return told
 
-    def standing(self) -> dict[tuple[str, str], int]:
+    def texts_in_context(self) -> dict[tuple[str, str], int]:
         """Return the seq of the entry with the newest text of each skill, by name and digest. A
         text that was cut after a summary counts.
         """
@@ -403,11 +408,11 @@ class SkillsFeature(Feature):
         newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
         return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
 
-    def _whole(self, skill: Skill) -> int:
+    def _seq_of_whole_text(self, skill: Skill) -> int:
         """Return the seq of the entry with the current text of a skill, or 0 if it is missing or
         was cut after a summary.
         """
-        ref = self.standing().get((skill.name, skill.digest), 0)
+        ref = self.texts_in_context().get((skill.name, skill.digest), 0)
         place = self.handle.view.position(ref)
         details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]
         return 0 if details.get("skill", {}).get("is_part") else ref
@@ -428,7 +433,7 @@ def _key(details: Mapping[str, Any]) -> tuple[str, str]:
     return str(found.get("name")), str(found.get("digest"))
 
 
-def _mark(skill: Skill) -> str:
+def _line_digest(skill: Skill) -> str:
     """Return a digest of a line of the list."""
     return hashlib.sha256(skill.line.encode(errors="replace")).hexdigest()[:12]
 

@@ -19,7 +19,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
-from ..extensions.plugin_layout import free_name, type_files
+from ..extensions.plugin_layout import free_name, subagent_files
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ...tools.base import Tool
 
 TYPES_FOLDER = "agents"  # in the user's configuration, and in .ctxagent of a project
-OTHERS_FOLDER = ".claude"  # another agent's folder in a project or in the home directory
-MAX_OTHERS_FILES = 200  # per folder of another agent
+OTHER_AGENT_FOLDER = ".claude"  # another agent's folder in a project or in the home directory
+MAX_OTHER_AGENT_FILES = 200  # per folder of another agent
 MAX_DESCRIPTION_CHARS = (
     500  # characters of a description, because every model call includes all descriptions
 )
@@ -62,11 +62,11 @@ class AgentType:
     tools: tuple[str, ...] | None = None  # names; None for all tools
     model: str | None = None
     source: str = BUILT_IN  # or a path
-    looks_only: bool = False  # no edits, and only commands that are clearly read-only
+    is_read_only: bool = False  # no edits, and only commands that are clearly read-only
     plugin: str = ""  # the plugin it comes from
     ignored: tuple[str, ...] = ()  # unknown keys and tools in its file
 
-    def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
+    def allowed_tools(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
         """Return the parent's tools that a subagent of this type may use."""
         own = [tool for tool in tools if tool.name not in (TASK, PLAN)]
         return [t for t in own if self.tools is None or t.name in self.tools]
@@ -79,15 +79,15 @@ def built_in_types() -> list[AgentType]:
             "finds things out, and changes nothing",
             _prompt("explore"),
             READ_ONLY_TOOLS,
-            looks_only=True,
+            is_read_only=True,
         ),
         AgentType("general", "does work of any kind, with all tools but Task", _prompt("general")),
         AgentType(
             "review",
-            "takes a second look at a change or plan, and changes nothing",
+            "reviews a change or plan, and changes nothing",
             _prompt("review"),
             READ_ONLY_TOOLS,
-            looks_only=True,
+            is_read_only=True,
         ),
     ]
 
@@ -133,14 +133,14 @@ def load_types(
     foreign, leaving = _project_files(cwd, home)
     warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
     files = [(path, "") for path in sorted((config_home / TYPES_FOLDER).glob("*.md"))]
-    files += [(path, "") for path in (*_of_others(home), *foreign)]
-    files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin.folder)]
+    files += [(path, "") for path in (*_other_agent_files(home), *foreign)]
+    files += [(path, plugin.name) for plugin in plugins for path in subagent_files(plugin.folder)]
     untrusted = dict[Path, int]()  # files for another agent, by folder
     for path, plugin in files:
         try:
             data = read_untrusted(path)
             if path in foreign and not is_trusted(path, data, trust_dir):
-                if _is_of_others(path):
+                if _is_of_other_agent(path):
                     untrusted[path.parent] = untrusted.get(path.parent, 0) + 1
                     continue
                 warnings.append(
@@ -148,7 +148,7 @@ def load_types(
                     "then accept it with `ctxagent config --trust`."
                 )
                 continue
-            parse = parse_others_type if plugin or _is_of_others(path) else parse_type
+            parse = parse_other_agent_type if plugin or _is_of_other_agent(path) else parse_type
             found = replace(parse(data.decode("utf-8"), str(path), tools), plugin=plugin)
             if plugin:
                 found = replace(found, name=free_name(found.name, plugin, types))
@@ -198,7 +198,7 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     )
 
 
-def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentType:
+def parse_other_agent_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     """Return the type in a file for another agent, in the format of
     https://code.claude.com/docs/en/sub-agents. Raises ValueError with the problem."""
     values, prompt = split_front_matter(text, lenient=True)
@@ -255,15 +255,17 @@ def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
     home = home.resolve()
     way = folders_within_project(cwd.resolve(), home)
     held, leaving = list[Path](), list[Path]()
-    for name in (".ctxagent", OTHERS_FOLDER):
+    for name in (".ctxagent", OTHER_AGENT_FOLDER):
         owners = (each for each in way if (each / name / TYPES_FOLDER).is_dir())
-        owner = next((each for each in owners if (each, name) != (home, OTHERS_FOLDER)), None)
+        owner = next((each for each in owners if (each, name) != (home, OTHER_AGENT_FOLDER)), None)
         if owner is None:
             continue
         root = way[-1] if (way[-1] / ".git").exists() else owner
-        is_others = name == OTHERS_FOLDER
+        is_others = name == OTHER_AGENT_FOLDER
         files = (
-            _of_others(owner) if is_others else sorted((owner / name / TYPES_FOLDER).glob("*.md"))
+            _other_agent_files(owner)
+            if is_others
+            else sorted((owner / name / TYPES_FOLDER).glob("*.md"))
         )
         for path in files:
             is_inside = Path(os.path.realpath(path)).is_relative_to(root)
@@ -271,15 +273,17 @@ def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
     return held, leaving
 
 
-def _of_others(owner: Path) -> list[Path]:
+def _other_agent_files(owner: Path) -> list[Path]:
     """Return the files for another agent in a project or the home directory, including
     subfolders.
     """
-    return sorted((owner / OTHERS_FOLDER / TYPES_FOLDER).glob("**/*.md"))[:MAX_OTHERS_FILES]
+    return sorted((owner / OTHER_AGENT_FOLDER / TYPES_FOLDER).glob("**/*.md"))[
+        :MAX_OTHER_AGENT_FILES
+    ]
 
 
-def _is_of_others(path: Path) -> bool:
-    return any(folder.parts[-2:] == (OTHERS_FOLDER, TYPES_FOLDER) for folder in path.parents)
+def _is_of_other_agent(path: Path) -> bool:
+    return any(folder.parts[-2:] == (OTHER_AGENT_FOLDER, TYPES_FOLDER) for folder in path.parents)
 
 
 def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...] | None:

@@ -107,7 +107,7 @@ class SubagentsFeature(Feature):
         self._types = {each.name: each for each in types}
         self._running: dict[str, RunningSubagent] = handle.context.agents
         self._ended: list[tuple[SubagentRun, Output]] = []  # in background, not reported yet
-        self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
+        self._slots, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
 
     @property
     def types(self) -> Sequence[AgentType]:
@@ -126,30 +126,32 @@ class SubagentsFeature(Feature):
     async def before_call(self) -> None:
         """Notify the model of background subagents that have ended."""
         while self._ended:
-            self._tell(*self._ended[0])
+            self._record_end_notice(*self._ended[0])
             del self._ended[0]
 
     async def run(self, task: SubagentTask) -> Output:
-        """Run a subagent, or send a message to a running one. Return its answer, or for the
-        background a notice that it runs.
+        """Run a subagent, or send a message to a running one. Return its answer, or a notice if it
+        runs in the background.
 
         Raises ToolError for a task that cannot start, and Interrupted with the partial result.
         """
         kind = self._type_of(task)
         while (running := self._running.get(task.resume or "")) is not None:
-            if not await running.hears(task.prompt):
+            if not await running.queue_message(task.prompt):
                 continue  # another call may have resumed it
             if task.background or not running.in_background:
-                return _at_work(running, GIVEN)
-            return await self._awaited(running, is_own=False)
+                return _background_output(running, GIVEN)
+            return await self._wait_for(running, is_own=False)
         running = self._begin(kind, task)
-        return _at_work(running, WORKS) if task.background else await self._awaited(running)
+        return (
+            _background_output(running, WORKS) if task.background else await self._wait_for(running)
+        )
 
     def _begin(self, kind: AgentType, task: SubagentTask) -> RunningSubagent:
         """Start a subagent in an asyncio task. Raises ToolError and RecordError."""
         if not self._running:
-            # Both are bound to the current event loop.
-            self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
+            # A semaphore and a lock are bound to the current event loop.
+            self._slots, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
         id = task.resume or f"{kind.name.rpartition(':')[2]}-{secrets.token_hex(3)}"
         run = SubagentRun(
             id=id,
@@ -159,7 +161,7 @@ class SubagentsFeature(Feature):
             description=task.description,
         )
         if (known := self.handle.ledger.agents.get(id)) is not None:
-            run = self._continued(known, run)
+            run = self._resumed_run(known, run)
         running = RunningSubagent(
             run, task.description, self.handle.emit, task.background, self._changes(kind)
         )
@@ -170,7 +172,7 @@ class SubagentsFeature(Feature):
         running.work.add_done_callback(lambda work: self._check_end(running, work))
         return running
 
-    def _continued(self, known: SubagentRun, run: SubagentRun) -> SubagentRun:
+    def _resumed_run(self, known: SubagentRun, run: SubagentRun) -> SubagentRun:
         """Return the start entry of a resumed subagent. Raises ToolError."""
         if not subagent_log(self.handle.folder, run.id).is_file():
             if known.told:
@@ -184,7 +186,7 @@ class SubagentsFeature(Feature):
             self.handle.record(running.run)
             running.is_recorded = True
 
-    async def _awaited(self, running: RunningSubagent, *, is_own: bool = True) -> Output:
+    async def _wait_for(self, running: RunningSubagent, *, is_own: bool = True) -> Output:
         """Wait until a subagent ends or the user sends it to the background.
 
         An interrupt ends the subagent if it `is_own` to this call; otherwise it continues in the
@@ -207,7 +209,7 @@ class SubagentsFeature(Feature):
         except asyncio.CancelledError:
             if is_own and not running.in_background:
                 running.stop()
-                await finish_despite_cancel(running.ended())
+                await finish_despite_cancel(running.wait())
             elif not running.work.done():
                 running.in_background = True
             if running.work.done() and not sent.done() and running.work.exception() is None:
@@ -215,12 +217,12 @@ class SubagentsFeature(Feature):
             raise
         finally:
             foreground.discard(to_background)
-        return _at_work(running, SENT) if sent.done() else running.work.result()
+        return _background_output(running, SENT) if sent.done() else running.work.result()
 
     async def _work(self, running: RunningSubagent, kind: AgentType, task: SubagentTask) -> Output:
         """Run a subagent to its end. Raises ToolError if it cannot start."""
         try:
-            async with self._place(running):
+            async with self._slot(running):
                 async with self._start:  # start in the order of the calls
                     if running.changes_files:
                         await self.handle.snapshot()
@@ -231,7 +233,9 @@ class SubagentsFeature(Feature):
             del self._running[running.id]
 
     def _check_end(self, running: RunningSubagent, work: "asyncio.Task[Output]") -> None:
-        """Record the end of a background subagent that could not start or could not be recorded."""
+        """Record the end of a background subagent that failed: it could not start, or an entry
+        could not be recorded.
+        """
         error = None if work.cancelled() else work.exception()
         if error is None or not running.in_background:
             return
@@ -248,22 +252,22 @@ class SubagentsFeature(Feature):
         )
         self._ended.append((run, output))
 
-    def _tell(self, run: SubagentRun, output: Output) -> None:
+    def _record_end_notice(self, run: SubagentRun, output: Output) -> None:
         """Record a notice for the model about the end of a background subagent. Raises
         RecordError.
         """
         output = self.handle.context.redact(output)
         details = dict(output.details)
-        text, offloaded = self._runner.files.settle(TaskTool.name, output, details)
+        text, offloaded = self._runner.files.store(TaskTool.name, output, details)
         head = f"{run.id} ({run.type}): {run.description}. It has ended in the background:"
         self.handle.record(
             User(content=f"{head}\n{text}", source="notice", details=details, offloaded=offloaded)
         )
 
     @asynccontextmanager
-    async def _place(self, running: RunningSubagent) -> AsyncIterator[None]:
+    async def _slot(self, running: RunningSubagent) -> AsyncIterator[None]:
         """Wait for a free slot for a running subagent. Raises ToolError if it is stopped before."""
-        places = self._places
+        places = self._slots
         waiting = asyncio.ensure_future(places.acquire())
         running.step = waiting.cancel
         try:
@@ -283,8 +287,8 @@ class SubagentsFeature(Feature):
         before = child.totals.all
         self._record_start(running)
         parent.emit(running.started)
-        finished = await self._worked(running, child)
-        running.end_reports()
+        finished = await self._run_turns(running, child)
+        running.cancel_report()
         last = child.log.last_seq
         finished = replace(finished, text=qualify_refs(finished.text, child.log.path, last))
         agent = replace(
@@ -357,7 +361,7 @@ class SubagentsFeature(Feature):
             is_error=agent.status != "done",
         )
 
-    async def _worked(self, running: RunningSubagent, child: AgentState) -> TurnFinished:
+    async def _run_turns(self, running: RunningSubagent, child: AgentState) -> TurnFinished:
         """Run the turn of a subagent, and continue it for messages that arrived after its last
         call. Always close the subagent.
         """
@@ -377,7 +381,7 @@ class SubagentsFeature(Feature):
         finally:
             running.takes_messages, running.step = False, None
             shared = child.model.client is self.handle.model.client
-            await finish_despite_cancel(child.leave() if shared else child.close())
+            await finish_despite_cancel(child.close_except_model() if shared else child.close())
         self._summarize(child, finished)
         return finished
 
@@ -396,7 +400,7 @@ class SubagentsFeature(Feature):
             model=task.model or kind.model,
             prior=prior.text if prior else "",
             emit=running.show,
-            ask=self._asking(id),
+            ask=self._ask_for(id),
             budget_meter=BudgetMeter(
                 Budget(calls=MAX_CALLS_PER_RUN),
                 within=parent.budget_meter,
@@ -416,7 +420,7 @@ class SubagentsFeature(Feature):
         folder, ledger = self.handle.folder, self.handle.ledger
         return earlier_work(folder, ledger, kind.name, task.description, task.prompt)
 
-    def _asking(self, id: str) -> Ask | None:
+    def _ask_for(self, id: str) -> Ask | None:
         ask = self.handle.ask
         if ask is None:
             return None
@@ -449,8 +453,8 @@ class SubagentsFeature(Feature):
 
     def _changes(self, kind: AgentType) -> bool:
         """Return True if a subagent of this type can change files."""
-        tools = kind.of(self.handle.tools)
-        return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
+        tools = kind.allowed_tools(self.handle.tools)
+        return not kind.is_read_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
         """Write a summary for a later subagent with the same work, without a model."""
@@ -468,7 +472,7 @@ class SubagentsFeature(Feature):
             self.handle.emit(Notice("warning", error.message))
 
 
-def _at_work(running: RunningSubagent, text: str) -> Output:
+def _background_output(running: RunningSubagent, text: str) -> Output:
     """Return the output of a call whose subagent continues in the background."""
     details: dict[str, Any] = {"agent": running.id, "status": "running"}
     details |= {"backgrounded": True} if text is SENT else {}

@@ -59,7 +59,7 @@ class TelemetryFeature(Feature):
         has_contents: bool,
     ) -> None:
         """`agent` is the type of a subagent, whose turns are children of its `parent`'s turn.
-        `provider` names the provider of a model without a server, else "".
+        `provider` is "custom" for a model of the program, "scripted" for a scripted model, else "".
         """
         super().__init__(handle)
         self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent
@@ -84,7 +84,7 @@ class TelemetryFeature(Feature):
         parent = self._parent.turn if self._parent else None
         self.turn = self._telemetry.begin(
             f"invoke_agent {self._agent}",
-            otel.within(parent) if parent else otel.parent_of(self._environ),
+            otel.context_of(parent) if parent else otel.parent_of(self._environ),
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.agent.name": self._agent,
@@ -102,7 +102,7 @@ class TelemetryFeature(Feature):
             return
         error = (finished.error or {}).get("type") if finished.status != "ok" else None
         span.set_attributes(
-            otel.known(
+            otel.without_none(
                 {
                     **_tokens(self._usage),
                     "gen_ai.output.messages": self._content("assistant", finished.text),
@@ -114,7 +114,7 @@ class TelemetryFeature(Feature):
         )
         otel.end(span, is_error=error is not None)
         more = {"gen_ai.operation.name": "invoke_agent", "error.type": error, **self._model}
-        self._telemetry.seconds.record(time.time() - self._began, otel.known(more))
+        self._telemetry.seconds.record(time.time() - self._began, otel.without_none(more))
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
         """Create the span of a finished tool call."""
@@ -136,7 +136,7 @@ class TelemetryFeature(Feature):
         )
         otel.end(span, is_error=error is not None)
         more = {"gen_ai.tool.name": call.tool, "error.type": error}
-        self._telemetry.tool_seconds.record(seconds, otel.known(more))
+        self._telemetry.tool_seconds.record(seconds, otel.without_none(more))
 
     def recorded(self, entry: Entry) -> None:
         """Create the span of a model call when its reply is recorded, and count compactions."""
@@ -177,9 +177,9 @@ class TelemetryFeature(Feature):
                 "ctxagent.cost_usd": reply.cost_usd,
             },
             began=self._free_at,
-            calls_out=True,
+            is_request=True,
         ).end()
-        telemetry, shared = self._telemetry, otel.known(same)
+        telemetry, shared = self._telemetry, otel.without_none(same)
         telemetry.seconds.record(now - self._free_at, shared)
         for kind, count in (("input", usage.prompt), ("output", usage.output)):
             telemetry.tokens.record(count, {**shared, "gen_ai.token.type": kind})
@@ -194,7 +194,7 @@ class TelemetryFeature(Feature):
             self.turn.add_event("ctxagent.compaction", {"ctxagent.layer": layer, **sizes})
 
     def _turn_context(self) -> "Context | None":
-        return otel.within(self.turn) if self.turn else None
+        return otel.context_of(self.turn) if self.turn else None
 
     def _content(self, role: str, text: str) -> str | None:
         """Return a message in the format of the conventions, or None if texts must not be sent."""

@@ -36,7 +36,7 @@ _WITHOUT_RESULT = regex(r"without a corresponding")
 _SEARCHES = regex(r"mcp__\w*search[\w-]*", re.IGNORECASE)
 
 
-def asks_for_searches(
+def has_web_searches(
     settings: Settings, searches_web: bool | None, tools: Sequence[Mapping[str, Any]]
 ) -> bool:
     """Return True if a session has web searches. `searches_web` is the model's ability; `tools` are
@@ -70,19 +70,21 @@ class WebSearchFeature(Feature):
         return [WebSearchTool()] if self._has_tool else []
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
-        """Remove a possible cause of the refusal: searches without a result, then all other
-        searches, then the tool. Return True if something was removed.
+        """Remove a possible cause of the refusal, and return True if something was removed.
+
+        If the refusal names a message, remove searches without a result, then all other searches,
+        then the tool. Otherwise remove the tool first, then the searches.
         """
         said = refusal.message
         refused = refusal.status in REFUSED_STATUSES and not isinstance(refusal, PromptTooLong)
-        if not refused or not self._is_named(said):
+        if not refused or not self._names_tool(said):
             return False
         if not _NAMES_MESSAGE.search(said):
             return await self._drop_tool(said) or self._drop_searches(said)
-        waiting = self._waiting() if _WITHOUT_RESULT.search(said) else []
+        waiting = self._unfinished_searches() if _WITHOUT_RESULT.search(said) else []
         return self._mask(waiting, said) or self._drop_searches(said) or await self._drop_tool(said)
 
-    def _is_named(self, said: str) -> bool:
+    def _names_tool(self, said: str) -> bool:
         place = _PLACE.search(said)
         names = [tool.get("name") for tool in self.handle.view.tools]
         by_place = place and names[int(place[1]) : int(place[1]) + 1] == [WIRE_NAME]
@@ -94,11 +96,11 @@ class WebSearchFeature(Feature):
             return False
         handle.tools[:] = [tool for tool in handle.tools if tool.name != WebSearchTool.name]
         handle.record_opening()
-        told = f"this server does not search the web ({why[:200]}); {await self._instead()}"
+        told = f"this server does not search the web ({why[:200]}); {await self._alternatives()}"
         handle.emit(Notice("info", told))
         return True
 
-    async def _instead(self) -> str:
+    async def _alternatives(self) -> str:
         """Return a text about MCP tools that can search."""
         servers, found = self._servers, ""
         if servers is not None:
@@ -120,13 +122,13 @@ class WebSearchFeature(Feature):
              "stub": stub(each).text(view.scaled(each.size))}
             for each in view.searches() if not each.masked
         ]  # fmt: skip
-        if not self._mask([*targets, *self._waiting()], why):
+        if not self._mask([*targets, *self._unfinished_searches()], why):
             return False
         told = f"this server refuses search results ({why[:200]}): only their titles are sent"
         self.handle.emit(Notice("info", told))
         return True
 
-    def _waiting(self) -> list[dict[str, Any]]:
+    def _unfinished_searches(self) -> list[dict[str, Any]]:
         """Return mask targets for the searches without a result."""
         items = self.handle.view.items
         found = {b.get("tool_use_id") for i in items for b in i.blocks if b.get("type") == FOUND}

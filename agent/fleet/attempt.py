@@ -40,7 +40,7 @@ from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
 from .steps import CODE, run_steps
 
-LOOK_EVERY_S = 0.25  # between two checks for a stop or a free lock
+CHECK_EVERY_S = 0.25  # between two checks for a stop or a free lock
 INTERRUPT_GRACE_S = 30.0  # between the interrupt of an agent and its kill
 MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
 KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "rejected", 130: "interrupted"}
@@ -61,10 +61,10 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
     began = time.monotonic()
     try:
         make_private_folder(order.folder.path)
-        with _held(order) as (lock, late):
-            outcome = None if lock is None else _finished(order)
+        with _locked_task_folder(order) as (lock, late):
+            outcome = None if lock is None else _read_outcome(order)
             if outcome is not None and late:
-                outcome = _too_late(order, outcome)
+                outcome = _timed_out(order, outcome)
             elif outcome is None and lock is not None:
                 outcome = _run(order, lock)
             if outcome is not None and lock is not None:
@@ -81,7 +81,7 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
 
 
 @contextmanager
-def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
+def _locked_task_folder(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
     """Acquire the lock of the task's folder; yield (lock, late). If an agent is still running
     there, wait for its end. Interrupt it when its time limit is reached (`late`) or the fleet stops
     (lock None).
@@ -93,7 +93,7 @@ def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
             yield fd, False
         else:
             watch = _Watch(order, path.stat().st_mtime)
-            watch.wait(lambda: task_lock.take(fd, LOOK_EVERY_S), task_lock.holder(fd))
+            watch.wait(lambda: task_lock.take(fd, CHECK_EVERY_S), task_lock.holder(fd))
             yield None if watch.stopped else fd, watch.late
     finally:
         os.close(fd)
@@ -119,12 +119,12 @@ class _Watch:
                 self.stopped = self._stop.exists()
                 if self.late or self.stopped:
                     self._asked_at = time.monotonic()
-                    _send(pid, signal.SIGINT)
+                    _signal_group(pid, signal.SIGINT)
             elif time.monotonic() - self._asked_at > INTERRUPT_GRACE_S:
-                _send(pid, signal.SIGKILL)
+                _signal_group(pid, signal.SIGKILL)
 
 
-def _send(pid: int | None, number: signal.Signals) -> None:
+def _signal_group(pid: int | None, number: signal.Signals) -> None:
     if pid is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
@@ -153,14 +153,14 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
         )
     task_lock.name_holder(lock, agent.pid)
     watch = _Watch(order, time.time())
-    with _ends(agent.pid) as has_ended:
+    with _exit_poll(agent.pid) as has_ended:
         watch.wait(has_ended, agent.pid)
     code = agent.wait()
-    outcome = _finished(order) or _without_result(order, code)
-    return _too_late(order, outcome) if watch.late else outcome
+    outcome = _read_outcome(order) or _outcome_without_result(order, code)
+    return _timed_out(order, outcome) if watch.late else outcome
 
 
-def _too_late(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
+def _timed_out(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
     """Return the outcome of an agent that exceeded its time limit; a successful outcome is
     unchanged.
     """
@@ -191,18 +191,18 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
 
 
 @contextmanager
-def _ends(pid: int) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits up to LOOK_EVERY_S and returns True if a child has ended."""
+def _exit_poll(pid: int) -> Iterator[Callable[[], bool]]:
+    """Yield a function that waits up to CHECK_EVERY_S and returns True if a child has ended."""
     fd = os.pidfd_open(pid)
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
-        yield lambda: bool(poll.poll(LOOK_EVERY_S * 1_000))
+        yield lambda: bool(poll.poll(CHECK_EVERY_S * 1_000))
     finally:
         os.close(fd)
 
 
-def _finished(order: AttemptOrder) -> AttemptOutcome | None:
+def _read_outcome(order: AttemptOrder) -> AttemptOutcome | None:
     """Return the outcome of this attempt from the agent's result file, and write the patch; None
     without a complete result file.
     """
@@ -260,15 +260,15 @@ def _reason(text: str) -> str:
 
 
 def _cause_of(error: Exception) -> str:
-    """Return the cause of an error that prevented an attempt if other tasks would share it, else
-    "".
+    """Return the cause of an error that other tasks would have too, such as a full disk; "" for
+    other errors.
     """
     is_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
     is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in an error message of git
     return DISK if is_disk else ""
 
 
-def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
+def _outcome_without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     """Return the outcome of an agent that left no result."""
     if order.task.image:
         remove_container(order)  # it may outlive the engine's command

@@ -36,7 +36,7 @@ class StartCheck:
         self.settings = load(cwd, environ, for_all).settings  # of tasks without own settings
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise UsageError for settings that are none."""
+        """Raise UsageError for unknown or invalid settings."""
         self._load(settings)
 
     def check_task(self, manifest: Manifest, task: Task) -> None:
@@ -69,7 +69,9 @@ class StartCheck:
             self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
 
     def _load(self, settings: Mapping[str, Any]) -> tuple[str, LoadedSettings]:
-        """Return the settings of a task, with a key that equal ones share. Raises UsageError."""
+        """Return (key, settings) for the settings of a task. Equal settings have equal keys. Raises
+        UsageError.
+        """
         flags = [*self._for_all, *as_flags(settings)]
         key = json.dumps(flags)
         if key not in self._loaded:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from ..models.factory import is_of_provider
+from ..models.factory import is_provider_variable
 from .orders import AttemptOrder
 from .places import PlaceError
 
@@ -25,7 +25,7 @@ def in_container(
     engine, task, home = remove_container(order), order.task, order.folder.path / "home"
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
-    given = [name for name in env if is_of_provider(name)]
+    given = [name for name in env if is_provider_variable(name)]
     is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # rootless Podman maps user IDs
     user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
     seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])

@@ -1,5 +1,5 @@
 """Live view of a fleet: progress, current activity of each agent, cost, and estimated end. Each
-look reads only the new lines of the ledger and of running tasks' logs.
+refresh reads only the new lines of the ledger and of running tasks' logs.
 """
 
 import time
@@ -17,7 +17,7 @@ from ..session.entries import Assistant, Entry, ToolResult
 from ..session.listing import is_in_use
 from ..session.log import try_parse_entry
 from .ledger import FleetFolder, LedgerReader, SessionSums, TaskRecord, TaskState, find_logs
-from .log_sums import LogSums, catch_up, kept_sums
+from .log_sums import LogSums, cached_sums, catch_up
 from .manifest import Manifest
 from .run_notes import OutageNote, RunNotes
 from .summary import STATES
@@ -46,21 +46,21 @@ class Activity:
                 file.seek(max(0, self.sums.end - TAIL_BYTES))
                 for line in file.read(self.sums.end - file.tell()).splitlines():
                     if entry := try_parse_entry(line):
-                        self.hear(entry)
-        self.sums, _ = catch_up(self.sums, log, self.hear)
+                        self.update(entry)
+        self.sums, _ = catch_up(self.sums, log, self.update)
 
-    def hear(self, entry: Entry) -> None:
+    def update(self, entry: Entry) -> None:
         """Update the activity from an entry."""
         if isinstance(entry, Assistant) and entry.purpose == "turn":
             uses = (block for block in entry.content if block.get("type") == "tool_use")
-            self.calls = {str(use.get("id")): _call_words(use) for use in uses}
+            self.calls = {str(use.get("id")): _call_text(use) for use in uses}
         elif isinstance(entry, ToolResult):
             self.calls.pop(entry.tool_use_id, None)
         with suppress(ValueError):
             self.since = datetime.fromisoformat(entry.at).timestamp()
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The current activity as text."""
         if not self.calls:
             return ASKING
@@ -68,7 +68,7 @@ class Activity:
         return f"{first} and {len(more)} more" if more else first
 
 
-def _call_words(use: dict[str, object]) -> str:
+def _call_text(use: dict[str, object]) -> str:
     """Return the tool of a call and its first text argument."""
     given = use.get("input")
     values = given.values() if isinstance(given, dict) else ()
@@ -109,7 +109,7 @@ class WorkerView:
     """A running agent and its current activity."""
 
     id: str  # ID of the task
-    words: str
+    activity: str
     since: float  # seconds since 1970; 0 if unknown
     calls: int
     cost_usd: float | None
@@ -166,10 +166,10 @@ class LiveFleet:
         self._ledger = LedgerReader(folder)
         self._activities: dict[str, Activity] = {}  # by session
         self._logs: dict[str, Path] = {}  # logs of running sessions
-        self._kept_sums = kept_sums(folder)
+        self._kept_sums = cached_sums(folder)
         self._pace, self._began = Pace(), 0.0
 
-    def look(self) -> LiveView:
+    def refresh(self) -> LiveView:
         """Return the current state of the fleet. Raises RecordError for an unreadable ledger."""
         is_running = self._is_running()
         self._ledger.catch_up()
@@ -204,7 +204,7 @@ class LiveFleet:
 
     @property
     def running(self) -> list[TaskRecord]:
-        """The tasks that are begun and not ended, as of the newest look."""
+        """The tasks that are begun and not ended, as of the newest refresh."""
         return [each for each in self._ledger.records.values() if each.state == "running"]
 
     def _state(self, id: str, is_running: bool) -> TaskState:
@@ -233,7 +233,7 @@ class LiveFleet:
         for record in running:
             activity, sums = self._activities[record.session], record.sums[record.session]
             cost = sums.cost_usd
-            found.append(WorkerView(record.id, activity.words, activity.since, sums.calls, cost))
+            found.append(WorkerView(record.id, activity.text, activity.since, sums.calls, cost))
         return sorted(found, key=lambda each: each.since)
 
     def _ends(self) -> Iterator[EndView]:

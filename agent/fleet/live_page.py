@@ -16,9 +16,9 @@ from ...tools.system.plural import count_of
 from ..errors import CtxagentError, UsageError
 from ..export.templates import page_headers, render
 from .live import LiveFleet, LiveView
-from .outages import KEY, WORDS
+from .outages import KEY, OUTAGE_TEXTS
 from .report import bars
-from .summary import bill_words
+from .summary import cost_text
 
 STYLES, SCRIPTS = ("fleet/page.css", "fleet/live.css"), ("export/follow.js", "fleet/live.js")
 CONNECT = "'self'"  # connect-src of the content security policy
@@ -41,16 +41,16 @@ def page(view: LiveView, name: str) -> str:
         view=view,
         facts=list(_facts(view)),
         bars=list(bars(view.counts)),
-        words={**WORDS, KEY: "the key is refused"},
+        causes={**OUTAGE_TEXTS, KEY: "the key is refused"},
         max_listed=MAX_LISTED,
         dollars=_dollars,
-        ago=lambda since: ago(max(0.0, time.time() - since)),
+        elapsed=lambda since: duration_text(max(0.0, time.time() - since)),
         count_of=count_of,
     )
     return str(html)
 
 
-def ago(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration as text, such as "40 s", "3 min" or "2 h"."""
     if seconds < 90:
         return f"{round(seconds)} s"
@@ -63,14 +63,14 @@ def _dollars(amount: float | None) -> str:
 
 def _facts(view: LiveView) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each sum."""
-    yield "spent", bill_words(view.dollars, is_priced=view.is_priced)
+    yield "spent", cost_text(view.dollars, is_priced=view.is_priced)
     if view.dollars_per_hour:
         yield "pace", f"${view.dollars_per_hour:,.2f} an hour"
     if view.outages:
         yield "left", "waiting"
     elif view.seconds_left is not None:
         end = time.strftime("%H:%M", time.localtime(time.time() + view.seconds_left))
-        yield "left", f"about {ago(view.seconds_left)}, until {end}"
+        yield "left", f"about {duration_text(view.seconds_left)}, until {end}"
     yield "calls of the model", f"{view.calls:,}"
     yield "tokens", f"{view.tokens:,}"
 
@@ -114,11 +114,11 @@ class LivePage:
         self._server.shutdown()
         self._server.server_close()
 
-    def look(self) -> tuple[LiveView, str]:
+    def refresh(self) -> tuple[LiveView, str]:
         """Return the state of the fleet and an ETag that changes with it. Raises RecordError."""
         with self._lock:
-            view = self._fleet.look()
-            if self._view is None or _lasting(view) != _lasting(self._view):
+            view = self._fleet.refresh()
+            if self._view is None or _without_estimates(view) != _without_estimates(self._view):
                 self._version += 1
             self._view = view
             return view, f'"{self._version}"'
@@ -127,7 +127,7 @@ class LivePage:
         return page(view, self._name).encode("utf-8", "replace")
 
 
-def _lasting(view: LiveView) -> LiveView:
+def _without_estimates(view: LiveView) -> LiveView:
     """Return a view without the estimates that change even if nothing happens."""
     return replace(view, dollars_per_hour=None, seconds_left=None)
 
@@ -144,30 +144,30 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hosts = (f"{ADDRESS}:{self.page.port}", f"localhost:{self.page.port}")
         if self.headers.get("host", "").lower() not in hosts:
-            self._answer(HTTPStatus.FORBIDDEN)
+            self._respond(HTTPStatus.FORBIDDEN)
         elif not secrets.compare_digest(self.path.encode(), self.page.path.encode()):
-            self._answer(HTTPStatus.NOT_FOUND)
+            self._respond(HTTPStatus.NOT_FOUND)
         else:
-            self._give_page()
+            self._send_page()
 
     do_HEAD = do_GET
 
-    def _give_page(self) -> None:
+    def _send_page(self) -> None:
         try:
-            view, tag = self.page.look()
+            view, tag = self.page.refresh()
         except CtxagentError:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE)
+            self._respond(HTTPStatus.SERVICE_UNAVAILABLE)
             return
         headers = {**page_headers(STYLES, SCRIPTS, CONNECT), "etag": tag}
         if self.headers.get("if-none-match") == tag:
-            self._answer(HTTPStatus.NOT_MODIFIED, headers=headers)
+            self._respond(HTTPStatus.NOT_MODIFIED, headers=headers)
         elif self.command == "HEAD":
-            self._answer(HTTPStatus.OK, headers=headers)
+            self._respond(HTTPStatus.OK, headers=headers)
         else:
             headers["content-type"] = "text/html; charset=utf-8"
-            self._answer(HTTPStatus.OK, self.page.html(view), headers)
+            self._respond(HTTPStatus.OK, self.page.html(view), headers)
 
-    def _answer(
+    def _respond(
         self, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> None:
         self.send_response(status)

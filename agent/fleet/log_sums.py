@@ -35,7 +35,7 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
     only finished attempts.
     """
     running = [record for record in records if record.state == "running"]
-    known, kept = kept_sums(folder), dict[str, LogSums]()
+    known, kept = cached_sums(folder), dict[str, LogSums]()
     logs, has_read = find_logs(folder, running), False
     for record in running:
         sums = known.get(record.session, LogSums())
@@ -50,10 +50,10 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
 
 
 def catch_up(
-    sums: LogSums, log: Path, hear: Callable[[Entry], None] | None = None
+    sums: LogSums, log: Path, on_entry: Callable[[Entry], None] | None = None
 ) -> tuple[LogSums, bool]:
     """Add the new complete lines of a log; return the sums and True if there were new lines. A
-    replaced log is read from the beginning. `hear` is called with each entry. Raises OSError.
+    replaced log is read from the beginning. `on_entry` is called with each entry. Raises OSError.
     """
     stat = log.stat()
     if stat.st_ino != sums.inode or stat.st_size < sums.end:
@@ -68,12 +68,12 @@ def catch_up(
             sums.end += len(line)
             if entry := try_parse_entry(line):
                 sums.totals.add(entry)
-                if hear is not None:
-                    hear(entry)
+                if on_entry is not None:
+                    on_entry(entry)
     return sums, True
 
 
-def kept_sums(folder: FleetFolder) -> dict[str, LogSums]:
+def cached_sums(folder: FleetFolder) -> dict[str, LogSums]:
     """Return the cached sums by session ID; empty without a valid cache."""
     try:
         kept = json.loads((folder.path / CACHE_NAME).read_bytes())

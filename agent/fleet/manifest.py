@@ -1,8 +1,7 @@
 """The manifest of a fleet: a file with one task per line, each a JSON object.
 
-All lines are checked before anything starts. In memory, each task has only its offset in the file
-and a digest, so that ten thousand prompts need not fit. A line can expand to several tasks
-(`variants.py`).
+All lines are checked before anything starts. Prompts stay in the file: memory has only the offset,
+a digest and the scheduling fields of each task. A line can expand to several tasks (`variants.py`).
 """
 
 import hashlib
@@ -28,7 +27,7 @@ NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a lette
 
 _WANTED = f"Example of a line: {EXAMPLE}"
 _ID = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DEFAULTS = "defaults"  # the only key of the first line, if it has keys for all tasks
+_DEFAULTS = "defaults"  # the only key of a first line with default values for all tasks
 MAX_ATTEMPTS = 1_000
 STEP_SECONDS = 600.0  # default time limit of a step
 _STEP_KEYS = ("command", "time_limit", "sandbox")
@@ -168,7 +167,10 @@ _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "git": _ARGUMENT,
     "commit": _ARGUMENT,
     "image": _ARGUMENT,
-    "settings": (lambda value: isinstance(value, dict), "an object with settings by their names"),
+    "settings": (
+        lambda value: isinstance(value, dict),
+        "an object with names and values of settings",
+    ),
     "budget_usd": _AMOUNT,
     "time_limit": _AMOUNT,
     "cores": _COUNT,
@@ -177,7 +179,7 @@ _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "score": _STEP,
     "after": _STEP,
     "repeat": (_is_repeat, f"a whole number from 1 to {MAX_ATTEMPTS:,}"),
-    "matrix": (lambda value: isinstance(value, dict), "an object with values by their axes"),
+    "matrix": (lambda value: isinstance(value, dict), "an object with axes and their values"),
 }
 
 
@@ -353,7 +355,7 @@ class Manifest:
                     return task
         except (OSError, ValueError):
             pass
-        hint = "Run it again; no result is lost. During a run, only append lines."
+        hint = "Run the fleet again; no result is lost. During a run, only append lines."
         raise UsageError(f"the line of {id} in {self.path} has changed", hint=hint)
 
 

@@ -1,9 +1,9 @@
 """Outages: a failure that many tasks share does not count against any of them.
 
 Each cause (a model's server, the executor, a disk) has a circuit breaker. It opens after several
-attempts in a row failed by the cause. While it is open, attempts that need the cause do not start,
-except for one probe at a time, with growing pauses between probes. The first successful attempt
-closes the breaker.
+attempts in a row failed by the cause; for the executor, after one. While it is open, attempts that
+need the cause do not start, except for one probe at a time, with growing pauses between probes. The
+first successful attempt closes the breaker.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ..lazy import dataclass
 
 SERVER, EXECUTOR, DISK, KEY = "server", "executor", "disk", "key"
-WORDS = {
+OUTAGE_TEXTS = {
     SERVER: "the server does not answer",
     EXECUTOR: "the workers are lost",
     DISK: "the disk cannot be written",
@@ -23,8 +23,8 @@ WORDS = {
 class OutageRules:
     """When a breaker opens, and how long it pauses. Times are in seconds."""
 
-    failures: int = 2  # consecutive failures by the same cause
-    within: float = 120.0
+    failures: int = 2  # failures by the same cause, without a success in between, that open it
+    within: float = 120.0  # time span of these failures
     first_pause: float = 2.0  # pause before the first probe; doubled after each failed probe
     longest_pause: float = 300.0
     longest: float = 3_600.0  # maximum outage, after which the run ends
@@ -36,7 +36,7 @@ class _Failure:
 
     at: float
     progress: int  # tool calls in the session
-    own: int  # consecutive failures that count against the task
+    counted: int  # consecutive failures that count against the task
 
 
 class Breaker:
@@ -63,38 +63,39 @@ class Breaker:
         """True if the outage has exceeded the maximum wait of a run."""
         return self.since is not None and self._clock() - self.since >= self._rules.longest
 
-    def fail(self, id: str, why: str, progress: int) -> int:
+    def record_failure(self, id: str, why: str, progress: int) -> int:
         """Record that a task failed by the cause. Return the number of consecutive failures that
-        count against the task: it made no progress while the cause worked for another task. The
-        loss of an executor never counts.
+        count against the task. A failure counts if another task worked with the cause since the
+        previous failure of this task, and this task made no progress since then. The loss of an
+        executor never counts.
         """
-        now, before, own = self._clock(), self._failures.get(id), 0
+        now, before, counted = self._clock(), self._failures.get(id), 0
         others_work = before is not None and self._worked_at > before.at
         if before and others_work and progress <= before.progress and self.cause != EXECUTOR:
-            own = before.own + 1
-        self._failures[id] = _Failure(now, progress, own)
+            counted = before.counted + 1
+        self._failures[id] = _Failure(now, progress, counted)
         self.why = why
         if self.probe == id:
             self.probe = None
             self._wait(now)
-        elif not own and not self.is_open:
+        elif not counted and not self.is_open:
             self._recent = [at for at in self._recent if now - at < self._rules.within] + [now]
             if len(self._recent) >= (1 if self.cause == EXECUTOR else self._rules.failures):
                 self.since = now
                 self._wait(now)
-        return own
+        return counted
 
     def _wait(self, now: float) -> None:
         self.pause = min(2 * self.pause or self._rules.first_pause, self._rules.longest_pause)
         self.probe_at = now + self.pause
 
-    def stay_open(self, why: str) -> None:
+    def keep_open(self, why: str) -> None:
         """Open the breaker, or extend its pause, after the resource failed again."""
         self.why = why
         self.since = self._clock() if self.since is None else self.since
         self._wait(self._clock())
 
-    def work(self, id: str) -> bool:
+    def record_success(self, id: str) -> bool:
         """Record a successful attempt. Return True if this closes the breaker."""
         was_open = self.is_open
         self._failures.pop(id, None)
@@ -102,8 +103,10 @@ class Breaker:
         self.since, self.probe, self.pause = None, None, 0.0
         return was_open
 
-    def leave(self, id: str) -> None:
-        """Record an attempt whose end shows nothing about the cause."""
+    def release_probe(self, id: str) -> None:
+        """Release the probe if this task is the probe and its attempt did not show whether the
+        cause still fails.
+        """
         if self.probe == id:
             self.probe = None
 

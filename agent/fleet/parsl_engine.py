@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
-from . import pool_leash
+from . import pool_supervisor
 from .attempt import run_attempt
 from .ledger import AttemptOutcome, FleetFolder
 from .orders import AttemptOrder
@@ -114,7 +114,14 @@ def _read_config(path: Path, lock: Path) -> Any:
     for executor in found.executors:
         if command := getattr(executor, "interchange_launch_cmd", None):
             executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
-            words = [sys.executable, "-I", "-S", pool_leash.__file__, str(lock), str(os.getpid())]
+            words = [
+                sys.executable,
+                "-I",
+                "-S",
+                pool_supervisor.__file__,
+                str(lock),
+                str(os.getpid()),
+            ]
             leash = (
                 shlex.join(words).replace("{", "{{{{").replace("}", "}}}}")
             )  # Parsl formats the text twice

@@ -13,7 +13,7 @@ from ...tools.system.files import copy_private, write_private
 from ..errors import CtxagentError
 from ..session.store import Project
 from ..worktree.git import GitRunner
-from ..worktree.linked import worktree_holder
+from ..worktree.linked import worktrees_folder
 from .ledger import TaskFolder
 from .manifest import Task
 
@@ -82,7 +82,7 @@ class ExpectedPlaces:
             self._holders[directory] = None
             with suppress(CtxagentError):
                 env = child_environment(self._environ)
-                self._holders[directory] = worktree_holder(Path(directory), env)
+                self._holders[directory] = worktrees_folder(Path(directory), env)
         if (found := self._holders[directory]) is None:
             return None
         holder, below = found
@@ -133,7 +133,7 @@ def remove_caches(log: Path) -> None:
 
 
 def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, str]) -> None:
-    """Create a complete clone or none. Raises PlaceError."""
+    """Create a clone at `place`. After a failure, nothing is there. Raises PlaceError."""
     part = place.with_name(f"{place.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     outside = _git(place.parent, environ, fetches=True)
@@ -148,7 +148,7 @@ def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, s
         _run(fetching, f"{source} has no commit {commit}", "fetch", "--quiet", "origin", commit)
         wanted = "FETCH_HEAD"
     _run(
-        inside, f"cannot check {wanted} of {source} out", "checkout", "--quiet", "--detach", wanted
+        inside, f"cannot check out {wanted} of {source}", "checkout", "--quiet", "--detach", wanted
     )
     part.rename(place)
 

@@ -16,7 +16,7 @@ from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
 from .results import RunComparison, results_of
 from .results_text import default_ks, results_table
-from .summary import STATES, FleetSummary, TaskStanding
+from .summary import STATES, FleetSummary, TaskStatus
 
 PAGE_NAME, RESULT_NAME = "session.html", "result.json"
 MARK_NAME = ".ctxagent-fleet"  # the file that names the fleet of a collection
@@ -27,7 +27,7 @@ HINT = "Give a new or empty directory, or the previous one of this fleet."
 class TaskRow:
     """A task on the page; a link is "" if there is no file."""
 
-    task: TaskStanding
+    task: TaskStatus
     page: str
     patch: str
 
@@ -65,11 +65,11 @@ class Collection:
         UsageError if the folder belongs to something else, RecordError if it cannot be written.
         """
         self._kept, self._target, self._make_page = kept, target, make_page
-        self._take()
+        self._claim_folder()
 
-    def _take(self) -> None:
+    def _claim_folder(self) -> None:
         """Mark the folder as belonging to this fleet. Raises UsageError if it has other files or
-        belongs to another fleet, RecordError if it cannot be written.
+        the results of another fleet, RecordError if it cannot be written.
         """
         mark, owner = self._target / MARK_NAME, f"{self._kept.path}\n"
         try:
@@ -88,7 +88,7 @@ class Collection:
         """Write the page of all tasks before their files exist. Raises RecordError."""
         self.finish(name, summary, [_expected_row(task) for task in summary.tasks])
 
-    def add(self, task: TaskStanding) -> TaskRow:
+    def add(self, task: TaskStatus) -> TaskRow:
         """Add the files of a task; return its row on the page. Raises RecordError."""
         page = patch = ""
         if task.record is not None:
@@ -168,7 +168,7 @@ def _results(summary: FleetSummary) -> list[list[str]]:
     return results_table(cells, default_ks(cells))
 
 
-def _expected_row(task: TaskStanding) -> TaskRow:
+def _expected_row(task: TaskStatus) -> TaskRow:
     """Return the row of a task from the ledger alone."""
     record, outcome = task.record, task.outcome
     has_log = record is not None and bool(record.log or (outcome and outcome.log))

@@ -12,7 +12,7 @@ from ..lazy import dataclass
 from . import statistics
 from .ledger import SCORED_KINDS
 from .statistics import Estimate
-from .summary import TaskStanding
+from .summary import TaskStatus
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class TaskAttempts:
     dollars: float = 0.0
     calls: int = 0
 
-    def add(self, standing: TaskStanding, verdict: bool) -> None:
+    def add(self, task: TaskStatus, verdict: bool) -> None:
         """Add an attempt."""
-        record, outcome = standing.record, standing.outcome
+        record, outcome = task.record, task.outcome
         self.verdicts.append(verdict)
         if outcome and outcome.score is not None:
             self.scores.append(outcome.score)
@@ -92,7 +92,7 @@ class CellResults:
         means = [sum(t.scores) / len(t.scores) for t in self.tasks.values() if t.scores]
         return sum(means) / len(means) if means else None
 
-    def for_each_pass(self, amount: float) -> float | None:
+    def per_pass(self, amount: float) -> float | None:
         """Return an amount of all attempts divided by the number of passed attempts; None if none
         passed.
         """
@@ -113,8 +113,8 @@ class CellResults:
             "mean_score": self.mean_score,
             "cost_usd": dollars,
             "cost_per_attempt": dollars and dollars / self.attempts,
-            "cost_per_pass": None if dollars is None else self.for_each_pass(dollars),
-            "turns_per_pass": self.for_each_pass(self.calls),
+            "cost_per_pass": None if dollars is None else self.per_pass(dollars),
+            "turns_per_pass": self.per_pass(self.calls),
             "each": {
                 id: {
                     "attempts": task.count,
@@ -128,33 +128,33 @@ class CellResults:
         }
 
 
-def verdict_of(standing: TaskStanding) -> bool | None:
+def verdict_of(task: TaskStatus) -> bool | None:
     """Return True if an attempt has passed, None without a verdict. Without a score in the
     manifest, a done task has passed.
     """
-    outcome = standing.outcome
-    if outcome is None or standing.state not in ("done", "failed"):
+    outcome = task.outcome
+    if outcome is None or task.state not in ("done", "failed"):
         return None
-    if standing.line.has_score:
+    if task.line.has_score:
         return outcome.passed
-    if standing.state == "done" or outcome.kind not in SCORED_KINDS:
-        return True if standing.state == "done" else None
+    if task.state == "done" or outcome.kind not in SCORED_KINDS:
+        return True if task.state == "done" else None
     return False
 
 
-def results_of(standings: Sequence[TaskStanding]) -> list[CellResults]:
+def results_of(task_statuses: Sequence[TaskStatus]) -> list[CellResults]:
     """Return the results of each cell, in the order of the manifest."""
     cells: dict[str, dict[str, TaskAttempts]] = {}
     missing, unpriced = defaultdict[str, Counter[str]](Counter), set[str]()
-    for standing in standings:
-        cell, verdict = standing.line.cell, verdict_of(standing)
+    for task in task_statuses:
+        cell, verdict = task.line.cell, verdict_of(task)
         tasks = cells.setdefault(cell, {})
         if verdict is None:
-            kind = standing.outcome.kind if standing.outcome else ""
-            missing[cell][kind or ("no score" if standing.outcome else standing.state)] += 1
+            kind = task.outcome.kind if task.outcome else ""
+            missing[cell][kind or ("no score" if task.outcome else task.state)] += 1
             continue
-        tasks.setdefault(standing.line.name, TaskAttempts()).add(standing, verdict)
-        if standing.record and not standing.record.is_priced:
+        tasks.setdefault(task.line.name, TaskAttempts()).add(task, verdict)
+        if task.record and not task.record.is_priced:
             unpriced.add(cell)
     return [
         CellResults(name, tasks, dict(missing[name]), name not in unpriced)

@@ -24,7 +24,7 @@ def results_table(
     )
     rows = [
         ["", "passed", *(f"pass@{k}" for k in ks), *(["score"] if has_scores else []),
-         "$/try", "$/pass", "turns"]
+         "$/attempt", "$/pass", "turns/pass"]
     ]  # fmt: skip
     for name, cell in zip(names or [cell.name or "all" for cell in cells], cells, strict=True):
         score = "-" if cell.mean_score is None else f"{cell.mean_score:.3f}"
@@ -39,17 +39,18 @@ def results_table(
 def comparison_lines(first: str, second: str, found: RunComparison) -> Iterator[str]:
     """Yield the conclusions of a comparison as lines."""
     yield (
-        f"{count_of(found.tasks, 'task')} in both: {second} passes more often at {found.wins:,}, "
-        f"less often at {found.losses:,}, as often at {found.ties:,}"
+        f"tasks with a verdict in both runs: {found.tasks:,}. {second} passes more often than "
+        f"{first} in {found.wins:,}, less often in {found.losses:,}, equally often in "
+        f"{found.ties:,}"
     )
     yield f"exact sign test: p = {found.p_value:.3g}"
-    more = f"{second} minus {first}"
-    yield f"pass@1, {more}: {_signed(found.rate, _points)}"
+    minus = f"{second} minus {first}"
+    yield f"pass@1, {minus}: {_difference(found.rate, _points, ' percentage points')}"
     if found.dollars is None:
-        yield "dollars per attempt: a price is unknown"
+        yield "dollars per attempt: unknown, because no price is known for some calls"
     else:
-        yield f"dollars per attempt, {more}: {_signed(found.dollars, _money)}"
-    yield f"turns per attempt, {more}: {_signed(found.turns, lambda n: f'{n:+.2f}')}"
+        yield f"dollars per attempt, {minus}: {_difference(found.dollars, _money)}"
+    yield f"turns per attempt, {minus}: {_difference(found.turns, lambda n: f'{n:+.2f}')}"
 
 
 def _rate(cell: CellResults, k: int) -> str:
@@ -58,7 +59,7 @@ def _rate(cell: CellResults, k: int) -> str:
     estimate, tasks = found
     low, high = estimate.low or 0.0, estimate.high or 0.0
     text = f"{estimate.value:.0%} ({100 * low:.0f}-{100 * high:.0f})"
-    return text if tasks == len(cell.tasks) else f"{text} at {count_of(tasks, 'task')}"
+    return text if tasks == len(cell.tasks) else f"{text} of {count_of(tasks, 'task')}"
 
 
 def _dollars(cell: CellResults, count: int) -> str:
@@ -70,15 +71,16 @@ def _turns(cell: CellResults) -> str:
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:+.1f} points"
+    return f"{100 * value:+.1f}"
 
 
 def _money(value: float) -> str:
     return f"{'-' if value < 0 else '+'}${abs(value):,.4f}"
 
 
-def _signed(estimate: Estimate, text: Callable[[float], str]) -> str:
-    """Return a difference with its interval as text."""
+def _difference(estimate: Estimate, text: Callable[[float], str], unit: str = "") -> str:
+    """Return a difference with its interval as text. `text` formats a value without its unit."""
+    difference = f"{text(estimate.value)}{unit}"
     if estimate.low is None or estimate.high is None:
-        return f"{text(estimate.value)} (the same at all tasks: no interval)"
-    return f"{text(estimate.value)} (95 %: {text(estimate.low)} to {text(estimate.high)})"
+        return f"{difference} (no interval, because it is the same for all tasks)"
+    return f"{difference} (95 % interval: {text(estimate.low)} to {text(estimate.high)})"

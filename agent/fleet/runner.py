@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..errors import CtxagentError, RecordError
 from ..lazy import dataclass
-from ..models.factory import is_of_provider
+from ..models.factory import is_provider_variable
 from ..session.store import new_session_id
 from .attempt import LOST, outcome_of_log, run_attempt
 from .ledger import (
@@ -29,12 +29,12 @@ from .ledger import (
 from .log_sums import count_from_logs
 from .manifest import Manifest, TaskLine
 from .orders import AttemptOrder
-from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
+from .outages import DISK, EXECUTOR, OUTAGE_TEXTS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
 from .run_notes import OutageNote, RunNotes
 
-LOOK_EVERY_S = 0.25  # between two checks for an interrupt, while no attempt runs
-LOOK_AT_PROBE_EVERY_S = 1.0  # between two checks of a probe's log
+CHECK_EVERY_S = 0.25  # between two checks for an interrupt, while no attempt runs
+CHECK_PROBE_EVERY_S = 1.0  # between two checks of a probe's log
 # Retries of a task in one run, by kind of failure, before the task counts as failed.
 RETRIES = {"killed": 4, "unreachable": 2}
 ANSWERED = ("denied", "limit", FLEET_BUDGET)  # kinds of failure which prove that the server answers
@@ -128,7 +128,7 @@ class FleetRun:
         self._observer = observer or RunObserver()
         self._clock, self._sleep = clock, sleep
         self._running: dict[Future[AttemptOutcome], tuple[AttemptOrder, TaskLine]] = {}
-        self._later: dict[str, float] = {}  # time of the next retry, by task ID
+        self._retry_at: dict[str, float] = {}  # time of the next retry, by task ID
         self._failures: Counter[tuple[str, str]] = Counter()  # by task and kind
         self.outages = Outages(limits.outages, clock)
         self._places = ExpectedPlaces(os.environ)
@@ -145,12 +145,12 @@ class FleetRun:
         count_from_logs((known[id] for id in begun), ledger.folder)
         self.dollars = bill(known.values())  # spent by all sessions so far
         self._notes = RunNotes(time.time(), self.dollars, len(lines) - self.waiting)
-        self._priced = sum(record.has_ended for record in known.values())
+        self._tasks_in_bill = sum(record.has_ended for record in known.values())
 
     @property
     def waiting(self) -> int:
         """The number of tasks that wait to be started."""
-        return len(self._waiting) + len(self._later)
+        return len(self._waiting) + len(self._retry_at)
 
     def is_waiting(self, id: str) -> bool:
         """Return True if a task waits to be started."""
@@ -176,49 +176,49 @@ class FleetRun:
                 break
             for future in self._ended_attempts():
                 try:
-                    self._hear(future)
+                    self._finish_attempt(future)
                 except CtxagentError as error:
                     self._error, self.ended = error, "error"
         if self._error is not None:
             raise self._error
 
     def _ended_attempts(self) -> Sequence["Future[AttemptOutcome]"]:
-        """Wait until an attempt ends or something else is due; return the attempts that ended."""
+        """Wait until an attempt ends, or a retry or probe is due. Return the ended attempts."""
         seconds = self._seconds_left()
         if self._running:
             done = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED).done
-            self._look_at_probes()
+            self._check_probes()
             return [*done]
-        self._sleep(LOOK_EVERY_S if seconds is None else min(seconds, LOOK_EVERY_S))
+        self._sleep(CHECK_EVERY_S if seconds is None else min(seconds, CHECK_EVERY_S))
         return ()
 
     def _seconds_left(self) -> float | None:
-        """Return the seconds until something is due if no attempt ends; None if nothing is."""
+        """Return the seconds until a retry or a probe is due; None if none is."""
         if self.ended:
             return None
-        times = [at - self._clock() for at in self._later.values()]
+        times = [at - self._clock() for at in self._retry_at.values()]
         if self._waiting and (left := self.outages.seconds_left) is not None:
             times.append(left)
         if any(breaker.probe is not None for breaker in self.outages.open):
-            times.append(LOOK_AT_PROBE_EVERY_S)
+            times.append(CHECK_PROBE_EVERY_S)
         return max(0.01, min(times)) if times else None
 
-    def _look_at_probes(self) -> None:
+    def _check_probes(self) -> None:
         """Close the breakers whose probe has received a reply, even if its attempt still runs."""
         probes = {breaker.probe for breaker in self.outages.open if breaker.probe}
         for order, line in self._running.values() if probes else ():
             if line.id in probes and has_reply(Path(order.log), self._probe_size):
-                self._work(line)
+                self._mark_working(line)
 
-    def _work(self, line: TaskLine) -> None:
+    def _mark_working(self, line: TaskLine) -> None:
         """Record that the services which an attempt needs have worked, and publish the outages that
         end.
         """
         for breaker in self.outages.needed(line.server):
-            if breaker.work(line.id):
-                self._tell_outage(breaker)
+            if breaker.record_success(line.id):
+                self._publish_outage(breaker)
 
-    def _tell_outage(self, breaker: Breaker) -> None:
+    def _publish_outage(self, breaker: Breaker) -> None:
         """Publish that an outage started, ended or has a new pause."""
         self._notes = replace(self._notes, outages=tuple(self._outage_notes()))
         self._notes.write(self._ledger.folder)
@@ -243,8 +243,8 @@ class FleetRun:
         UsageError.
         """
         now = self._clock()
-        for id in [id for id, at in self._later.items() if at <= now]:
-            del self._later[id]
+        for id in [id for id, at in self._retry_at.items() if at <= now]:
+            del self._retry_at[id]
             self._waiting.appendleft(id)
         while self._waiting and not self.ended and len(self._running) < self._limits.jobs:
             line = self._next_line()
@@ -255,7 +255,7 @@ class FleetRun:
                 self.ended = self.ended if self._running else "budget"
                 return
             self._waiting.remove(line.id)
-            if self._has_all(line):
+            if self._begin_probes(line):
                 self._start(line, share)
 
     def _next_line(self) -> TaskLine | None:
@@ -269,7 +269,7 @@ class FleetRun:
             self.ended = "outage" if lasting else self.ended
         return found
 
-    def _has_all(self, line: TaskLine) -> bool:
+    def _begin_probes(self, line: TaskLine) -> bool:
         """Make a task the probe of all open breakers that it depends on. Return False if a lost
         executor cannot be recreated.
         """
@@ -284,24 +284,24 @@ class FleetRun:
         try:
             self._engine.renew()
         except CtxagentError as error:
-            self._fail(EXECUTOR, line, str(error), 0)
-            self._go_on_later(line.id, FIRST_PAUSE_S)
+            self._record_failure(EXECUTOR, line, str(error), 0)
+            self._schedule_retry(line.id, FIRST_PAUSE_S)
             return False
         return True
 
-    def _fail(self, cause: str, line: TaskLine, why: str, progress: int) -> int:
+    def _record_failure(self, cause: str, line: TaskLine, why: str, progress: int) -> int:
         """Record that a task failed by a cause; return the number of consecutive failures that
-        count against it.
+        count against the task.
         """
         breaker = self.outages.breaker(cause, line.server)
         was_open, pause = breaker.is_open, breaker.probe_at
-        own = breaker.fail(line.id, why, progress)
+        counted = breaker.record_failure(line.id, why, progress)
         if breaker.is_open and (not was_open or breaker.probe_at != pause):
-            self._tell_outage(breaker)
-        return own
+            self._publish_outage(breaker)
+        return counted
 
-    def _go_on_later(self, id: str, seconds: float) -> None:
-        self._later[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
+    def _schedule_retry(self, id: str, seconds: float) -> None:
+        self._retry_at[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
 
     def _has_room(self, line: TaskLine) -> bool:
         """Return True if the machine has enough cores and memory for a task next to the running
@@ -324,8 +324,8 @@ class FleetRun:
         if all is None or (record and record.needs_no_agent):
             return own
         left = all - self.dollars - sum(order.dollars or 0.0 for order, _ in self._running.values())
-        usual = self.dollars / self._priced if self._priced else 0.0
-        needed = usual if own is None else min(usual, own)
+        average = self.dollars / self._tasks_in_bill if self._tasks_in_bill else 0.0
+        needed = average if own is None else min(average, own)
         if left <= 0 or left < needed:
             return 0.0
         part = max(left / (self._limits.jobs - len(self._running)), needed)
@@ -354,7 +354,7 @@ class FleetRun:
     ) -> AttemptOrder:
         task, manifest = self._manifest.task(line.id), self._manifest
         directory = None if task.dir is None else str(manifest.directory(task))
-        names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
+        names = [*(name for name in os.environ if is_provider_variable(name)), *task.env]
         task = replace(task, dir=directory, git=manifest.source(task))
         folder = self._ledger.folder.task(line.id, session)
         record = self._ledger.records.get(line.id)
@@ -386,17 +386,17 @@ class FleetRun:
                 is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
                 if not is_full or self.ended or breaker.lasts_too_long:
                     raise
-                breaker.stay_open(error.message)
-                self._tell_outage(breaker)
+                breaker.keep_open(error.message)
+                self._publish_outage(breaker)
                 has_waited = True
                 while self._clock() < breaker.probe_at and not self.ended:
-                    self._sleep(LOOK_EVERY_S)
+                    self._sleep(CHECK_EVERY_S)
             else:
-                if has_waited and breaker.work(""):
-                    self._tell_outage(breaker)
+                if has_waited and breaker.record_success(""):
+                    self._publish_outage(breaker)
                 return
 
-    def _hear(self, future: "Future[AttemptOutcome]") -> None:
+    def _finish_attempt(self, future: "Future[AttemptOutcome]") -> None:
         """Record the outcome of an attempt. Queue the task again if its agent was lost, its share
         of the budget was too small, or the failure is retried. Raises RecordError.
         """
@@ -407,18 +407,18 @@ class FleetRun:
                 outcome = replace(outcome, cause=EXECUTOR)
         else:
             outcome = future.result()
-        outcome, pause = self._judged(line, outcome)
+        outcome, pause = self._classify(line, outcome)
         record = self._ledger.records[line.id]
-        before, was_priced = record.cost_usd, record.has_ended
+        before, was_in_bill = record.cost_usd, record.has_ended
         record.sums[order.session] = outcome.sums
         self.dollars += record.cost_usd - before
         if outcome.kind != LOST:
             self._record(lambda: self._ledger.end(line.id, order.session, order.attempt, outcome))
-            self._priced += not was_priced
+            self._tasks_in_bill += not was_in_bill
             if pause is not None and outcome.state == "failed":
                 self._record(lambda: self._ledger.retry(line.id))
         if pause is not None:
-            self._go_on_later(line.id, pause)
+            self._schedule_retry(line.id, pause)
         self._observer.ended(order, outcome, pause is not None)
         if outcome.kind == FLEET_BUDGET:
             self._waiting.append(line.id)
@@ -428,22 +428,22 @@ class FleetRun:
         if self._limits.failures is not None and self._failed >= self._limits.failures:
             self.ended = self.ended or "failures"
 
-    def _judged(
+    def _classify(
         self, line: TaskLine, outcome: AttemptOutcome
     ) -> tuple[AttemptOutcome, float | None]:
         """Return the outcome for the ledger, and the seconds after which the task continues in this
         run, or None if it does not.
         """
         kind, retries = outcome.kind, {**RETRIES, **self._limits.retries}
-        if outcome.cause in WORDS:
-            own = self._fail(outcome.cause, line, outcome.message, outcome.tool_calls)
-            if own <= retries.get(kind, 0):
+        if outcome.cause in OUTAGE_TEXTS:
+            counted = self._record_failure(outcome.cause, line, outcome.message, outcome.tool_calls)
+            if counted <= retries.get(kind, 0):
                 return outcome, FIRST_PAUSE_S
             return replace(outcome, cause=""), None
         if not kind or kind in ANSWERED:
-            self._work(line)
+            self._mark_working(line)
         for breaker in self.outages.needed(line.server):
-            breaker.leave(line.id)
+            breaker.release_probe(line.id)
         if outcome.state != "failed":
             return outcome, None
         kind = "killed" if kind == LOST else kind

@@ -40,10 +40,10 @@ from .manifest import TaskStep
 from .orders import AttemptOrder
 from .summary import find_place
 
-LOOK_EVERY_S = 0.1
-MAX_SAID_CHARS = 400  # of a step's output in the ledger
+CHECK_EVERY_S = 0.1
+MAX_OUTPUT_CHARS = 400  # of a step's output in the ledger
 MAX_READ_BYTES = 65_536  # read from the end of an output
-OUT, ERR, CODE, UP = "out", "err", "code", "up"  # files of a step
+OUT, ERR, CODE, STARTED = "out", "err", "code", "up"  # files of a step
 TOO_LATE = "late"  # exit code of a step that exceeded its time limit
 # Stdin, stdout and stderr are the files for the output, the exit code and the errors. $0 is the
 # stdin of the command: a sandbox reports there that it has started.
@@ -89,8 +89,8 @@ def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> Attemp
             outcome = replace(outcome, after=_run_after(run))
     except CtxagentError as error:
         kind = error.kind if isinstance(error, StepError) else SCORE
-        said = f"{outcome.message}; {kind}: {error}" if outcome.kind else str(error)
-        return replace(outcome, kind=outcome.kind or kind, message=said)
+        message = f"{outcome.message}; {kind}: {error}" if outcome.kind else str(error)
+        return replace(outcome, kind=outcome.kind or kind, message=message)
     return outcome
 
 
@@ -100,8 +100,8 @@ def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
         return ScoreVerdict(0.0, False, {})
     last = out.strip().rpartition("\n")[2]
     if code != 0:
-        said = err.strip().rpartition("\n")[2] or last
-        raise StepError(SCORE, f"the score ended with exit code {code}: {said}".rstrip(": "))
+        error = err.strip().rpartition("\n")[2] or last
+        raise StepError(SCORE, f"the score ended with exit code {code}: {error}".rstrip(": "))
     try:
         found = json.loads(last)
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
 
 def _score(run: "_StepRun") -> tuple[int, str, str]:
     """Return the exit code and the output of the score. Raises StepError and CtxagentError."""
-    order, step, code = run.order, run.step, run.code_when_ended(can_stop=True)
+    order, step, code = run.order, run.step, run.wait_for_code(can_stop=True)
     if not code:  # not begun or interrupted
         env, own = run.environment(), None
         if order.task.image is not None:
@@ -142,31 +142,35 @@ def _score(run: "_StepRun") -> tuple[int, str, str]:
                 remove_container(order)
             if own is not None and not own.absent:
                 own.set_aside()
-    if not run.stands:
-        raise StepError(SCORE, f"the sandbox did not start: {run.said(ERR).strip()}")
+    if not run.has_started:
+        raise StepError(SCORE, f"the sandbox did not start: {run.output_end(ERR).strip()}")
     if code == TOO_LATE:
         raise StepError(SCORE, f"the score took more than {step.time_limit:g} s")
-    return int(code), run.said(OUT), run.said(ERR)
+    return int(code), run.output_end(OUT), run.output_end(ERR)
 
 
 def _run_after(run: "_StepRun") -> str:
     """Return the end of the output of the command after the score. Raises StepError."""
-    code = run.code_when_ended(can_stop=False)
+    code = run.wait_for_code(can_stop=False)
     if code == "":
-        raise StepError(UNKNOWN, "it began, but its end is unknown: check its effects")
+        raise StepError(UNKNOWN, "the command began, but its end is unknown: check its effects")
     if code is None:
         env = child_environment({**os.environ, **run.order.env, **run.facts()}, keep=["*"])
         env |= git_variables(
             {"core.hooksPath": os.devnull}, env
         )  # the model may have written hooks
         code = run.start(Enclosed(run.shell(env)), env, can_stop=False)
-    said = cut_at_word(run.said(OUT).strip() or run.said(ERR).strip(), MAX_SAID_CHARS)
+    output = cut_at_word(
+        run.output_end(OUT).strip() or run.output_end(ERR).strip(), MAX_OUTPUT_CHARS
+    )
     if code == TOO_LATE:
-        raise StepError(AFTER, f"it took more than {run.step.time_limit:g} s and was ended: {said}")
+        raise StepError(
+            AFTER, f"it took more than {run.step.time_limit:g} s and was ended: {output}"
+        )
     if code != "0":
-        why = run.said(ERR).strip()[-MAX_SAID_CHARS:] or said
+        why = run.output_end(ERR).strip()[-MAX_OUTPUT_CHARS:] or output
         raise StepError(AFTER, f"exit code {code}: {why}".rstrip(": "))
-    return said or "done"
+    return output or "done"
 
 
 def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
@@ -214,7 +218,7 @@ class _StepRun:
         except FileNotFoundError:
             return None
 
-    def code_when_ended(self, *, can_stop: bool) -> str | None:
+    def wait_for_code(self, *, can_stop: bool) -> str | None:
         """Return the exit code. A step that a killed run left running on this machine is waited
         for; it is killed at its time limit or when the fleet stops. Raises StepError.
         """
@@ -224,14 +228,14 @@ class _StepRun:
         return self.code()
 
     @property
-    def stands(self) -> bool:
-        """True if the step's sandbox has started or it has none."""
+    def has_started(self) -> bool:
+        """True if the step's sandbox has started, or if the step has no sandbox."""
         try:
-            return bool(self.file(UP).read_bytes())
+            return bool(self.file(STARTED).read_bytes())
         except FileNotFoundError:
             return True
 
-    def said(self, suffix: str) -> str:
+    def output_end(self, suffix: str) -> str:
         """Return the end of an output, with secrets redacted."""
         with suppress(OSError), self.file(suffix).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
@@ -264,13 +268,13 @@ class _StepRun:
         """Run the step to its end; return its exit code, or TOO_LATE. Raises OSError, and StepError
         if it was stopped, killed or could not start.
         """
-        stands = self.file(UP) if enclosed.reports else Path(os.devnull)
-        command = ["/bin/sh", "-c", _SCRIPT, str(stands), *enclosed.command]
+        started_file = self.file(STARTED) if enclosed.reports else Path(os.devnull)
+        command = ["/bin/sh", "-c", _SCRIPT, str(started_file), *enclosed.command]
         try:
             with ExitStack() as files:
                 out, code, err = (files.enter_context(self._opened(s)) for s in (OUT, CODE, ERR))
                 if enclosed.reports:
-                    files.enter_context(self._opened(UP))
+                    files.enter_context(self._opened(STARTED))
                 sync_file(code.fileno())
                 self._sync_folder()
                 child = _begin(
@@ -316,7 +320,7 @@ class _StepRun:
             stopped = stopped or (can_stop and self.order.fleet.stop_file.exists())
             if stopped or late:
                 _kill(pid)
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
         if late and not self.code():
             write_private(self.file(CODE), f"{TOO_LATE}\n".encode())
         elif stopped and not self.code():
@@ -336,8 +340,8 @@ def _begin(command: Sequence[str], enclosed: Enclosed, **options: Any) -> "subpr
 
     def work() -> None:
         try:
-            if enclosed.give_up:
-                enclosed.give_up()
+            if enclosed.restrict:
+                enclosed.restrict()
             found.append(subprocess.Popen(command, **options))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             found.append(error)

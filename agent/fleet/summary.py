@@ -20,7 +20,7 @@ COUNTS = ("calls", "tool_calls", "tokens", "tokens_saved")  # summed over a task
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStanding:
+class TaskStatus:
     """The state of a task in the manifest; `record` is None if it never began."""
 
     id: str
@@ -61,7 +61,7 @@ class TaskStanding:
         }
 
 
-def bill_words(dollars: float, *, is_priced: bool) -> str:
+def cost_text(dollars: float, *, is_priced: bool) -> str:
     """Return the cost of sessions as text."""
     if is_priced:
         return f"${dollars:,.4f}"
@@ -81,8 +81,8 @@ def find_place(log: Path | None) -> Path | None:
 class FleetSummary:
     """The states of all tasks in a manifest."""
 
-    tasks: Sequence[TaskStanding]
-    gone: Sequence[TaskRecord]  # tasks removed from the manifest; included in the bill
+    tasks: Sequence[TaskStatus]
+    removed: Sequence[TaskRecord]  # tasks removed from the manifest; included in the bill
 
     @classmethod
     def of(
@@ -98,17 +98,17 @@ class FleetSummary:
         """
         count_from_logs(records.values(), folder)
 
-        def standings() -> Iterator[TaskStanding]:
+        def statuses() -> Iterator[TaskStatus]:
             for line in manifest.lines.values():
                 record = records.get(line.id)
                 state: TaskState = record.state if record else "waiting"
                 if state == "running" and not is_running:
                     state = "stopped"
                 changed = record is not None and record.digest != line.digest
-                yield TaskStanding(line.id, state, record, changed, line)
+                yield TaskStatus(line.id, state, record, changed, line)
 
-        gone = [record for id, record in records.items() if id not in manifest.lines]
-        return cls(list(standings()), gone)
+        removed = [record for id, record in records.items() if id not in manifest.lines]
+        return cls(list(statuses()), removed)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -133,7 +133,7 @@ class FleetSummary:
     @property
     def records(self) -> list[TaskRecord]:
         """The records of all tasks that ever began."""
-        return [*(task.record for task in self.tasks if task.record), *self.gone]
+        return [*(task.record for task in self.tasks if task.record), *self.removed]
 
     @property
     def dollars(self) -> float:
@@ -148,7 +148,7 @@ class FleetSummary:
     @property
     def bill(self) -> str:
         """The cost of all sessions as text."""
-        return bill_words(self.dollars, is_priced=self.is_priced)
+        return cost_text(self.dollars, is_priced=self.is_priced)
 
     def total(self, name: str) -> int:
         """Return the sum of a count over all sessions."""

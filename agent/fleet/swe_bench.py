@@ -8,7 +8,7 @@ from typing import Any
 from ...tools.system.files import replace_file
 from ..errors import RecordError
 from .ledger import FleetFolder
-from .summary import FleetSummary, TaskStanding
+from .summary import FleetSummary, TaskStatus
 
 
 def write_predictions(
@@ -35,7 +35,7 @@ def write_predictions(
     return files
 
 
-def _prediction(task: TaskStanding, folder: FleetFolder, model: str) -> dict[str, Any]:
+def _prediction(task: TaskStatus, folder: FleetFolder, model: str) -> dict[str, Any]:
     """Return the prediction of a task; its patch is "" if it has none."""
     assert task.record is not None
     patch = folder.task(task.id, task.record.session).patch

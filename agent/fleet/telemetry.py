@@ -63,7 +63,7 @@ class FleetTelemetry:
         """Begin the span of an attempt; return the environment variables for its agent."""
         facts = {"ctxagent.fleet.task": id, "ctxagent.fleet.attempt": attempt}
         facts["gen_ai.conversation.id"] = session
-        span = self._telemetry.begin("attempt", otel.within(self._run), facts)
+        span = self._telemetry.begin("attempt", otel.context_of(self._run), facts)
         self._attempts[session] = span
         return otel.trace_variables(span)
 
@@ -79,6 +79,6 @@ class FleetTelemetry:
                 "ctxagent.tokens": outcome.tokens,
                 "error.type": outcome.kind or None,
             }
-            span.set_attributes(otel.known(facts))
+            span.set_attributes(otel.without_none(facts))
             otel.end(span, is_error=bool(outcome.kind))
         self._telemetry.attempts.add(1, {"ctxagent.result": result, "ctxagent.goes_on": again})

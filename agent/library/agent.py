@@ -356,7 +356,7 @@ class AgentRun:
     ) -> None:
         self._agent, self._words, self._verbatim = agent, words, verbatim
         self._schema, self._beside = schema, beside
-        self._next_words = next_words or self._said
+        self._next_words = next_words or self._next_message
         self._waiting: deque[Content] = deque()  # queued messages
         self._task: asyncio.Task[Result] | None = None
         self._events: asyncio.Queue[Event | None] | None = None
@@ -473,7 +473,7 @@ class AgentRun:
             return TurnFinished("interrupted", "")
         try:
             await take_turn()
-            if self._agent.is_for_task and (done := await self._done_before(schema)):
+            if self._agent.is_for_task and (done := await self._earlier_answer(schema)):
                 return done
             words: Content | Shown | None
             words = self._words if self._verbatim else await self._agent.expanded(self._words)
@@ -499,13 +499,13 @@ class AgentRun:
             schema=schema,
         )
 
-    async def _done_before(self, schema: "ResultSchema | None") -> TurnFinished | None:
+    async def _earlier_answer(self, schema: "ResultSchema | None") -> TurnFinished | None:
         """Return the earlier answer to the session's single task, or None."""
         from ..loop.single_task import find_answer
 
         return await find_answer(self._agent.state, str(self._words), needs_end=schema is not None)
 
-    def _said(self) -> "Content | None":
+    def _next_message(self) -> "Content | None":
         return self._waiting.popleft() if self._waiting else None
 
 

@@ -43,10 +43,10 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     for a failed command, and ToolError for a prompt of a server.
     """
     from ..app import change_model
-    from ..features.from_outside import find_command, run_command
+    from ..features.extension_features import find_command, run_command
     from ..features.mcp import servers_of
     from ..features.skills import SkillsFeature
-    from ..loop.command_words import command_words, model_of_turn, prompt_words
+    from ..loop.command_message import command_message, model_of_turn, prompt_message
     from ..loop.feature import Prompt
 
     name, _, arguments = task.partition(" ")
@@ -55,7 +55,7 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     if ":" in name and (servers := servers_of(agent)) is not None:
         await servers.wait_for([name[1:].partition(":")[0]])
         if name[1:] in servers.prompts():
-            return await prompt_words(agent, servers, name[1:], arguments.strip())
+            return await prompt_message(agent, servers, name[1:], arguments.strip())
     if (feature := find_command(agent, name[1:])) is not None:
         found = await run_command(feature, arguments.strip())
         return found.text if isinstance(found, Prompt) else Shown(found or "")
@@ -67,4 +67,4 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
         return task
     if model := model_of_turn(command, agent.model.id):
         change_model(agent, launch, model)
-    return await command_words(agent, command, arguments.strip())
+    return await command_message(agent, command, arguments.strip())

@@ -32,9 +32,9 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ...tools.system.plural import count_of
     from ..compaction.policy import policy_of
     from ..context import tokens
-    from ..features.from_outside import extensions_of, model_of
+    from ..features.extension_features import extensions_of, model_of
     from ..replay.formats import load_recording
-    from ..replay.recorded_entries import EntryTerms
+    from ..replay.recorded_entries import EntryStorage
     from ..replay.session_log import write_session_log
     from ..security.redaction import redaction_for
     from ..session.entries import Session
@@ -54,7 +54,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         own_prompt=launch.own_prompt or None,
     )
     redaction = redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
-    terms = EntryTerms(log.parent, window, policy_of(settings), redaction.clean_text)
+    terms = EntryStorage(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
         write_session_log(recording, log, opening, terms, redaction.clean_entry)
     except OSError as error:
@@ -87,19 +87,19 @@ class Recordings:
         launch = self._launch
         return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
 
-    def words(self, path: str) -> list[str]:
+    def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""
         from ..replay.formats import load_recording
-        from ..replay.recording import RecordedWords
+        from ..replay.recording import RecordedMessage
 
         try:
             steps = load_recording(Path(path), HEAD_ROWS).steps
         except UsageError:
             return []
-        said = (step for step in steps if isinstance(step, RecordedWords))
+        said = (step for step in steps if isinstance(step, RecordedMessage))
         return [step.text for step in said if not (step.by_client or step.is_summary)]
 
-    def take(self, path: str) -> ImportedSession:
+    def import_session(self, path: str) -> ImportedSession:
         """Create a session from a recording with `import_recording`. The path may start with
         `~`.
         """

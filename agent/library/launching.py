@@ -41,7 +41,7 @@ def load(
         source = extension_source(loaded, cwd, environ)
         if not source.exists:
             raise
-    from ..features.from_outside import load_extensions
+    from ..features.extension_features import load_extensions
 
     if safe or load_extensions(source).warnings:
         # Extensions that did not load may have these tools.
@@ -140,7 +140,7 @@ def check_key(launch: LaunchOptions) -> None:
     try:
         find_key(launch.settings.model, launch.environ)
     except (NoCredentials, UsageError):
-        from ..features.from_outside import has_provider
+        from ..features.extension_features import has_provider
 
         if not has_provider(launch):
             raise

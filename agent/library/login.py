@@ -12,13 +12,13 @@ from ..errors import RecordError
 from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..models.key_store import KeyStore
-from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, served
+from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, resolve_model
 
 if TYPE_CHECKING:
     from ..models.overview import ProviderState, ServedModel
 
 
-def add_kept_keys(environ: MutableMapping[str, str], state: Path) -> None:
+def add_stored_keys(environ: MutableMapping[str, str], state: Path) -> None:
     """Set the environment variables of the keys that `/login` stored in a state folder."""
     KeyStore(state, environ).add_to(environ)
 
@@ -43,7 +43,7 @@ class Logins:
     def is_first(self) -> bool:
         """Whether the user was never asked for a provider and has set no server address."""
         chosen = self.launch.settings.model
-        address = served(canonical_id(chosen.id)).provider.address_variable
+        address = resolve_model(canonical_id(chosen.id)).provider.address_variable
         named = chosen.base_url or self.environ.get(address) or self.launch.is_scripted
         return not (named or self.store.has_asked)
 
@@ -71,7 +71,7 @@ class Logins:
         from ..models.catalog import known_models
 
         ids = (canonical_id(self.launch.settings.model.id), *known_models())
-        return next((id for id in ids if served(id).provider == provider), "")
+        return next((id for id in ids if resolve_model(id).provider == provider), "")
 
     async def models(self, provider: Provider, key: str) -> "list[ServedModel]":
         """Return the models that a provider lists for a key. Raises ModelError."""
@@ -100,7 +100,7 @@ class Logins:
         finally:
             await client.close()
 
-    def keep(self, provider: Provider, key: str) -> Path | None:
+    def store_key(self, provider: Provider, key: str) -> Path | None:
         """Store a key and use it from now on. Return its file, or None for the keyring. Raises
         RecordError.
         """
@@ -109,11 +109,11 @@ class Logins:
         self.environ[name] = key
         return where
 
-    def has_kept(self, provider: Provider) -> bool:
+    def has_stored(self, provider: Provider) -> bool:
         """Return True if a key of the provider is stored."""
         return any(map(self.store.has, provider.keys))
 
-    def forget(self, provider: Provider) -> bool:
+    def remove_key(self, provider: Provider) -> bool:
         """Remove a stored key. Return True if there was one. Raises RecordError."""
         for name in provider.keys:
             if self.store.forget(name):

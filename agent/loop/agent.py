@@ -15,7 +15,7 @@ from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..lazy import dataclass
 from ..session.store import AGENTS
-from .directories import untold_directories
+from .directories import new_directory_entries
 from .features import Features
 from .session_handle import SessionHandle
 from .startup import StartupEntries
@@ -39,7 +39,7 @@ class AgentState:
         self.checkpoints = session.checkpoints
         self.model, self.approval = handle.model, handle.approval
         self._startup = StartupEntries(
-            lambda: [*self.features.first_entries(), *untold_directories(handle)], self.record
+            lambda: [*self.features.first_entries(), *new_directory_entries(handle)], self.record
         )
         session.listeners.append(self.features.recorded)
 
@@ -59,18 +59,22 @@ class AgentState:
         return self.handle.emit
 
     async def begin(self) -> None:
-        """Record the beginning of a session, once. Raises RecordError."""
+        """Prepare the features, then record the opening and the first entries, once. Raises
+        RecordError.
+        """
         await self.prepare()
         self.open()
         await self.record_startup()
 
     async def prepare(self) -> None:
-        """Complete the list of tools, once, before the session is opened."""
+        """Let the features complete the list of tools, unless the opening is recorded."""
         if not self.is_open:
             await self.features.prepare()
 
     def open(self) -> None:
-        """Record how the session was opened, once. Raises RecordError."""
+        """Record the opening of the session (model, system prompt, tools), once. Raises
+        RecordError.
+        """
         if not self.is_open:
             self.handle.record_opening()
             self.is_open = True
@@ -83,7 +87,9 @@ class AgentState:
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Prepare the end of a session that ends normally. Call this before `close`."""
+        """Write the summary or checkpoint that the policy requires at the normal end of a session.
+        Call this before `close`.
+        """
         if self.is_open:
             await self.engine.finish()
 
@@ -98,11 +104,11 @@ class AgentState:
     async def close(self) -> None:
         """End subagents and background jobs, close the model and release the session."""
         try:
-            await self.leave()
+            await self.close_except_model()
         finally:
             await self.model.roles.close()
 
-    async def leave(self) -> None:
+    async def close_except_model(self) -> None:
         """Close everything except the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
@@ -120,7 +126,7 @@ class AgentState:
             await self.features.close()
         finally:
             cache = handle.session.resume_cache
-            await finish_despite_cancel(asyncio.to_thread(cache.leave, self.log))
+            await finish_despite_cancel(asyncio.to_thread(cache.save_at_close, self.log))
             self.log.close()
         task = asyncio.current_task()
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it

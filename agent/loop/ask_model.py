@@ -17,7 +17,7 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     fallback model is used.
     """
     await take_turn()
-    _let_due_model_answer(agent)
+    _switch_model(agent)
     await _fit_window(agent, turn_start=turn_start)
     first_size = 0  # tokens of the request that was too long
     while True:
@@ -29,7 +29,7 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
                 raise
             if told:
                 agent.emit(Notice("warning", told))
-            _let_due_model_answer(agent)
+            _switch_model(agent)
             await _fit_window(agent, turn_start=False)
         except RequestRejected as error:
             if agent.engine.drop_refused_images(error):
@@ -41,12 +41,12 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
             if not isinstance(error, PromptTooLong):
                 raise
             if first_size:
-                raise _too_long_again(agent, error, first_size) from error
+                raise _too_long_error(agent, error, first_size) from error
             first_size = agent.model.current_window().tokens
-            await _make_smaller(agent, error)
+            await _shrink_context(agent, error)
 
 
-def _let_due_model_answer(agent: AgentState) -> None:
+def _switch_model(agent: AgentState) -> None:
     """Switch to the model that should answer now, and record the change. Raises RecordError and
     UsageError.
     """
@@ -80,14 +80,14 @@ async def _send_request(agent: AgentState) -> Reply:
     reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
     agent.model.token_correction = 1.0
     if reply.usage.web_searches:
-        return reply  # its usage counts the prompt several times
+        return reply  # each search counts the prompt again in the usage
     if wrong := agent.model.learned_window.accept(reply.usage.prompt):
         text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is larger "
         agent.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
     return reply
 
 
-async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
+async def _shrink_context(agent: AgentState, refusal: PromptTooLong) -> None:
     """Shrink the context below a prompt that the server refused. Use the window size in the refusal
     if it is plausible and a request fits into it. Raises LimitReached if nothing can be removed.
     """
@@ -106,11 +106,11 @@ async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
     except LimitReached as error:
         agent.model.token_correction = 1.0
         if agent.view.size >= size_before:
-            raise _too_long_again(agent, refusal, before.tokens) from error
+            raise _too_long_error(agent, refusal, before.tokens) from error
         agent.model.learned_window.forget()
 
 
-def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
+def _too_long_error(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
     """Return the error for a prompt that is refused even at its smallest. Forget the learned window
     size, so that the next turn starts without it.
     """

@@ -169,7 +169,7 @@ class CallGate:
             f"The user declined this call.{why}", denied=True, declined=True, **details
         )
 
-    async def why_not_reached(self, host: str) -> str:
+    async def network_refusal(self, host: str) -> str:
         """Return the reason why a sandboxed command may not connect to a host; "" if it may. Rules
         and the user decide, as for a call.
         """
@@ -187,13 +187,13 @@ class CallGate:
         """Return the context of a call: the judged path and, for a command, the sandbox of its
         verdict. The paths in `hide` are hidden, the paths in `keep` are read-only.
         """
-        context = replace(self.handle.context, judged=verdict.path)
+        context = replace(self.handle.context, judged_path=verdict.path)
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None:
             return context
         limits = CommandLimits(
             unasked=verdict.confined,
-            looks=verdict.looks and sandbox is context.looking,
+            looks=verdict.read_only and sandbox is context.read_only_sandbox,
             writes_repository=verdict.writes_repository,
             hide=hide,
             keep=keep,
@@ -210,7 +210,7 @@ class CallGate:
         if tool.effect != "run" or sandbox is None or sandbox.absent:
             return self.context_for(tool, verdict)
         kinds: tuple[RuleKind, ...] = ("deny",)
-        if verdict.confined or verdict.looks:
+        if verdict.confined or verdict.read_only:
             kinds = ("deny", "ask")
         guarded = self.handle.approval.guarded_files(kinds)
         if guarded is None:
@@ -219,17 +219,19 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # the last known: a command may have created too many
+            guarded = self.handle.guarded  # the last known files: now there are too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
-            keep = [*keep, *self.planted.closed()]
+            keep = [*keep, *self.planted.watched_paths()]
         return self.context_for(tool, verdict, hide, keep)
 
     def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
         """Return the sandbox for the session's commands, or the one for read-only commands."""
         context = self.handle.context
-        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
-        return context.looking if looks else context.sandbox
+        confined = context.read_only_sandbox
+        if verdict.read_only and confined is not None and confined.holds_looking:
+            return confined
+        return context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the rules' verdict; an interrupt can cancel this. After a timeout, the verdict is
@@ -358,7 +360,7 @@ class CallGate:
 def _to_be_asked(verdict: Verdict, why: str) -> Verdict:
     """Return the verdict changed to "ask", with one more reason."""
     reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-    return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
+    return replace(verdict, action="ask", reason=reason, confined=False, read_only=False)
 
 
 async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:

@@ -42,7 +42,7 @@ def open_directories(
     return warnings
 
 
-def untold_directories(handle: "SessionHandle") -> "list[User]":
+def new_directory_entries(handle: "SessionHandle") -> "list[User]":
     """Return the entry for directories that are not in the log yet, if there are any."""
     from ..session.entries import User
 

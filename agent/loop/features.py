@@ -40,7 +40,7 @@ VETO_EVENTS = (
     "message_received", "before_call", "before_tool", "before_question", "before_summary",
 )  # fmt: skip
 ENDING_EVENTS = ("close", "session_ended")
-MAX_ENDING_SECONDS = 10.0  # for an extension, in each of these events
+MAX_ENDING_SECONDS = 10.0  # for an extension, in each of ENDING_EVENTS
 
 
 class Features:

@@ -35,7 +35,7 @@ from .attribution import SortedChanges, sort_changes
 from .saving import FileSaver
 
 MAX_CHANGES_IN_RESULT = 2_000  # recorded changes of one call; the others are only counted
-HURRIED_LOOK_S = 1.0  # seconds for the last scan after an interrupt
+HURRIED_SCAN_S = 1.0  # seconds for the last scan after an interrupt
 INTERRUPTED = "interrupted"
 
 
@@ -79,10 +79,10 @@ class ChangeTracker:
     _own: set[str] = field(default_factory=set)  # paths edited since the base
     _since: int = 0  # index of the first edit after the base
     _found: list[dict[str, Any]] = field(default_factory=list)  # rows not yet in a result
-    _shared: list[TreeChange] = field(default_factory=list)  # the same, of an uncertain session
+    _shared: list[TreeChange] = field(default_factory=list)  # the same, author uncertain
     _open: dict[str, frozenset[str]] = field(default_factory=dict)  # written paths, by call ID
     _busy: bool = False
-    moment: float = HURRIED_LOOK_S
+    moment: float = HURRIED_SCAN_S
 
     async def before(self, tool: Tool[Any], params: Params) -> WatchedCall | None:
         """Scan before a call runs. Return the token for `after`; None if the call cannot change
@@ -102,18 +102,18 @@ class ChangeTracker:
         script = parse(subject)
         if changes_no_file(script):
             return None
-        since, running, began = self._still(), self._running(), time.time_ns()
+        since, running, began = self._first_open_edit(), self._running(), time.time_ns()
 
-        def look_at_named() -> tuple[tuple[str, ...], TreeState, frozenset[str]]:
+        def scan_named() -> tuple[tuple[str, ...], TreeState, frozenset[str]]:
             named = tuple(touched_paths(script, str(self.context.cwd)))
-            look = self.tree.observe(named, anew=bool(running))
-            return named, look, paths_written(script, str(self.context.cwd))
+            scan = self.tree.observe(named, full=bool(running))
+            return named, scan, paths_written(script, str(self.context.cwd))
 
-        named, look, writes = await asyncio.to_thread(look_at_named)
-        await self._settle(look, running, began)
+        named, scan, writes = await asyncio.to_thread(scan_named)
+        await self._settle(scan, running, began)
         self._by = INTERRUPTED
         id = self._begin(writes)
-        return WatchedCall(look, named, since=since, began=began, writes=writes, id=id)
+        return WatchedCall(scan, named, since=since, began=began, writes=writes, id=id)
 
     async def save(self, token: WatchedCall | None) -> None:
         """Save the files that a call may change, before it runs. Raises RecordError."""
@@ -143,11 +143,11 @@ class ChangeTracker:
         rows = await self.saver.save(paths, COMMAND) if self.saver is not None else ()
         return frozenset(file.path for file in rows if file.why)
 
-    def tell_others(self, changes: Sequence[TreeChange]) -> None:
+    def report_to_others(self, changes: Sequence[TreeChange]) -> None:
         """Report the changes of a rewind to the other sessions."""
         if self.record is not None:
             id = self.record.begin()
-            self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=True)
+            self.record.record_changes(id, {c.path: content_of(c) for c in changes}, ended=True)
 
     async def after(self, token: WatchedCall | None, *, hurry: bool = False) -> dict[str, Any]:
         """Return the changes for the details of the call's result.
@@ -160,7 +160,7 @@ class ChangeTracker:
         if token.edits is not None:
             self._own.add(token.edits.path)
             token.edits.ended = True
-            await asyncio.to_thread(self._tell_edit, token.id, token.edits)
+            await asyncio.to_thread(self._report_edit, token.id, token.edits)
             return {}
         if self._busy:  # Job calls may run in parallel: only one of them scans
             return {}
@@ -176,45 +176,45 @@ class ChangeTracker:
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
         running, before, began = self._running(), token.before, time.time_ns()
 
-        def look_again() -> tuple[TreeState, Sequence[TreeChange]]:
-            look = self.tree.observe(token.named, anew=bool(running))
-            return look, self.tree.changes(before, look) if before else ()
+        def scan_again() -> tuple[TreeState, Sequence[TreeChange]]:
+            scan = self.tree.observe(token.named, full=bool(running))
+            return scan, self.tree.changes(before, scan) if before else ()
 
-        look, found = await asyncio.to_thread(look_again)
+        scan, found = await asyncio.to_thread(scan_again)
         head, changes = "", SortedChanges()
         if before is None:
-            await self._settle(look, running, began)
+            await self._settle(scan, running, began)
         else:
-            others = self._of_others(token.since)
+            others = self._edited_by_others(token.since)
             left = [change for change in found if change.path not in others]
             changes = await self._sorted(left, token.writes, token.began)
-            head = _head(look) if look.head != before.head else ""
-            self._tell(token.id, changes.own, running)
+            head = _head(scan) if scan.head != before.head else ""
+            self._report_changes(token.id, changes.own, running)
         rows = [
             *self._found,
             *(change_row(change) for change in changes.own),
             *(change_row(change, certain=False) for change in changes.uncertain),
         ]
         shared = [*self._shared, *changes.shared]
-        self._rest(look, running, began)
+        self._set_base(scan, running, began)
         self._found, self._shared = [], []
         return _details(rows, shared, head)
 
-    async def _settle(self, look: TreeState, running: str, began: int) -> None:
-        """Find the changes since the last scan that a job or a killed call made. `look` is the new
+    async def _settle(self, scan: TreeState, running: str, began: int) -> None:
+        """Find the changes since the last scan that a job or a killed call made. `scan` is the new
         scan, started at `began`; `running` are the jobs that ran before it.
         """
         if self._base is not None and self._by:
-            changes = await asyncio.to_thread(self.tree.changes, self._base, look)
-            own = self._own | self._of_others(self._since)
+            changes = await asyncio.to_thread(self.tree.changes, self._base, scan)
+            own = self._own | self._edited_by_others(self._since)
             left = [change for change in changes if change.path not in own]
             writes = frozenset[str]().union(*self._open.values())
             found = await self._sorted(left, writes, self._base_began)
             self._found += [change_row(c, by=self._by) for c in found.own]
             self._found += [change_row(c, by=self._by, certain=False) for c in found.uncertain]
             self._shared += found.shared
-            self._tell(next(iter(self._open), ""), found.own, running)
-        self._rest(look, running, began)
+            self._report_changes(next(iter(self._open), ""), found.own, running)
+        self._set_base(scan, running, began)
 
     async def _sorted(
         self, changes: Sequence[TreeChange], writes: frozenset[str], since: int
@@ -236,38 +236,38 @@ class ChangeTracker:
         self._open[id] = writes
         return id
 
-    def _tell(self, id: str, changes: Iterable[TreeChange], running: str) -> None:
+    def _report_changes(self, id: str, changes: Iterable[TreeChange], running: str) -> None:
         """Report a call's changes to the other sessions. If no job runs, also report that all calls
         have ended.
         """
         if self.record is None or id not in self._open:
             return
-        self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=not running)
+        self.record.record_changes(id, {c.path: content_of(c) for c in changes}, ended=not running)
         if not running:
             for each in self._open.keys() - {id}:
-                self.record.tell(each, {}, ended=True)
+                self.record.record_changes(each, {}, ended=True)
             self._open.clear()
 
-    def _tell_edit(self, id: str, edit: FileEdit) -> None:
+    def _report_edit(self, id: str, edit: FileEdit) -> None:
         """Report the change of an edit to the other sessions."""
         if self.record is not None and self._open.pop(id, None) is not None:
             content = current_content(edit.path)
             changed = {edit.path: content} if content != edit.content else {}
-            self.record.tell(id, changed, ended=True)
+            self.record.record_changes(id, changed, ended=True)
 
-    def _rest(self, look: TreeState, running: str, began: int) -> None:
+    def _set_base(self, scan: TreeState, running: str, began: int) -> None:
         """Make a scan the new base. It started at `began`, and the author of every earlier change
         is known.
         """
-        self._base, self._base_began, self._by, self._own = look, began, running, set()
-        self._since = self._still()
+        self._base, self._base_began, self._by, self._own = scan, began, running, set()
+        self._since = self._first_open_edit()
 
-    def _still(self) -> int:
+    def _first_open_edit(self) -> int:
         """Return the index of the first unfinished edit of another conversation."""
         still = (n for n, e in enumerate(self.edits) if not e.ended and e.name != self.name)
         return next(still, len(self.edits))
 
-    def _of_others(self, since: int) -> set[str]:
+    def _edited_by_others(self, since: int) -> set[str]:
         return {edit.path for edit in self.edits[since:] if edit.name != self.name}
 
     def _real(self, path: str) -> str:
@@ -316,6 +316,6 @@ def _details(
     return details
 
 
-def _head(look: TreeState) -> str:
-    branch, _, commit = look.head.rpartition(" ")
-    return f"{branch} {commit[:7]}" if branch else look.head
+def _head(scan: TreeState) -> str:
+    branch, _, commit = scan.head.rpartition(" ")
+    return f"{branch} {commit[:7]}" if branch else scan.head

@@ -99,7 +99,7 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     )
 
 
-_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # sources that are not the user
+_NOT_FROM_USER = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # sources that are not the user
 
 
 def last_text(items: Sequence[Item]) -> str:
@@ -107,7 +107,7 @@ def last_text(items: Sequence[Item]) -> str:
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text
-        words = item.role == "user" and item.source not in _NOT_WORDS
+        words = item.role == "user" and item.source not in _NOT_FROM_USER
         if words and any(b.get("type") == "text" for b in item.blocks):
             break
     return ""

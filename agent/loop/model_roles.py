@@ -12,8 +12,8 @@ from ..errors import ModelUnavailable
 from ..lazy import dataclass
 from ..models.base import Model
 from ..models.catalog import known_model
-from ..models.overview import facts_of
-from ..models.providers import served
+from ..models.overview import price_and_window
+from ..models.providers import resolve_model
 
 FALLBACK_AFTER_S = 20.0  # of an overload or a rate limit
 FALLBACK_S = 120.0  # then the first model is tried again
@@ -31,7 +31,7 @@ class ModelRoles:
     _clients: dict[str, Model] = field(default_factory=dict)
     _overloaded: str = ""  # ID of the model that the fallback replaces
     _since: float = 0.0
-    _has_told: bool = False
+    _has_reported: bool = False
 
     def choose(self, own: Model, *, planning: bool) -> None:
         """Set the session's own model. With `planning`, also use it in plan mode."""
@@ -45,7 +45,7 @@ class ModelRoles:
 
     def client(self, id: str, now: Model) -> Model:
         """Return the client for requests to a model; `now` if that client has the same provider."""
-        if self.make is None or served(id).provider == served(now.id).provider:
+        if self.make is None or resolve_model(id).provider == resolve_model(now.id).provider:
             return now
         return self._client(id)
 
@@ -68,18 +68,18 @@ class ModelRoles:
         if not error.is_overload or self.fallback_after(first) is None:
             return False, ""
         self._overloaded, self._since = first, self.clock()
-        has_told, self._has_told = self._has_told, True
+        has_reported, self._has_reported = self._has_reported, True
         row = known_model(self.fallback)
-        prices, _ = facts_of(None, row.price if row else None)
+        prices, _ = price_and_window(None, row.price if row else None)
         told = f"{prices} per million tokens in/out/cached" if prices else "price unknown"
         text = f"{first}: {error.reason}. {self.fallback} answers meanwhile ({told})"
-        return True, "" if has_told else text
+        return True, "" if has_reported else text
 
     def answered(self, id: str) -> None:
         """Note that a model has answered. If it is not the fallback, the next overload is reported
         again.
         """
-        self._has_told = self._has_told and id == self.fallback
+        self._has_reported = self._has_reported and id == self.fallback
 
     async def close(self) -> None:
         """Close all clients."""

@@ -111,7 +111,7 @@ class ModelSession:
             self.last_calls[self.id] = time.time()
             after = self.roles.fallback_after(self.id)
             request = replace(request, overload_wait=self.overload_wait, fallback_after=after)
-        # Both may change during the request.
+        # The client and the ratio may change during the request.
         client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         in_flight = RequestInFlight(self.session, self.budget_meter, purpose, client.id)
@@ -121,46 +121,46 @@ class ModelSession:
                 async for delta in stream:
                     if isinstance(delta, Reply):
                         in_flight.answered()
-                        self._keep(delta, request, purpose)
+                        self._record_reply(delta, request, purpose)
                         self.roles.answered(client.id)
                         return delta
                     partial.add(delta)
                     if isinstance(delta, Accepted):
                         in_flight.accepted(partial.usage)
                     if isinstance(delta, Retrying):
-                        self._keep_broken_off(partial, request)
+                        self._record_failed_attempt(partial, request)
                         partial = PartialReply(client.id, ratio)
                     (self.emit if isinstance(delta, Notice) else emit)(delta)
                     if repeated := repeats(delta):
                         stopped = partial.stopped(repeated)
                         in_flight.answered()
-                        self._keep(stopped, request, purpose)
+                        self._record_reply(stopped, request, purpose)
                         return stopped
         except asyncio.CancelledError:
             cut = partial.reply(partial.text)
             if cut.content or cut.usage.prompt:
                 in_flight.answered()
-                self._keep(cut, request, purpose)
+                self._record_reply(cut, request, purpose)
             else:
                 in_flight.gave_up()
             raise
         except ModelError as error:
-            self._keep_broken_off(partial, request)
+            self._record_failed_attempt(partial, request)
             in_flight.gave_up()
             if took_images and not client.abilities.images:
-                self._tell_no_images(client, error)
+                self._warn_no_images(client, error)
             raise
         raise ModelError("the model ended its stream without a reply", hint="Try again.")
 
-    def _tell_no_images(self, client: Model, error: ModelError) -> None:
+    def _warn_no_images(self, client: Model, error: ModelError) -> None:
         if isinstance(error, RequestRejected) and self.images_setting == "auto":
             reason = error.message[:MAX_REASON_CHARS]
             text = f"{client.id} accepts no images: requests are adapted from now on ({reason})"
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
-        """Return True if the server is known to offer summaries for this conversation. It does not
-        if it gets an earlier compaction block as text.
+        """Return True if the server is known to offer summaries. If the conversation has a
+        compaction block, the server must also accept such blocks.
         """
         abilities, summary = self.client.abilities, self.session.view.summary
         if summary is None or summary.block is None:
@@ -173,14 +173,14 @@ class ModelSession:
             return self.images_setting == "on"
         return self.client.abilities.images
 
-    def _keep(self, reply: Reply, request: Request, purpose: str) -> None:
+    def _record_reply(self, reply: Reply, request: Request, purpose: str) -> None:
         entry = reply_entry(reply, request, purpose)
         self.budget_meter.pay(entry.cost_usd or 0.0)
         self.session.record(entry)
         if purpose == "turn":
             self.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
 
-    def _keep_broken_off(self, partial: PartialReply, request: Request) -> None:
+    def _record_failed_attempt(self, partial: PartialReply, request: Request) -> None:
         attempt = partial.reply("")
         if attempt.usage.prompt:
-            self._keep(replace(attempt, stop_reason=None), request, BROKEN_ATTEMPT)
+            self._record_reply(replace(attempt, stop_reason=None), request, BROKEN_ATTEMPT)

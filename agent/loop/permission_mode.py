@@ -19,7 +19,7 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "plan": "change nothing; look around, then propose a plan with Plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
-# In a notice of the program, or in the entry after a summary (`prompt.entries_after_summary`).
+# In a notice of the program, or in the entry after a summary (`prompt.entry_after_summary`).
 _MODE_NOTICE = regex(
     r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
     re.MULTILINE | re.DOTALL,

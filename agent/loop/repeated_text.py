@@ -4,7 +4,7 @@ from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
 from ..lazy import regex
 
 CHECKED_CHARS = 256  # new characters between two checks
-MIN_TIMES = 6  # repetitions
+MIN_REPETITIONS = 6
 MIN_CHARS = 3_000  # of all repetitions together, for sentences
 # The same for text without sentences: tables, drawings and lists of numbers may repeat their lines.
 MIN_PLAIN_CHARS = 8_000
@@ -60,7 +60,7 @@ def repeated_end(text: str) -> str:
     period = len(text) - len(suffix) - place
     unit = text[-period:]
     least = MIN_CHARS if _SENTENCE.search(2 * unit) else MIN_PLAIN_CHARS
-    stretch = text[-max(least, MIN_TIMES * period) :]
-    if len(stretch) < least or len(stretch) < MIN_TIMES * period:
+    stretch = text[-max(least, MIN_REPETITIONS * period) :]
+    if len(stretch) < least or len(stretch) < MIN_REPETITIONS * period:
         return ""
     return unit if stretch[period:] == stretch[:-period] else ""

@@ -38,7 +38,7 @@ class ResultFiles:
         limit = self.context.max_output_bytes
         return lambda: open_partial(folder, tool, id, limit)
 
-    def settle(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
+    def store(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
         """Return the text for the model, and the session file with the whole output or None. A
         large text is moved to a file and replaced by a reference. Facts about the file are added to
         `details`.
@@ -50,9 +50,9 @@ class ResultFiles:
             told = f"the output of {tool} is cut: it printed {sizes}: {details.get('cut_by')}"
             self.emit(Notice("warning", told))
         if output.whole:
-            return self._beside_whole(tool, output)
+            return self._save_whole_text(tool, output)
         if output.filed:
-            return self._in_its_file(tool, output.text, output.filed, details)
+            return self._finish_file(tool, output.text, output.filed, details)
         folder = self.context.session_dir
         if folder is None:
             return output.text, None
@@ -79,7 +79,7 @@ class ResultFiles:
         details["tokens_saved"] = plan.saved
         return plan.reference, path
 
-    def kept_original(self, output: Output) -> dict[str, Any]:
+    def save_original(self, output: Output) -> dict[str, Any]:
         """Save the original of an image to a session file, and return its details. Return an empty
         dict if there is no image or it cannot be saved.
         """
@@ -95,7 +95,7 @@ class ResultFiles:
         digest = hashlib.sha256(data).hexdigest()
         return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
 
-    def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
+    def _save_whole_text(self, tool: str, output: Output) -> tuple[str, str | None]:
         """Save the whole text of a partial output to a session file. Return the text with the path
         added, and the file.
         """
@@ -110,7 +110,7 @@ class ResultFiles:
         text = f"{output.text}\n[All of it: Read or Grep {path}, or Recall #{seq}]"
         return text, str(path.relative_to(folder))
 
-    def _in_its_file(
+    def _finish_file(
         self, tool: str, text: str, filed: FiledOutput, details: dict[str, Any]
     ) -> tuple[str, str | None]:
         """Rename the file of an output to its final name, or remove it if the text stays in the

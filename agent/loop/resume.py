@@ -33,7 +33,7 @@ from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
 from ..session.log_file import FileState
-from ..session.subagent_logs import update_unheard
+from ..session.subagent_logs import update_unreported
 from ..session.totals import Totals
 from ..version import __version__
 
@@ -58,7 +58,7 @@ class SessionState:
     todos: list[Any] = field(default_factory=list)
     directories: dict[str, str] = field(default_factory=dict)  # added: real path by name
     # IDs of subagents whose end was not yet reported to the model
-    untold: set[str] = field(default_factory=set)
+    unreported: set[str] = field(default_factory=set)
     ends: list[int] = field(default_factory=list)  # seqs of the newest ends of turns
     conversation_bytes: int = 0  # of `conversation.md`
     # The view is outdated until `catch_up`: an entry changed entries before it.
@@ -84,7 +84,7 @@ class SessionState:
         self.behind = self.behind or not self.folding.add(entry)
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
-        update_unheard(self.untold, entry)
+        update_unreported(self.unreported, entry)
         text = conversation_text(entry)
         self.conversation_bytes += len(text)
         self.entries += 1
@@ -132,7 +132,7 @@ _READ_BLOCK_BYTES = 1 << 18
 class CachedState:
     """A session's state after the first `offset` bytes of its log."""
 
-    standing: SessionState = field(default_factory=SessionState)
+    state: SessionState = field(default_factory=SessionState)
     offset: int = 0
     lines: int = 0  # in the first `offset` bytes
     # end and digest of each segment of the log
@@ -167,7 +167,7 @@ class CachedState:
             self.offset += len(line)
             self.lines += 1
             try:
-                write(self.standing.add(parse_entry(line)))
+                write(self.state.add(parse_entry(line)))
             except ValueError as error:
                 self._skip(str(error))
             if self.offset - begun >= SEGMENT_BYTES:
@@ -184,7 +184,7 @@ class CachedState:
 
 
 class ResumeCache:
-    """The cache of one log. `keep`, `renew` and `leave` require the log's lock."""
+    """The cache of one log. `keep`, `renew` and `save_at_close` require the log's lock."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -202,8 +202,8 @@ class ResumeCache:
         """
         told, kept = self._load(), None
         if told is not None:
-            with ThreadPoolExecutor(1) as aside:  # both are slow
-                holds = aside.submit(self._holds, told["segments"])
+            with ThreadPoolExecutor(1) as aside:  # checking and parsing are slow
+                holds = aside.submit(self._matches_log, told["segments"])
                 kept = _parsed_state(told)
                 kept = kept if holds.result() else None
         if kept is None:
@@ -214,9 +214,9 @@ class ResumeCache:
                 kept.follow(self._log, write)
         else:
             kept.follow(self._log)
-        if kept.standing.behind:
-            kept.standing.catch_up(Entries(self._log))
-            self.reached = 0  # so that the cache is written, and the log not read in full again
+        if kept.state.behind:
+            kept.state.catch_up(Entries(self._log))
+            self.reached = 0  # makes `keep` write, else each resume reads the whole log
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
@@ -227,18 +227,18 @@ class ResumeCache:
         """
         with suppress(OSError, SessionError):
             size = self._log.stat().st_size
-            if self._behind or size - self.reached < self._worth:
+            if self._behind or size - self.reached < self._min_growth:
                 return
             told = self._load()
             kept = (_parsed_state(told) if told else None) or CachedState()
             if size - kept.offset > most:
                 return
             kept.follow(self._log)
-            self._behind = kept.standing.behind
+            self._behind = kept.state.behind
             if not self._behind:
                 self.keep(kept)
 
-    def renew_aside(self) -> None:
+    def renew_in_background(self) -> None:
         """Run `renew` in the background."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self.renew, name="resumption", daemon=True)
@@ -248,17 +248,17 @@ class ResumeCache:
         """Write the state to the cache if it has grown enough. The state must not have been
         extended since it was read.
         """
-        if kept.offset - self.reached < self._worth:
+        if kept.offset - self.reached < self._min_growth:
             return
         rest = to_json(CachedState, replace(kept, segments=[]))
-        told = {"form": _cache_form(), "segments": kept.segments, "kept": rest}
+        told = {"form": _cache_key(), "segments": kept.segments, "kept": rest}
         with suppress(OSError, RecursionError):
             data = json.dumps(told, separators=(",", ":")).encode()
             checked = hashlib.sha256(data).hexdigest().encode() + b"\n" + data
             replace_file(self._path, checked, single_writer=True, durable=False)
             self.reached, self._size = kept.offset, len(data)
 
-    def leave(self, log: Log) -> None:
+    def save_at_close(self, log: Log) -> None:
         """Renew the cache and save the state of the log file, unless another program changed the
         file.
 
@@ -282,7 +282,7 @@ class ResumeCache:
                 )
 
     @property
-    def _worth(self) -> int:
+    def _min_growth(self) -> int:
         return max(MIN_UNCACHED_LOG_BYTES, self._size)
 
     def _load(self) -> dict[str, Any] | None:
@@ -293,14 +293,14 @@ class ResumeCache:
             if hashlib.sha256(data).hexdigest().encode() != digest:
                 return None
             told: dict[str, Any] = json.loads(data)
-            if told["form"] != _cache_form():
+            if told["form"] != _cache_key():
                 return None
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
             return None
         self._size = len(data)
         return told
 
-    def _holds(self, segments: Sequence[tuple[int, str]]) -> bool:
+    def _matches_log(self, segments: Sequence[tuple[int, str]]) -> bool:
         """Return True if the log begins with the bytes that the cache was made from."""
         try:
             stat = self._log.stat()
@@ -356,16 +356,16 @@ def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
         kept = resumption.read(writes=not read_only)
         if not read_only:
             resumption.keep(kept)
-        return kept.standing.highest, kept.warnings(path)
+        return kept.state.highest, kept.warnings(path)
 
     log = Log.open(path, read, read_only=read_only)
     if not read_only:
-        log.keep_conversation(kept.standing.conversation_bytes)
-    return OpenedLog(log, kept.standing, resumption)
+        log.keep_conversation(kept.state.conversation_bytes)
+    return OpenedLog(log, kept.state, resumption)
 
 
 @cache
-def _cache_form() -> str:
+def _cache_key() -> str:
     """Return a digest of everything that a process must have in common with the writer of the
     cache.
 

@@ -44,7 +44,7 @@ class SessionRecord:
         for add in (self.ledger.add, self.totals.add, self.checkpoints.add, *self.listeners):
             add(recorded)
         if isinstance(recorded, Summary):
-            self.resume_cache.renew_aside()
+            self.resume_cache.renew_in_background()
         return recorded
 
     def rebuild_view(self) -> None:

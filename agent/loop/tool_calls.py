@@ -231,11 +231,11 @@ class ToolRunner:
         call used another name.
         """
         output = self.handle.context.redact(output)
-        details = {**output.details, **self.files.kept_original(output)}
+        details = {**output.details, **self.files.save_original(output)}
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
         if output.whole or isinstance(content, str):
-            content, offloaded = self.files.settle(call["name"], output, details)
+            content, offloaded = self.files.store(call["name"], output, details)
         recorded = self.handle.record(
             ToolResult(
                 tool_use_id=call["id"],

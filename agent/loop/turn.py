@@ -29,7 +29,7 @@ from .feature import IncomingMessage, Turn, Veto
 from .model_call import last_text
 from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
 from .stuck import end_unless_allowed
-from .user_messages import hear
+from .user_messages import record_message
 
 NextMessage = Callable[[], Content | None]  # takes the user's next message, if any
 
@@ -54,10 +54,10 @@ async def run_turn(
     def message(content: Content, *, mid_turn: bool) -> IncomingMessage:
         return IncomingMessage(content, () if mid_turn else attached, verbatim, mid_turn)
 
-    async def hear_next() -> None:
+    async def record_next_message() -> None:
         while (said := next_message()) is not None:
             try:
-                await hear(agent, message(said, mid_turn=True))
+                await record_message(agent, message(said, mid_turn=True))
             except Veto as veto:  # the turn continues without the message
                 agent.emit(Notice("warning", f"your message was not sent: {veto.message}"))
 
@@ -67,12 +67,12 @@ async def run_turn(
         finally:
             agent.open()
         if content is not None:
-            await hear(agent, message(content, mid_turn=False))
+            await record_message(agent, message(content, mid_turn=False))
         agent.model.token_correction = 1.0  # the estimate of the last turn may be wrong
         await agent.record_startup()
         agent.handle.record_queued_messages()
         await agent.features.turn_started(Turn(schema))
-        text = await _until_answered(agent, hear_next)
+        text = await _until_answered(agent, record_next_message)
         unasked = agent.handle.denials.unasked()
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
@@ -93,13 +93,13 @@ async def run_turn(
     return finished
 
 
-async def _until_answered(agent: AgentState, hear_next: Callable[[], Any]) -> str:
+async def _until_answered(agent: AgentState, record_next_message: Callable[[], Any]) -> str:
     """Call the model and run its tool calls until it answers. Return the answer."""
     features, odd, is_paused, is_first = agent.features, OddReplies(), False, True
     while True:
         agent.handle.budget_meter.check()
         if not is_paused:
-            await hear_next()
+            await record_next_message()
             await features.before_call()
         reply = await ask_for_reply(agent, turn_start=is_first)
         is_first, is_paused = False, reply.stop_reason == PAUSED_STOP_REASON

@@ -15,9 +15,9 @@ from ..errors import UsageError
 from ..events import ToolFinished, ToolStarted
 from ..permissions.work_folders import checked_directory
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
-from ..session.titles import keep_title, title_note
+from ..session.titles import save_title, title_note
 from .agent import AgentState
-from .directories import add_folder, untold_directories
+from .directories import add_folder, new_directory_entries
 
 SHELL = "Shell"  # the tool name of manual commands
 MAX_CHANGES_NAMED = 10  # changed files in the message for the model
@@ -27,7 +27,7 @@ _NOTE = "[The user notes, to be kept in mind until they take it back:]\n{words}"
 _TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be kept in mind.]"
 
 
-class _ByHand(BashParams):
+class _ShellParams(BashParams):
     timeout: float = math.inf  # only the user ends the command
 
 
@@ -46,7 +46,7 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
     agent.emit(ToolStarted(id, SHELL, command, given))
     started = time.monotonic()
     try:
-        output = await runner.watched(BashTool(), _ByHand.model_validate(given), id)
+        output = await runner.watched(BashTool(), _ShellParams.model_validate(given), id)
     except Interrupted as interrupted:
         output = interrupted.output
         _clear_cancellation()
@@ -55,7 +55,7 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
         _clear_cancellation()
     output = agent.context.redact(output)
     details = given | output.details
-    text, offloaded = runner.files.settle("shell", output, details)
+    text, offloaded = runner.files.store("shell", output, details)
     recorded = agent.record(
         User(
             content=_shown_to_model(agent, command, text, details),
@@ -77,7 +77,7 @@ def rename(agent: AgentState, words: str) -> str:
     agent.log.check_writable()
     agent.open()
     agent.record(note)
-    keep_title(agent.folder, note.text)
+    save_title(agent.folder, note.text)
     return note.text
 
 
@@ -93,7 +93,7 @@ async def add_directory(agent: AgentState, text: str) -> str:
         raise UsageError(
             f"{name} is already a directory of this session", hint="/add-dir lists them."
         )
-    for entry in untold_directories(agent.handle):
+    for entry in new_directory_entries(agent.handle):
         agent.record(entry)
     return name
 

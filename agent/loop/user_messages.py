@@ -15,7 +15,7 @@ from .feature import IncomingMessage
 LONG_MESSAGE_CHARS = 4_096  # shorter messages are never moved to a file
 
 
-async def hear(agent: AgentState, message: IncomingMessage) -> None:
+async def record_message(agent: AgentState, message: IncomingMessage) -> None:
     """Record a user message and show it. Images become attachments. A message that would fill the
     window is moved to a file, and a reference is recorded. Raises RecordError, and Veto if a
     feature rejects the message.

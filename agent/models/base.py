@@ -102,11 +102,11 @@ class Model(Protocol):
         ...
 
 
-class ServerAnswer(NamedTuple):
+class FeatureTestResult(NamedTuple):
     """The result of testing one feature of a server."""
 
-    what: str
-    found: str
+    what: str  # the tested feature
+    found: str  # the outcome, shown to the user
     ok: bool = True
     note: bool = False  # True for information that is not a problem
 

@@ -1,5 +1,5 @@
 """Size limits for responses that are not streamed: errors, and answers about a model. The SDK would
-read such a body whole, even if it decompresses to any size.
+read the whole body, even if it decompresses to gigabytes.
 """
 
 import zlib

@@ -10,7 +10,7 @@ from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
 from ..lazy import dataclass
 from .price_data import Price, listed_model
-from .providers import DEFAULT_PROVIDER, canonical_id, served
+from .providers import DEFAULT_PROVIDER, canonical_id, resolve_model
 
 if TYPE_CHECKING:
     from ..session.entries import Usage
@@ -53,7 +53,7 @@ FILE_NAME = "models.toml"
 MAX_FILE_BYTES = 1 << 20
 
 _added: dict[str, KnownModel] = {}  # from the user's file
-_of_programs: dict[str, KnownModel] = {}  # registered by programs
+_registered: dict[str, KnownModel] = {}  # registered by programs
 
 
 @cache
@@ -85,7 +85,7 @@ def add_prices(id: str, price: Price) -> None:
     """Register the price of a program's model. Raises ValueError for an invalid price."""
     for dollars in (price.input, price.output, price.cache_read, price.cache_write):
         _dollars(dollars)
-    _of_programs[canonical_id(id)] = KnownModel(None, price)
+    _registered[canonical_id(id)] = KnownModel(None, price)
 
 
 def _read(data: bytes) -> dict[str, KnownModel]:
@@ -106,7 +106,7 @@ def _read(data: bytes) -> dict[str, KnownModel]:
 
 
 def _row(id: str, row: Mapping[str, Any]) -> KnownModel:
-    given, provider = dict(row), served(id).provider
+    given, provider = dict(row), resolve_model(id).provider
     limits = Limits(_tokens(given.pop("window")), _tokens(given.pop("output")), "table")
     price = Price(
         _dollars(first := given.pop("input_price")),
@@ -153,10 +153,10 @@ def known_model(model: str) -> KnownModel | None:
     base, _, date = id.rpartition("-")
     names = (id, base) if len(date) == 8 and date.isdigit() else (id,)
     for name in names:
-        for rows in (_of_programs, _added, _built_in()):
+        for rows in (_registered, _added, _built_in()):
             if row := rows.get(name):
                 return row
-    provider, name = served(id)
+    provider, name = resolve_model(id)
     if provider.local and not provider.prices:
         return KnownModel(None, FREE)
     if provider.name == DEFAULT_PROVIDER and "claude" not in name:
@@ -178,7 +178,7 @@ def check_price(model: str) -> None:
     """
     if known_model(model) is None:
         raise UsageError(
-            f"the price of {model} is not known, so a budget in dollars cannot be kept",
+            f"the price of {model} is not known, so a budget in dollars cannot be enforced",
             hint="Use --max-turns, or give its prices in models.toml.",
         )
 
@@ -189,7 +189,9 @@ def model_of_family(name: str, own: str) -> str:
     may be no key for them, so return the session's `own` model.
     """
     found = next((id for id in known_models() if f"-{name}-" in id), "")
-    if found and (own.startswith("scripted") or served(own).provider.name != DEFAULT_PROVIDER):
+    if found and (
+        own.startswith("scripted") or resolve_model(own).provider.name != DEFAULT_PROVIDER
+    ):
         return own
     return found or name
 
@@ -208,7 +210,7 @@ def cache_terms(model: str) -> CacheTerms:
     """Return the terms of a model's prompt cache. Use the provider's terms if the model's price is
     unknown or zero. A cache write costs at least as much as input, a cache read at most as much.
     """
-    row, provider = _priced_row(model), served(priced_as(model) or model).provider
+    row, provider = _priced_row(model), resolve_model(priced_as(model) or model).provider
     life = row.cache_life if row and row.cache_life else provider.cache_life
     if row is None or not row.price.input:
         return CacheTerms(provider.cache_read, provider.cache_write, life)

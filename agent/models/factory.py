@@ -20,7 +20,7 @@ from .providers import (
     endpoint_of,
     find_provider,
     providers,
-    served,
+    resolve_model,
     variables,
 )
 
@@ -103,8 +103,8 @@ def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) ->
 
 
 def _check_provider(chosen: "ModelSettings", environ: Mapping[str, str]) -> None:
-    """Raise UsageError for an unknown provider, and for a provider's name without a model. A server
-    of the user's own at Anthropic's address may have names with a slash.
+    """Raise UsageError for an unknown provider, and for a provider's name without a model. If
+    ANTHROPIC_BASE_URL or `model.base_url` is set, a model's own name may contain a slash.
     """
     name = chosen.id.rstrip("/")
     if name in providers():
@@ -137,9 +137,13 @@ def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     return protocol.find_key(endpoint, environ)
 
 
-def usual_key(chosen: "ModelSettings") -> str:
+def main_key_variable(chosen: "ModelSettings") -> str:
     """Return the main key variable for the model of the settings, "" if there is none."""
-    keys = () if chosen.id.startswith(SCRIPTED) else served(canonical_id(chosen.id)).provider.keys
+    keys = (
+        ()
+        if chosen.id.startswith(SCRIPTED)
+        else resolve_model(canonical_id(chosen.id)).provider.keys
+    )
     return keys[0] if keys else ""
 
 
@@ -147,7 +151,7 @@ def with_model(chosen: "ModelSettings", id: str) -> "ModelSettings":
     """Return the settings with another model. Keep the address and the window only if the provider
     is the same.
     """
-    if served(canonical_id(id)).provider == served(canonical_id(chosen.id)).provider:
+    if resolve_model(canonical_id(id)).provider == resolve_model(canonical_id(chosen.id)).provider:
         return replace(chosen, id=id)
     return replace(chosen, id=id, base_url=None, context_window=None)
 
@@ -165,6 +169,6 @@ def unencrypted_warnings(chosen: "ModelSettings", environ: Mapping[str, str]) ->
     return [UNENCRYPTED.format(host=host)] if host else []
 
 
-def is_of_provider(variable: str) -> bool:
+def is_provider_variable(variable: str) -> bool:
     """Return True for an environment variable with the key or address of a provider."""
     return variable.startswith(_SDK_PREFIX) or variable in {*variables()}

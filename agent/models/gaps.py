@@ -24,8 +24,8 @@ KEPT_SECONDS = 30 * 86_400  # afterwards, all features are tried again
 IMAGES = "images"  # gap that exists in every protocol
 NO_IMAGES = "no images"
 _STATUSES = (400, 404, 422, 500, 501)
-_OF_ITS_USE = regex(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
-_SAYS_NOTHING = regex(
+_WRONG_USE = regex(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
+_GENERIC_MESSAGE = regex(
     r"(?:(?:error|bad request|malformed request|invalid[ _]request(?:[ _]error| body| data)?|"
     r"unprocessable (?:entity|content)|internal (?:server )?error)\W*)*",
     re.I,
@@ -40,16 +40,16 @@ class Gap(NamedTuple):
     fit: Callable[[dict[str, Any]], dict[str, Any]]  # returns a body without the feature
     guessed: bool = False  # True: try it if the error message names no feature
     # Returns True if a refusal of a body is about this gap. Checked before `named_by` of all gaps.
-    decides: Callable[[str, Mapping[str, Any]], bool] | None = None
+    matches: Callable[[str, Mapping[str, Any]], bool] | None = None
 
 
-def same(body: dict[str, Any]) -> dict[str, Any]:
+def unchanged(body: dict[str, Any]) -> dict[str, Any]:
     """Return the body unchanged: the feature is omitted elsewhere."""
     return body
 
 
 # Images are left out of the context, so the log shows it.
-NO_IMAGES_GAP = Gap(NO_IMAGES, None, same)
+NO_IMAGES_GAP = Gap(NO_IMAGES, None, unchanged)
 
 
 class ServerGaps:
@@ -63,9 +63,9 @@ class ServerGaps:
         """
         self._path, self._key, self.table = path, f"{url.rstrip('/')} {model}", table
         self.names = tuple(self._kept("gaps"))
-        self.seen = tuple(self._kept("seen"))  # features that the server has accepted
+        self.supported = tuple(self._kept("seen"))  # features that the server has accepted
         self._guessed: list[str] = []  # gaps not confirmed by a successful request
-        self._is_proved = False  # True after a successful request of this process
+        self._is_confirmed = False  # True after a successful request of this process
 
     def learn(self, refusal: RequestRejected, body: Mapping[str, Any]) -> str:
         """Record and return the gap for which a request with this `body` was refused, "" if the
@@ -78,30 +78,30 @@ class ServerGaps:
             return self.add(IMAGES)
         words = refusal.message.rpartition("): ")[2]
         for name, gap in self.table.items():
-            if gap.decides and name not in self.names and gap.decides(words, body):
+            if gap.matches and name not in self.names and gap.matches(words, body):
                 return self.add(name)
         here = [
             name
             for name, gap in self.table.items()
-            if name not in self.names and not gap.decides and gap.fit(dict(body)) != body
+            if name not in self.names and not gap.matches and gap.fit(dict(body)) != body
         ]
-        if _OF_ITS_USE.search(words):  # the feature exists, but the request used it incorrectly
+        if _WRONG_USE.search(words):  # the feature exists, but the request used it incorrectly
             return ""
         for name in here:
             named_by = self.table[name].named_by
             if named_by and named_by.search(words):
                 return self.add(name)
         here = [name for name in here if self.table[name].guessed]
-        if self._is_proved or not here or not _SAYS_NOTHING.fullmatch(words):
+        if self._is_confirmed or not here or not _GENERIC_MESSAGE.fullmatch(words):
             self._forget_guesses()
             return ""
         self._guessed.append(here[0])
         self.names = (*self.names, here[0])
         return here[0]
 
-    def prove(self) -> None:
+    def confirm_guesses(self) -> None:
         """Record that a request succeeded, which confirms the guesses."""
-        self._is_proved = True
+        self._is_confirmed = True
         if self._guessed:
             self._guessed = []
             self._keep()
@@ -124,10 +124,10 @@ class ServerGaps:
             self.names = tuple(each for each in self.names if each != name)
             self._keep()
 
-    def see(self, name: str) -> None:
+    def mark_supported(self, name: str) -> None:
         """Store that the server accepted a feature."""
-        if name not in self.seen:
-            self.seen = (*self.seen, name)
+        if name not in self.supported:
+            self.supported = (*self.supported, name)
             self._keep()
 
     def _kept(self, what: str) -> list[str]:
@@ -147,7 +147,7 @@ class ServerGaps:
             return
         rows = _read(self._path)
         known = [name for name in self.names if name not in self._guessed]
-        rows[self._key] = {"gaps": known, "seen": [*self.seen], "at": int(time.time())}
+        rows[self._key] = {"gaps": known, "seen": [*self.supported], "at": int(time.time())}
         try:
             make_private_folder(self._path.parent)
             replace_file(self._path, json.dumps(rows, indent=1).encode(), durable=False)

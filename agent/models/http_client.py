@@ -31,8 +31,8 @@ class Timeouts:
 
 
 def import_in_background(load: Callable[[], None], name: str) -> "Future[None]":
-    """Run an import in a thread. The future is done when the import succeeded, or has its
-    ImportError.
+    """Run an import in a thread. The future completes when the import ends, and has the ImportError
+    of a failed import.
     """
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the import

@@ -29,7 +29,7 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
         return ""
     if not provider.keys:
         raise NoCredentials(
-            f"No key for {provider.name}: no variable is named for it.",
+            f"No key for {provider.name}: no variable for its key is configured.",
             hint=f'Set it in providers.toml: keys = ["NAME"] in [{provider.name}], or local = true '
             "for a server that needs no key.",
         )

@@ -1,20 +1,20 @@
-"""Tool names and IDs: limited in length if they come from a server, and shortened for protocols
-with lower limits.
+"""Limit the length of tool names and IDs from a server, and shorten them for protocols with lower
+limits.
 """
 
 import hashlib
 
 MAX_NAME_CHARS = 64  # of a tool, from OpenAI's documentation
-_MAX_TOLD_CHARS = 256  # of a name or an ID from a server, to protect the context
+_MAX_FOREIGN_CHARS = 256  # of a name or an ID from a server, to protect the context
 _DIGEST_CHARS = 32
 
 
-def told_name(value: object) -> str:
-    """Return the start of a name or an ID from a server, "" for a value that is not text."""
-    return value[:_MAX_TOLD_CHARS] if isinstance(value, str) else ""
+def cut_name(value: object) -> str:
+    """Cut a name or an ID from a server to a safe length; return "" for anything but text."""
+    return value[:_MAX_FOREIGN_CHARS] if isinstance(value, str) else ""
 
 
-def short(name: str, limit: int = MAX_NAME_CHARS) -> str:
+def shorten_name(name: str, limit: int = MAX_NAME_CHARS) -> str:
     """Return a name of at most `limit` characters (40 or more). Equal names give equal results."""
     if len(name) <= limit:
         return name

@@ -20,9 +20,9 @@ from .providers import (
     canonical_id,
     endpoint_of,
     providers,
-    served,
+    resolve_model,
 )
-from .server_limits import rows_of, told_limits
+from .server_limits import listed_models, parse_limits
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -102,7 +102,7 @@ async def served_models(
                 answer = await transport.get(f"{path}?limit=1000")
     finally:
         await model.close()
-    rows = rows_of(answer)
+    rows = listed_models(answer)
     if not rows:
         where = model.access.endpoint.address or provider.name
         raise ModelError(
@@ -117,11 +117,11 @@ async def served_models(
 def _model(provider: Provider, row: Mapping[str, object]) -> ServedModel:
     id = canonical_id(f"{provider.name}/{str(row['id']).removeprefix('models/')}")
     known = known_model(id)
-    limits = (known.limits if known else None) or told_limits(dict(row))
+    limits = (known.limits if known else None) or parse_limits(dict(row))
     return ServedModel(id, limits, known.price if known else None)
 
 
-def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
+def price_and_window(limits: Limits | None, price: Price | None) -> tuple[str, str]:
     """Return (prices, window) as short texts, "" if unknown. Prices are dollars per million tokens
     for input/output/cached input.
     """
@@ -133,12 +133,12 @@ def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
     return ("$" + "/".join(prices) if price.input or price.output else "free"), window
 
 
-def described(id: str, limits: Limits | None, price: Price | None) -> tuple[str, str, str, str]:
+def list_row(id: str, limits: Limits | None, price: Price | None) -> tuple[str, str, str, str]:
     """Return a model's ID, prices, window and provider for a list."""
-    return id, *facts_of(limits, price), served(id).provider.name
+    return id, *price_and_window(limits, price), resolve_model(id).provider.name
 
 
-async def models_of_others(
+async def models_of_other_providers(
     settings: "Settings", environ: Mapping[str, str], state: Path
 ) -> list[ServedModel]:
     """Return the models of all usable providers except the default one."""

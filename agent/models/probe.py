@@ -1,7 +1,7 @@
 """Test which features a model's server supports, with a few small requests.
 
-Each request uses one feature, and omits all others that servers are known to lack. The results are
-stored, so that sessions do not send refused requests.
+Each request uses one feature, and omits all others that servers may lack. The results are stored,
+so that sessions do not send requests that the server would refuse.
 """
 
 import base64
@@ -15,7 +15,7 @@ from ..context.request import Request
 from ..errors import ModelError, RequestRejected
 from ..lazy import dataclass
 from ..session.entries import Block
-from .base import Reply, ServerAnswer
+from .base import FeatureTestResult, Reply
 from .catalog import known_model
 from .gaps import IMAGES
 from .http_client import Timeouts
@@ -46,7 +46,7 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # earlier messages
 
 
-async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
+async def check_server(model: ServerModel) -> AsyncIterator[FeatureTestResult]:
     """Yield the result of each test. Raises NoCredentials."""
     first: Reply | None = None
     table = model.wire.gaps
@@ -59,46 +59,48 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
         content = model.wire.fitted_body(request, gaps)
         without = model.wire.fitted_body(request, (*gaps, probe.gap))
         if probe.gap not in ("", IMAGES) and without == content:
-            yield ServerAnswer(probe.what, "not tested for this model")
+            yield FeatureTestResult(probe.what, "not tested for this model")
             continue
         try:
             reply = await _ask(model, request, gaps)
         except RequestRejected as refusal:
             why = refusal.message[:MAX_WHY_CHARS]
             if first is None:
-                yield ServerAnswer("answers", why, ok=False)
+                yield FeatureTestResult("answers", why, ok=False)
                 return
             if probe.gap:
                 model.gaps.add(probe.gap)
-            yield ServerAnswer(probe.what, f"not supported: {why}", note=True)
+            yield FeatureTestResult(probe.what, f"not supported: {why}", note=True)
             continue
         except ModelError as error:
-            yield ServerAnswer(probe.what, error.message, ok=first is not None, note=True)
+            yield FeatureTestResult(probe.what, error.message, ok=first is not None, note=True)
             if first is None:
                 return
             continue
         if probe.gap and _is_met(probe, reply):
             model.gaps.drop(probe.gap)
             if probe.gap == COMPACTION:
-                model.gaps.see(COMPACTION)
+                model.gaps.mark_supported(COMPACTION)
         elif probe.gap:
             model.gaps.add(probe.gap)
-        yield ServerAnswer(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
+        yield FeatureTestResult(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
         if first is None:
             first = reply
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
             counted = reply.usage.prompt > 0
-            yield ServerAnswer(
+            yield FeatureTestResult(
                 "usage",
                 usage if counted else "not reported: token counts are estimates",
                 note=not counted,
             )
             reason = str(reply.stop_reason)
-            yield ServerAnswer("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
+            yield FeatureTestResult(
+                "stop reason", reason, note=reason not in ("end_turn", "max_tokens")
+            )
     limits = await model.limits()
     known = limits.source != "default"
     window = f"{limits.window:,} tokens ({limits.source})"
-    yield ServerAnswer(
+    yield FeatureTestResult(
         "window", window if known else f"{window}: set model.context_window", note=not known
     )
 

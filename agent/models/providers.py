@@ -248,19 +248,19 @@ def _row(name: str, row: Any) -> Provider:
     return replace(known, **given)
 
 
-class Served(NamedTuple):
+class ResolvedModel(NamedTuple):
     """A provider and a model's name on its server."""
 
     provider: Provider
     name: str  # model name on the server
 
 
-def served(id: str) -> Served:
+def resolve_model(id: str) -> ResolvedModel:
     """Return the provider of a model, and the model's name there."""
     first, slash, rest = id.partition("/")
     if slash and rest and (found := _changed.get(first) or _BY_NAME.get(first)):
-        return Served(found, rest)
-    return Served(_changed.get(DEFAULT_PROVIDER) or _BY_NAME[DEFAULT_PROVIDER], id)
+        return ResolvedModel(found, rest)
+    return ResolvedModel(_changed.get(DEFAULT_PROVIDER) or _BY_NAME[DEFAULT_PROVIDER], id)
 
 
 def canonical_id(id: str) -> str:
@@ -291,7 +291,7 @@ def endpoint_of(id: str, base_url: str | None, environ: Mapping[str, str]) -> En
     """Return the endpoint for a model. The address is `base_url`, else the value of the provider's
     variable, else the provider's default.
     """
-    provider, name = served(id)
+    provider, name = resolve_model(id)
     told = environ.get(provider.address_variable, "").strip() if provider.address_variable else ""
     if told and provider.address_end and not told.rstrip("/").endswith(provider.address_end):
         told = told.rstrip("/") + provider.address_end

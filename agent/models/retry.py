@@ -44,8 +44,8 @@ class RetryPolicy:
 @dataclass(slots=True)
 class RetryPlan:
     """The faults of one request so far. `overload_wait` is the time in seconds to retry on
-    overload; None counts attempts, as for other faults. `address` is the variable with the server's
-    address.
+    overload; None counts attempts, as for other faults. `address` names the setting or variable
+    that controls the server's address.
     """
 
     policy: RetryPolicy

@@ -8,7 +8,7 @@ from .catalog import Limits
 _WINDOW_FIELDS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "n_ctx")
 
 
-def told_limits(model: object) -> Limits | None:
+def parse_limits(model: object) -> Limits | None:
     """Return the limits in a server's description of a model, None if it has none."""
     described = model if isinstance(model, dict) else {}
     meta = described.get("meta")
@@ -18,17 +18,17 @@ def told_limits(model: object) -> Limits | None:
     return Limits(window, output, "server") if window else None
 
 
-def rows_of(answer: object) -> list[dict[str, Any]]:
+def listed_models(answer: object) -> list[dict[str, Any]]:
     """Return the entries in a server's list of models."""
     rows = answer.get("data") if isinstance(answer, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def in_list(answer: object, id: str) -> object:
+def find_in_list(answer: object, id: str) -> object:
     """Return a model's entry in a list of models, None if it is missing. A list with a single model
     matches any name.
     """
-    models = rows_of(answer)
+    models = listed_models(answer)
     named = next((row for row in models if row.get("id") == id), None)
     return models[0] if named is None and len(models) == 1 else named
 

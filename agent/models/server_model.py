@@ -22,15 +22,15 @@ from .gaps import IMAGES, ServerGaps
 from .http_client import Timeouts
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
-from .server_limits import in_list, told_limits
+from .server_limits import find_in_list, parse_limits
 from .shared_wait import OTHERS_WAIT, SharedWait
 from .sse import limit_silence, parse_events
 from .transport import (
     ErrorAnswer,
     NotConnected,
     Transport,
-    address_shown,
-    told_error,
+    display_address,
+    parse_error,
 )
 from .wire import Draft, StreamError, Wire, encode
 
@@ -73,8 +73,8 @@ class ServerModel:
         shared_wait: SharedWait | None = None,
     ) -> None:
         """Create the model without connecting. `context_window` and `max_output` come from the
-        settings and override the server's values. `shared_wait` is the wait that servers asked of
-        other agents.
+        settings and override the server's values. `shared_wait` makes this model wait when a server
+        has asked another agent to wait.
         """
         self.id, self.wire, self.access, self.gaps = id, wire, access, gaps
         self.context_window, self.max_output = context_window, max_output
@@ -95,8 +95,8 @@ class ServerModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas, a `Retrying` before each wait, a `Notice` for each learned gap, and the
-        reply. Repeat a refused request without the refused feature, except for images and a
-        compaction block. Raises the errors of `send`.
+        reply. Repeat a refused request without the refused feature. Raise the refusal if it is
+        about images, or if the request asks for a compaction block. Raises the errors of `send`.
         """
         while True:
             gaps, has_output = self._gaps_for(request), False
@@ -133,7 +133,7 @@ class ServerModel:
 
     def _learn_from_reply(self, request: Request, reply: Reply) -> None:
         """Record that the server accepted a request."""
-        self.gaps.prove()
+        self.gaps.confirm_guesses()
 
     async def send(
         self, request: Request, gaps: Collection[str]
@@ -146,7 +146,7 @@ class ServerModel:
         plan.fallback_after = request.fallback_after
         while True:
             has_output = False
-            if (told := self._shared_wait.left()) > 0:
+            if (told := self._shared_wait.seconds_left()) > 0:
                 yield Retrying(plan.tried + 1, None, round(told, 3), OTHERS_WAIT)
                 await asyncio.sleep(told)
                 continue
@@ -168,8 +168,8 @@ class ServerModel:
         return self._with_settings(known_limits(self.id) or DEFAULT_LIMITS)
 
     async def limits(self) -> Limits:
-        """Return `assumed_limits`. For a model that is in neither the settings nor the table, ask
-        the server.
+        """Return `assumed_limits`. If neither the settings nor the tables have the model's window,
+        ask the server.
         """
         if known_limits(self.id) is None and self.context_window is None:
             return self._with_settings(await self._ask_limits())
@@ -221,13 +221,13 @@ class ServerModel:
         async with aclosing(limited) as chunks:
             try:
                 if "event-stream" not in kind:
-                    for delta in draft.take_whole(await self._whole(chunks, kind)):
+                    for delta in draft.take_unstreamed(await self._whole(chunks, kind)):
                         yield delta
                     return
                 async with aclosing(parse_events(chunks)) as events:
                     async for event in events:
                         if event.get("type") == "error" or event.get("error"):
-                            raise StreamError(*(told_error(event) or ("", "")))
+                            raise StreamError(*(parse_error(event) or ("", "")))
                         for delta in draft.take(event):
                             yield delta
                         if draft.stopped:
@@ -244,20 +244,20 @@ class ServerModel:
     async def _whole(self, chunks: AsyncGenerator[bytes, None], kind: str) -> dict[str, Any]:
         """Return an answer that is not an event stream. Raises RequestRejected and StreamError."""
         data, answer = bytearray(), None
-        if self.wire.takes_whole:
+        if self.wire.takes_unstreamed:
             async for chunk in chunks:
                 data += chunk
             with suppress(ValueError, RecursionError):
                 answer = json.loads(data.decode())
         if isinstance(answer, dict) and answer.get("error"):
-            raise StreamError(*(told_error(answer) or ("", "")))
+            raise StreamError(*(parse_error(answer) or ("", "")))
         if isinstance(answer, dict):
             return answer
         what = kind or "no content type"
-        if self.wire.takes_whole and (not data or "json" in kind):
+        if self.wire.takes_unstreamed and (not data or "json" in kind):
             what = "broken JSON" if data else "an empty body"
         raise RequestRejected(
-            f"{address_shown(self.access.endpoint)} answered with {what}, not with a stream of "
+            f"{display_address(self.access.endpoint)} answered with {what}, not with a stream of "
             f"events: this is not a {self.wire.title} server.",
             hint=f"Check {self.access.hints.address}.",
         )
@@ -307,18 +307,18 @@ class ServerModel:
         what = self._cleaned(cause) or type(cause).__name__
         if draft.began:
             return f"the connection broke: {what}"
-        return f"no connection to {address_shown(self.access.endpoint)}: {what}"
+        return f"no connection to {display_address(self.access.endpoint)}: {what}"
 
     async def _ask_limits(self) -> Limits:
-        """Return the limits from the server, or the default if it has none."""
+        """Return the limits from the server, or the default if the server reports none."""
         transport, name = self.access.transport, self.access.endpoint.name
         await transport.connect()
         models = self.wire.models_path
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIMITS_TIMEOUT_S):
-                if found := told_limits(await transport.get(f"{models}/{quote(name, safe='')}")):
+                if found := parse_limits(await transport.get(f"{models}/{quote(name, safe='')}")):
                     return found
-                found = told_limits(in_list(await transport.get(models), name))
+                found = parse_limits(find_in_list(await transport.get(models), name))
                 return found or DEFAULT_LIMITS
         return DEFAULT_LIMITS
 

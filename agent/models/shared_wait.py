@@ -21,22 +21,24 @@ class SharedWait:
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds left to wait, 0 for none."""
-        return self._told() * random.uniform(1, MAX_SPREAD)
+        return self._seconds_left() * random.uniform(1, MAX_SPREAD)
 
     def extend(self, seconds: float) -> None:
         """Make all agents wait this many seconds from now, unless they already wait longer. Ignore
         a file that cannot be written.
         """
-        if self._path is None or self._told() >= (seconds := min(seconds, MAX_SHARED_WAIT_S)):
+        if self._path is None or self._seconds_left() >= (
+            seconds := min(seconds, MAX_SHARED_WAIT_S)
+        ):
             return
         until = time.time() + seconds
         with suppress(OSError):
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
             os.utime(self._path, (until, until))
 
-    def _told(self) -> float:
+    def _seconds_left(self) -> float:
         if self._path is None:
             return 0.0
         with suppress(OSError):

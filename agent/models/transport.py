@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .providers import Endpoint
 
 # Parts of an HTML page to remove: scripts, styles, comments and tags.
-_UNREAD = regex(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
+_MARKUP = regex(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
 
 
 @dataclass(eq=False)
@@ -151,17 +151,17 @@ async def _raise_answer(response: "httpx2.Response") -> NoReturn:
         text = _text_of_page(text)
     kind, words = "", text
     with suppress(ValueError, RecursionError):
-        kind, words = told_error(json.loads(text)) or ("", text)
+        kind, words = parse_error(json.loads(text)) or ("", text)
     named = response.headers.get("x-request-id") or response.headers.get("request-id")
     raise ErrorAnswer(response.status_code, kind, words, response.headers, named)
 
 
 def _text_of_page(page: str) -> str:
     """Return the text of an HTML page, without tags, scripts and styles."""
-    return unescape(_UNREAD.sub(" ", page))
+    return unescape(_MARKUP.sub(" ", page))
 
 
-def told_error(answer: object) -> tuple[str, str] | None:
+def parse_error(answer: object) -> tuple[str, str] | None:
     """Return (kind, message) of an error answer, None if it is not an error. Supported forms:
     `error` as an object or a text, `message` or `detail` at the top level, and any of these in a
     list.
@@ -184,6 +184,6 @@ def told_error(answer: object) -> tuple[str, str] | None:
     return kind, words if isinstance(words, str) else json.dumps(words or inner)
 
 
-def address_shown(endpoint: "Endpoint") -> str:
+def display_address(endpoint: "Endpoint") -> str:
     """Return an endpoint's address without secrets, for messages."""
     return conceal(endpoint.address or endpoint.provider.name)

@@ -46,7 +46,7 @@ class Draft(Protocol):
         """
         ...
 
-    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+    def take_unstreamed(self, answer: dict[str, Any]) -> Iterator[Delta]:
         """Add the answer of a server that does not stream. Raises the same errors as `take`."""
         ...
 
@@ -81,7 +81,7 @@ class Wire:
     body: Callable[[Request, Mapping[str, Any]], dict[str, Any]]  # complete body
     draft: Callable[[Request], Draft]
     headers: Callable[[Request, Mapping[str, Any]], Mapping[str, str]] = _no_headers
-    takes_whole: bool = True  # True if non-streamed answers are supported
+    takes_unstreamed: bool = True  # True if non-streamed answers are supported
 
     def fitted_body(
         self, request: Request, gaps: Collection[str], given: Mapping[str, Any] | None = None

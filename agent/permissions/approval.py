@@ -2,9 +2,9 @@
 
 Deny rules come first, then ask rules, allow rules, and last the mode. `ask` allows reading the
 project; `accept-edits` also allows edits in it; `sandboxed` also allows sandboxed commands. `plan`
-denies every change, despite allow rules; `bypass` allows everything that no deny rule matches. Both
-a path as written and its resolved form must be allowed; either can be denied. Every part of a shell
-command must be allowed or read-only; any can be denied.
+denies every change, despite allow rules; `bypass` allows everything that no deny rule matches. A
+path is allowed if it is allowed both as written and with links resolved, and denied if either form
+is. A shell command is allowed if every part is allowed or read-only, and denied if any part is.
 """
 
 import os
@@ -37,21 +37,21 @@ from .shell.parser import Script, SimpleCommand, Word, parse
 from .shell.programs import Programs
 from .shell.reach import (
     FILE_WRITING_COMMANDS,
+    may_write_repository,
     need_beyond_sandbox,
     paths_read,
-    shows_repository,
 )
 from .shell.read_only import (
     changes_no_file,
     follows_links,
-    hands_names_over,
     has_read_only_form,
+    is_plainly_read_only,
     is_read_only,
-    looks_plainly,
+    passes_names_to_read_only,
     path_arguments,
     reads_files,
     searched_folders,
-    takes_any_words,
+    stays_read_only,
 )
 from .verdict import (
     PLAN_MODE_REFUSAL,
@@ -74,9 +74,9 @@ MAX_ASKED = 50  # calls kept for rule suggestions
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` folders
     outside the project are read without asking. `own` are the agent's own files and folders, which
-    no mode allows to edit. `given` names the host's tools, which run unasked except in plan mode.
-    `sandboxed` lets sandboxed commands run unasked in the modes that ask. `path` is the PATH (None:
-    the process's).
+    no mode allows to edit. `given` names the host's tools, which run without asking except in plan
+    mode. With `sandboxed`, sandboxed commands run without asking in the modes `ask` and
+    `accept-edits`. `path` is the PATH (None: the process's).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Approval:
         self._sandboxed = [sandboxed]
         self.sandbox: Confinement | None = None  # of the session's commands
         # Whether the kernel confines read-only commands to the project and the system folders.
-        self.looks_confined: Callable[[], bool] = lambda: False
+        self.kernel_confines_read_only: Callable[[], bool] = lambda: False
         # The newest calls that the user was asked about.
         self.asked: deque[tuple[Tool[Any], Params]] = deque(maxlen=MAX_ASKED)
         self._read_only = False
@@ -131,7 +131,7 @@ class Approval:
 
     @property
     def unconfined(self) -> str:
-        """Why no command can run unasked in the sandbox; "" if commands can."""
+        """Why even sandboxed commands need approval; "" if they can run without asking."""
         return self.sandbox.unasked_absent if self.sandbox else "the sandbox is off."
 
     def would_confine(self, tool: "Tool[Any]", params: "Params") -> bool:
@@ -147,7 +147,7 @@ class Approval:
         return view
 
     def read_only_view(self) -> "Approval":
-        """Return a view with the same rules and mode that denies everything but plain reading."""
+        """Return a view with the same rules that denies every call that may change something."""
         view = copy(self)
         view._read_only = True
         return view
@@ -190,7 +190,7 @@ class Approval:
         elif tool.name == "Bash":
             verdict = self._judge_command(subject)
             if verdict.action != "deny" and not verdict.confined:
-                opens = tuple(self._paths_to_open(subject, looks=verdict.looks))
+                opens = tuple(self._paths_to_open(subject, read_only=verdict.read_only))
                 verdict = replace(verdict, opens=opens)
         elif tool.name == "Network":
             return self._judge_host(subject)
@@ -199,7 +199,7 @@ class Approval:
         if self.mode == "bypass" and verdict.action == "ask":
             return replace(verdict, action="allow", reason="bypass mode: no deny rule forbids it")
         if verdict.action == "ask" and tool.name == "Bash":
-            shown = verdict.writes_repository or shows_repository(parse(subject), self._cwd)
+            shown = verdict.writes_repository or may_write_repository(parse(subject), self._cwd)
             return replace(verdict, writes_repository=shown)
         return verdict
 
@@ -214,14 +214,12 @@ class Approval:
             return False
         try:
             target = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
-        except OSError:  # it was exchanged for something else meanwhile
+        except OSError:  # the path was replaced meanwhile
             return True
         return self._rules.matching_path("Read", (path, target), "deny") is not None
 
     def _judge_call(self, tool: str, subject: str, *, harmless: bool) -> Verdict:
-        """Judge a tool that uses neither files nor commands. A rule matches an equal subject or a
-        pattern.
-        """
+        """Judge a tool without files or commands. A rule matches an equal subject or a pattern."""
         part = SimpleCommand((Word(subject),), subject)
         shown = f"{tool} {subject}".strip()
         if rule := self._rules.matching(tool, part, "deny"):
@@ -251,17 +249,17 @@ class Approval:
             )
         return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
 
-    def _paths_to_open(self, command: str, *, looks: bool) -> list[str]:
-        """Return the absolute paths outside the sandbox that a command visibly reads; for a
-        read-only command, those outside the project, with the targets of git's own files.
+    def _paths_to_open(self, command: str, *, read_only: bool) -> list[str]:
+        """Return the absolute paths that a command visibly reads outside its sandbox. For a
+        read-only command: outside the project, including what git's own files refer to.
         """
         script = parse(command)
         bases = self._base_folders(script)
-        if looks:
+        if read_only:
             found = paths_read(script, bases)
             if any(part.name == "git" for part in script.parts):
-                leads = (lead for base in bases for lead in git.leads_of_repositories(base))
-                found += [lead.target for lead in leads]
+                links = (link for base in bases for link in git.repository_outside_links(base))
+                found += [link.target for link in links]
             return [path for path in found if not is_within(path, self.folders)]
         if self.sandbox is None or self.sandbox.absent:
             return []
@@ -281,12 +279,12 @@ class Approval:
         script = parse(text)
         bases = self._base_folders(script)
         verdicts = [verdict for _, _, verdict in self._judge_parts(script, bases)]
-        looks = all(verdict.looks for verdict in verdicts)
-        if not looks and any(verdict.handed_names for verdict in verdicts):
+        read_only = all(verdict.read_only for verdict in verdicts)
+        if not read_only and any(verdict.receives_names for verdict in verdicts):
             reason = "it passes file names to another command and is not read-only"
             verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
-        verdict = replace(verdict, looks=looks and verdict.action == "allow")
+        verdict = replace(verdict, read_only=read_only and verdict.action == "allow")
         verdict = self._by_whole_command(text, script, bases, verdicts, verdict)
         # A command that may discard commits gets write access only after approval.
         kept = all(keeps_history(part) for part in script.parts if part.name == "git")
@@ -303,7 +301,7 @@ class Approval:
             found.append((None, word.text, self._judge_file(word, script, bases, edits=True)))
         for word in script.reads:
             verdict = self._judge_file(word, script, bases, edits=False)
-            found.append((None, word.text, replace(verdict, looks=True)))
+            found.append((None, word.text, replace(verdict, read_only=True)))
         if script.doubt:
             found.append((None, "", self._doubtful(script.doubt, script)))
         return found
@@ -350,14 +348,16 @@ class Approval:
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True for clear git, alone or with mkdir, touch or read-only commands."""
+        """Return True for git, alone or with mkdir, touch or read-only commands, without doubt."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
         return "git" in names and all(
             not part.doubt
             and self._is_known(part, script, bases)
-            and (part.name in ("git", "mkdir", "touch") or part.wrapper or looks_plainly(part))
+            and (
+                part.name in ("git", "mkdir", "touch") or part.wrapper or is_plainly_read_only(part)
+            )
             and all(word.fixed or word.whole for word in part.words)
             for part in script.parts
         )
@@ -377,7 +377,9 @@ class Approval:
         return found[0], found[1]
 
     def _base_folders(self, script: Script) -> list[str]:
-        """Return the folders that relative paths may start from, including a leading `cd`'s."""
+        """Return the folders that relative paths may start from, including the folder of a leading
+        `cd`.
+        """
         first = script.parts[0] if script.parts else None
         if first and git.is_leading_cd(first, script) and len(first.words) == 2:
             return [self._cwd, *path_forms(first.words[1].text, self._cwd)[:1]]
@@ -387,26 +389,26 @@ class Approval:
         shown, wanted = quoted_command(part.source), f"Bash({narrowest_subject(part, script)})"
         if rule := self._deny_rule(part, bases):
             return verdict_by_rule("deny", shown, rule)
-        plain, bases = self._at_its_folder(part, bases)
+        plain, bases = self._without_folder_option(part, bases)
         known = self._is_known(part, script, bases)
-        hands_over = known and hands_names_over(part) and self._confines_read_only()
-        starts_only = hands_over or (part.wrapper and known)
+        passes_names = known and passes_names_to_read_only(part) and self._can_confine_read_only()
+        starts_only = passes_names or (part.wrapper and known)
         without = replace(plain, words=tuple(word for word in plain.words if not word.command))
-        if without != plain and takes_any_words(without) and self._confines_read_only():
-            plain, hands_over = without, True
-        looks = known and is_read_only(plain) and git.has_known_folder(part, script)
-        looks = looks or starts_only
-        if self.mode == "plan" and not looks:
+        if without != plain and stays_read_only(without) and self._can_confine_read_only():
+            plain, passes_names = without, True
+        read_only = known and is_read_only(plain) and git.has_known_folder(part, script)
+        read_only = read_only or starts_only
+        if self.mode == "plan" and not read_only:
             return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
         if rule := self._rules.answering(part, "yes", "ask"):
             return verdict_by_rule("ask", shown, rule)
         if rule := self._rules.answering(part, "maybe"):
             return self._guarded(f"the rule {rule} may apply to {shown}", script)
-        if hands_over and part.name == "find":
-            return self._judge_looking(part, script, bases, handed_names=True)
+        if passes_names and part.name == "find":
+            return self._judge_read_only(part, script, bases, receives_names=True)
         if starts_only:
             reason = f"{shown} only starts other commands"
-            return Verdict("allow", reason, looks=True, handed_names=hands_over)
+            return Verdict("allow", reason, read_only=True, receives_names=passes_names)
         if part.doubt:
             return Verdict("ask", f"{shown}: {part.doubt}", wanted)
         git_looks = part.name == "git" and is_read_only(plain)
@@ -414,13 +416,13 @@ class Approval:
             return self._doubtful(f"the repository makes git run {named}", script)
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
-        unconfined = part.name == "git" and not (git_looks and self.looks_confined())
-        if unconfined and (leaves := next(filter(None, map(git.path_that_leaves, bases)), "")):
+        unconfined = part.name == "git" and not (git_looks and self.kernel_confines_read_only())
+        if unconfined and (leaves := next(filter(None, map(git.index_path_outside, bases)), "")):
             return self._doubtful(f"the index of the repository names {leaves}", script)
         looking = Verdict("ask", f"{shown} may change something", wanted)
-        if looks:
-            looking = self._judge_looking(plain, script, bases, handed_names=hands_over)
-        if (looking.action == "allow" and not hands_over) or looking.guarded:
+        if read_only:
+            looking = self._judge_read_only(plain, script, bases, receives_names=passes_names)
+        if (looking.action == "allow" and not passes_names) or looking.guarded:
             return looking
         if not known and has_read_only_form(part.name):
             reason = f"`{part.name}` resolves to a folder that commands can write to"
@@ -435,13 +437,14 @@ class Approval:
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may match a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
-        if not looks and (near := self._rules.nearly_matching(part, inside)):
+        if not read_only and (near := self._rules.nearly_matching(part, inside)):
             return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
         return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a command runs the program that its name suggests. A wrapper in the user's
-        home does not count if a project file may choose what it starts.
+        """Return True if a command runs the program that its name suggests. For tables with
+        `system`, a program in the user's home does not count: a project file may choose what it
+        starts.
         """
         if not self._programs.is_known(part, script, bases):
             return False
@@ -451,27 +454,27 @@ class Approval:
         program = self._programs.find(part, script, bases) or ""
         return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
 
-    def _confines_read_only(self) -> bool:
+    def _can_confine_read_only(self) -> bool:
         """Return True if the kernel keeps read-only commands from opening guarded files."""
-        return self.looks_confined() and self.guarded_files() is not None
+        return self.kernel_confines_read_only() and self.guarded_files() is not None
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
         """Judge the files that git reads because its own files refer to them; None if all may be
         read.
         """
-        for lead in (lead for base in bases for lead in git.leads_of_repositories(base)):
-            read = self._paths.judge("Read", lead.target, edits=False)
-            reason = f"the repository makes git read {lead.target}: {lead.name} leads there"
+        for link in (link for base in bases for link in git.repository_outside_links(base)):
+            read = self._paths.judge("Read", link.target, edits=False)
+            reason = f"the repository makes git read {link.target}: {link.name} leads there"
             if read.action == "deny":
                 return replace(read, reason=f"{reason}, and {read.reason}")
             if read.action == "ask":
                 return self._doubtful(reason, script)
         return None
 
-    def _at_its_folder(
+    def _without_folder_option(
         self, part: SimpleCommand, bases: Sequence[str]
     ) -> tuple[SimpleCommand, Sequence[str]]:
-        """Drop `-C FOLDER` from a git command if it is in the project; also return the folders."""
+        """Return a git command without `-C FOLDER`, and FOLDER, if that is in the project."""
         plain, folder = git.without_folder(part)
         found = [form for base in bases for form in path_forms(folder, base)] if folder else []
         if not found or not all(is_within(form, self.folders) for form in found):
@@ -517,17 +520,17 @@ class Approval:
                 return word.text
         return ""
 
-    def _judge_looking(
+    def _judge_read_only(
         self,
         part: SimpleCommand,
         script: Script,
         bases: Sequence[str],
         *,
-        handed_names: bool = False,
+        receives_names: bool = False,
     ) -> Verdict:
         """Judge a read-only command by the files and folders that it reads."""
         reason = f"{quoted_command(part.source)} is read-only"
-        verdicts = [Verdict("allow", reason, looks=True, handed_names=handed_names)]
+        verdicts = [Verdict("allow", reason, read_only=True, receives_names=receives_names)]
         files = list(path_arguments(part))
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched_folders(part)

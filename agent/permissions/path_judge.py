@@ -40,7 +40,7 @@ class PathJudge:
         doing = "edited" if edits else "read"
         return f'{path} may not be {doing} here: it is outside of the sandbox, which is "require"'
 
-    def _own_form(self, path: str, *, edits: bool) -> str:
+    def _private_copy(self, path: str, *, edits: bool) -> str:
         """Return the session's private copy of a temporary path, "" if the path has none."""
         moved = self.sandbox.moved(path) if self.sandbox else path
         found = moved != path and (edits or os.path.lexists(moved) or not os.path.lexists(path))
@@ -49,7 +49,7 @@ class PathJudge:
     def judge(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
         """Return whether a tool may use a path. A relative path starts at the folder `base`."""
         found = path_forms(text or ".", base or self.folders.cwd)
-        own = self._own_form(found[-1], edits=edits) if found else ""
+        own = self._private_copy(found[-1], edits=edits) if found else ""
         verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
         return replace(verdict, path=own or (found[-1] if found else ""))
 

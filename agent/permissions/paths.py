@@ -25,7 +25,7 @@ PROTECTED_NAMES = frozenset((
     ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".husky", ".githooks", ".vscode",
     ".idea", ".zed", ".devcontainer", ".claude", ".mcp.json", ".cursor", ".codex", ".gemini",
 ))  # fmt: skip
-# These links lead to the reader's own folders, so a command sees other targets than this process.
+# Links whose target depends on the process that opens them: a command gets other targets than we.
 _OWN_PROC_LINK = regex(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
 
 
@@ -64,8 +64,8 @@ def protected_name(
     path: str, roots: Iterable[str], rule_path: str = "", own: Iterable[str] = ()
 ) -> str:
     """Return the first protected name in a path, "" if there is none. A protected file takes effect
-    when another program runs. Names above the path's root, and names in the path pattern
-    `rule_path`, do not count. `own` are the agent's own folders and files.
+    when another program runs. Folders above the root that contains the path, and names in the path
+    pattern `rule_path`, do not count. `own` are the agent's own folders and files.
     """
     root = next((root for root in roots if is_within(path, (root,))), "")
     named, folded = rule_path.casefold().split("/"), path.casefold()

@@ -46,8 +46,8 @@ class RuleFiles:
 
     def add(self, rule: str, where: RulesFile) -> str:
         """Add an allow rule and return the path of its file. Raises ConfigError if the file is not
-        a settings file, contains untrusted settings or cannot be written, or if the rule would
-        match other files there.
+        a settings file, contains untrusted settings or cannot be written. Also raises it for a
+        relative rule if the file is in another folder, since the rule would then match other files.
         """
         path = self.paths[where]
         if where == "project" and parse_rule(rule).relative:
@@ -65,15 +65,15 @@ class RuleFiles:
         """Set `permissions.sandboxed = "allow"` in the user's file and return its path. Raises
         ConfigError if it is not a settings file or cannot be written.
         """
-        return self._update_own("permissions", sandboxed="allow")
+        return self._update_user_file("permissions", sandboxed="allow")
 
     def choose_model(self, id: str) -> str:
         """Set the model ID in the user's file and return its path. Raises ConfigError if it is not
         a settings file or cannot be written.
         """
-        return self._update_own("model", id=id)
+        return self._update_user_file("model", id=id)
 
-    def _update_own(self, section: str, **values: str) -> str:
+    def _update_user_file(self, section: str, **values: str) -> str:
         path = self.paths["user"]
         data = read_settings_file(path) or b""
         changed = with_section(path, data, section, lambda table: table.update(values))

@@ -21,7 +21,7 @@ from ..lazy import dataclass, regex
 from .path_glob import UNESCAPED_WILDCARD, PathGlob, path_glob, unescape_path
 from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
-from .shell.read_only import does_more, has_read_only_form
+from .shell.read_only import arguments_may_change, has_read_only_form
 from .shell.rule_match import RuleMatch, has_options, match_in_any_order
 from .shell.wrappers import name_set
 
@@ -244,7 +244,7 @@ def allows_part(
     if command.pattern:
         matches = bool(command.pattern.fullmatch(part.source))
         starred = UNESCAPED_STAR.search(subject)
-        strays = starred and (stray_word(part, 1, subject, inside) or does_more(part))
+        strays = starred and (stray_word(part, 1, subject, inside) or arguments_may_change(part))
         return matches and not strays
     return not uncovered_word(rule, part, inside)
 
@@ -257,7 +257,7 @@ def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool
     if not is_prefix(rule) or _match_prefix(words, part.words) != "yes":
         return part.name
     stray = stray_word(part, len(words), "", inside)
-    return stray or (part.words[-1].text if does_more(part) else "")
+    return stray or (part.words[-1].text if arguments_may_change(part) else "")
 
 
 def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:

@@ -52,8 +52,8 @@ def suggest(
 ) -> tuple[str, ...]:
     """Return rules that would allow the call, the most useful first, then from narrow to wide.
 
-    The first rule would have allowed the largest number of recent questions; of equals, it is the
-    narrowest. For a command it is a prefix (`pytest`), not the exact text. Only the rules for a
+    The first rule allows most of the calls that the user was recently asked about; of equals, it is
+    the narrowest. For a command it is a prefix (`pytest`), not the exact text. Only the rules for a
     folder and for the whole tool, which comes last, may be wide. `narrow` is the rule in the call's
     verdict. Returns () if `narrow` is empty, no rule helps, or the call has invisible characters.
     """
@@ -87,8 +87,8 @@ def suggest(
 
 
 def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
-    """Return the first rule that would have allowed the largest number of recent questions. Among
-    equals, prefer a prefix without an operand (`pytest`) to one with it (`pytest tests`).
+    """Return the first rule that allows most of the calls that the user was recently asked about.
+    Among equals, prefer a prefix without an operand (`pytest`) to one with it (`pytest tests`).
     """
 
     def worth(rule: str) -> tuple[int, bool]:
@@ -151,8 +151,8 @@ def describe_rule(text: str) -> str:
 
 
 def why_wide(rule: Rule, cwd: Path, own: Rule | None = None) -> str:
-    """Return why a rule is wider than the automatic suggestions or reaches outside the project; ""
-    if it is not wide. `own` is the rule for this call only.
+    """Return why a rule is wider than the automatic suggestions or covers paths outside the
+    project; "" if it is not wide. `own` is the rule for this call only.
     """
     if rule.tool == "Bash":
         return _why_command_is_wide(rule)

@@ -31,12 +31,12 @@ class Verdict:
     rule: str = ""
     # The call is allowed without asking only because it runs in the sandbox.
     confined: bool = False
-    guarded: bool = False  # a deny or ask rule may apply: no mode allows the call
+    guarded: bool = False  # a deny or ask rule may apply: needs approval even in the sandbox
     # A read-only command. If the kernel supports it, the command runs without network, writes
     # nothing, and reads only the project and the system folders.
-    looks: bool = False
-    # The command receives file names from another command: it may run only as read-only.
-    handed_names: bool = False
+    read_only: bool = False
+    # The command receives file names from another command, so it must be confined as read-only.
+    receives_names: bool = False
     # The command may write to the project's repository (.git): it is a plain git command, or the
     # user was shown that it writes there.
     writes_repository: bool = False

@@ -29,7 +29,7 @@ MAX_BODY_BYTES = 64 << 20  # of a request; a larger one is forwarded unread
 MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
 COUNT_TOKENS = "/count_tokens"
-MAY_BE_OURS = (400, 413, 422)  # statuses of refusals that an edit can cause
+EDIT_REFUSAL_STATUSES = (400, 413, 422)  # statuses of refusals that an edit can cause
 _PORT = regex(r":\d+$")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -56,7 +56,7 @@ class Proxy:
 
     async def handle(self, request: Request) -> Response:
         """Forward a request and return the answer."""
-        if (refusal := refused(request)) is not None:
+        if (refusal := refusal_for(request)) is not None:
             return refusal
         if request.headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426)  # clients then fall back to HTTP at once
@@ -64,7 +64,7 @@ class Proxy:
         url = self.url_of(request, format)
         length = request.headers.get("content-length")
         is_read = format is not None and int(length or 0) <= MAX_BODY_BYTES
-        headers = request_headers(request.headers.items(), reads_along=is_read)
+        headers = request_headers(request.headers.items(), is_read=is_read)
         try:
             if format is not None and is_read:
                 return await self._exchange(format, await request.body(), url, headers, request)
@@ -75,7 +75,7 @@ class Proxy:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             place = url.partition("?")[0]  # a query may contain a key
             self.fail(f"cannot reach {place}: {error!r}")
-            return _unreached(place, error)
+            return _unreachable(place, error)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -116,22 +116,22 @@ class Proxy:
         refused = ""  # reason why the server refused the edited request
         while True:
             sending = exchanges.upstream.send("POST", url, headers, exchange.data)
-            answer = await _unless_gone(request, sending)
+            answer = await _send_unless_disconnected(request, sending)
             is_ours = exchange.session is not None or exchange.is_edited or refused
-            if not is_ours or answer.status_code not in MAY_BE_OURS:
+            if not is_ours or answer.status_code not in EDIT_REFUSAL_STATUSES:
                 break
             refusal = await read_all(answer)
             error = self._error_of(answer, refusal)
             again = None if refused else await self._after_refusal(exchange, error)
             if again is None:
                 if error.message != refused:
-                    self._leave_alone(exchange, refused)
+                    self._stop_editing(exchange, refused)
                 return _whole(answer, refusal)
             if exchange.is_edited and not again.is_edited:
                 refused = error.message
             exchange = again
-        self._leave_alone(exchange, refused)
-        return _streamed(answer, self._read_along(answer, exchange))
+        self._stop_editing(exchange, refused)
+        return _streamed(answer, self._forward_and_record(answer, exchange))
 
     def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
         """Return the error in a refusal."""
@@ -151,13 +151,13 @@ class Proxy:
             return replace(exchange, data=exchange.original, is_edited=False, saved=0)
         return None
 
-    def _leave_alone(self, exchange: Exchange, refused: str) -> None:
+    def _stop_editing(self, exchange: Exchange, refused: str) -> None:
         """Stop editing a session whose edits the server refuses."""
         if refused and exchange.session is not None:
             with self.failures_reported("cannot stop editing a session"):
-                exchange.session.leave_alone(refused)
+                exchange.session.stop_editing(refused)
 
-    async def _read_along(
+    async def _forward_and_record(
         self, answer: httpx2.Response, exchange: Exchange
     ) -> AsyncGenerator[bytes, None]:
         """Yield the body of an answer, then record the reply, even if the client disconnects."""
@@ -194,7 +194,7 @@ def format_of(request: Request) -> BodyFormat | None:
     return next((BODY_FORMATS[end] for end in BODY_FORMATS if path.endswith(end)), None)
 
 
-def refused(request: Request) -> Response | None:
+def refusal_for(request: Request) -> Response | None:
     """Return a refusal for a request that may come from a web page, else None. A page in a browser
     can send requests to this address, also by a host name that resolves to it (DNS rebinding).
     """
@@ -211,13 +211,13 @@ def _refusal(why: str) -> Response:
     return JSONResponse({"error": {"type": "forbidden", "message": f"ctxagent proxy: {why}"}}, 403)
 
 
-def _unreached(url: str, error: Exception) -> Response:
+def _unreachable(url: str, error: Exception) -> Response:
     text = f"ctxagent proxy: cannot reach {url}: {error!r}"
     told = {"type": "api_error", "message": text}
     return JSONResponse({"type": "error", "error": told}, 502)
 
 
-async def _unless_gone(
+async def _send_unless_disconnected(
     request: Request, sending: Coroutine[Any, Any, httpx2.Response]
 ) -> httpx2.Response:
     """Return the upstream answer. If the client disconnects first, cancel the upstream request and

@@ -26,12 +26,12 @@ from ..session.searches import SEARCH_TOOL
 from ..session.store import Project
 from .bodies.base import BodyFormat, Json, Preamble
 from .host import ProxyHost
-from .session import LEFT_ALONE, PROXY_TOPIC, Batch, Digests, ProxySession, batches_of
+from .session import EDITING_STOPPED, PROXY_TOPIC, Batch, Digests, ProxySession, batches_of
 
 MAX_OPEN_SESSIONS = 64
 MAX_SEARCHED_LOGS = 200  # per project, newest first, for sessions of earlier processes
 MAX_READ_LOGS = 8  # per first message, newest first
-MAX_SIGHTINGS = 256  # of conversations without tools that are not recorded
+MAX_UNRECORDED = 256  # of conversations without tools that are not recorded
 _HEAD_BYTES = 4_096  # of a log; contains the client of the session
 _CLIENT = regex(rb'"client": \{"first": "(\w+)"')
 _NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
@@ -55,13 +55,13 @@ class Conversations:
     summaries: bool = True
     window: int | None = None  # tokens, set by the user
     open: list[ProxySession] = field(default_factory=list)  # sorted by last use
-    _sightings: deque[list[str]] = field(default_factory=lambda: deque(maxlen=MAX_SIGHTINGS))
+    _unrecorded: deque[list[str]] = field(default_factory=lambda: deque(maxlen=MAX_UNRECORDED))
     _closed: dict[str, list[Path]] = field(default_factory=dict)  # by first digest, newest first
 
     def __post_init__(self) -> None:
         self.policy = for_clients(self.policy)
         for log in self.project.logs()[:MAX_SEARCHED_LOGS]:
-            if first := _first_of(log):
+            if first := _first_digest(log):
                 self._closed.setdefault(first, []).append(log)
 
     async def find(
@@ -89,7 +89,7 @@ class Conversations:
         self.open.append(found)
         return found
 
-    def beside(
+    def closest(
         self, format: BodyFormat, messages: Sequence[Json]
     ) -> tuple[ProxySession, int] | None:
         """Return the open session that shares the most messages with a request, and their
@@ -112,7 +112,7 @@ class Conversations:
         return None
 
     @asynccontextmanager
-    async def consistent(self, session: ProxySession) -> AsyncIterator[None]:
+    async def close_on_error(self, session: ProxySession) -> AsyncIterator[None]:
         """Close the session if the block fails. Its log keeps everything recorded so far."""
         with ExitStack() as undo:
             undo.callback(self._forget, session)
@@ -209,9 +209,9 @@ class Conversations:
         remember them.
         """
         made = [digests.of(index) for index in range(len(digests.messages))]
-        if any(len(seen) < len(made) and made[: len(seen)] == seen for seen in self._sightings):
+        if any(len(seen) < len(made) and made[: len(seen)] == seen for seen in self._unrecorded):
             return True
-        self._sightings.append(made)
+        self._unrecorded.append(made)
         return False
 
     # Opening and closing
@@ -229,7 +229,7 @@ class Conversations:
             session.host.view = fold(entries)
             for entry in entries:
                 session.host.ledger.add(entry)
-                session.left_alone = session.left_alone or _why_left_alone(entry)
+                session.editing_stopped = session.editing_stopped or _why_editing_stopped(entry)
             batches, session.pending = batches_of(entries)
             session.host.last_call = _last_call(entries)
             if session.resume(digests.messages, batches):
@@ -284,9 +284,11 @@ def _has_reply(messages: Sequence[Json]) -> bool:
     return any(message.get("role") not in _NOT_OF_MODEL for message in messages)
 
 
-def _why_left_alone(entry: Entry) -> str:
+def _why_editing_stopped(entry: Entry) -> str:
     """Return the reason if an entry records that the session is no longer edited, else ""."""
-    is_said = isinstance(entry, Note) and entry.topic == PROXY_TOPIC and LEFT_ALONE in entry.data
+    is_said = (
+        isinstance(entry, Note) and entry.topic == PROXY_TOPIC and EDITING_STOPPED in entry.data
+    )
     return str(getattr(entry, "text", "")) if is_said else ""
 
 
@@ -297,7 +299,7 @@ def _last_call(entries: Sequence[Entry]) -> float | None:
     return datetime.fromisoformat(newest.at).timestamp() if newest else None
 
 
-def _first_of(log: Path) -> str:
+def _first_digest(log: Path) -> str:
     """Return the digest of the first message in a client's session, "" for any other session."""
     with suppress(OSError), log.open("rb") as file:
         if found := _CLIENT.search(file.read(_HEAD_BYTES)):

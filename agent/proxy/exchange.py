@@ -18,7 +18,7 @@ from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
 from ..models.refusals import ServerHints, classify_answer
 from ..models.retry import Fault
 from ..models.sse import parse_events
-from ..models.transport import told_error
+from ..models.transport import parse_error
 from ..session.entries import End
 from .asides import aside_of
 from .bodies.base import BodyFormat, Json, ServerReply
@@ -66,7 +66,7 @@ class Exchanges:
         messages = messages[preamble.messages :]
         aside = aside_of(messages)
         if aside or not preamble.tools:
-            known = self.conversations.beside(format, messages)
+            known = self.conversations.closest(format, messages)
             if known and (aside or known[0].host.view.tools):
                 return self._aside(*known, body, data, whole=aside != "question")
         model = model_id(str(body.get("model", "")), format, url)
@@ -85,12 +85,12 @@ class Exchanges:
         if session.is_repeated_by(messages):
             exchange = self._aside(session, len(messages), body, data, whole=False)
             return replace(exchange, session=session)
-        async with session.lock, self.conversations.consistent(session):
+        async with session.lock, self.conversations.close_on_error(session):
             host = session.host
             is_words = session.take(messages, preamble, model)
             window = self.conversations.window_of(model)
             host.window_tokens = max(window // 2, window - format.output_room(body))
-            host.is_cached = format.has_marks(body)
+            host.is_cached = format.is_cached(body)
             host.ask = self._asking(session, body, url, headers)
             await session.decide(turn_start=is_words)
             sent, is_edited = _edited(session, body, data, len(messages))
@@ -105,15 +105,17 @@ class Exchanges:
         body = json.loads(data)
         messages = format.messages(body)
         if messages is not None:
-            known = self.conversations.beside(format, messages[format.preamble(body).messages :])
+            known = self.conversations.closest(format, messages[format.preamble(body).messages :])
             if known:
                 return self._aside(*known, body, data, whole=False)
         return Exchange(format, body, data, data)
 
     async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
-        """Return a smaller form of a request that exceeds the window, None if there is none."""
+        """Return a smaller form of a request that exceeds the window, None if it cannot be made
+        smaller.
+        """
         session = exchange.session
-        if session is None or session.left_alone:
+        if session is None or session.editing_stopped:
             return None
         async with session.lock:
             await session.shorten(refusal)
@@ -155,7 +157,7 @@ class Exchanges:
 
         async def ask(question: EngineQuestion) -> ServerReply:
             if question.texts:
-                asked = format.alone(body, question.texts, question.max_tokens)
+                asked = format.with_only_texts(body, question.texts, question.max_tokens)
             else:
                 count = len(format.messages(body) or ()) - (skip := format.preamble(body).messages)
                 sent = format.edited(body, session.edits(count), skip)
@@ -209,7 +211,7 @@ async def read_reply(
                 for _ in draft.take(event):
                     pass
     else:
-        for _ in draft.take_whole(json.loads(data)):
+        for _ in draft.take_unstreamed(json.loads(data)):
             pass
     if not draft.complete:
         raise ValueError("the reply is incomplete")
@@ -231,6 +233,6 @@ def refusal_of(status: int, data: bytes, model: str, headers: Mapping[str, str])
     """Return the error in an error answer."""
     words, kind = data.decode(errors="replace"), ""
     with suppress(ValueError):
-        kind, words = told_error(json.loads(data)) or ("", words)
+        kind, words = parse_error(json.loads(data)) or ("", words)
     found = classify_answer(status, words, kind=kind, model=model, headers=headers, hints=_HINTS)
     return ModelError(found.reason, status=status) if isinstance(found, Fault) else found

@@ -35,13 +35,14 @@ def url_at(base: str, path: str, query: str) -> str:
     return f"{base}{path}?{query}" if query else f"{base}{path}"
 
 
-def request_headers(given: Headers, *, reads_along: bool) -> list[tuple[str, str]]:
-    """Return the client's headers for the upstream. With `reads_along`, offer only encodings that
-    the proxy can decode, and drop the content length because the body may change.
+def request_headers(given: Headers, *, is_read: bool) -> list[tuple[str, str]]:
+    """Return the client's headers for the upstream. If the proxy reads the request and the answer
+    (`is_read`), offer only encodings that the proxy can decode, and drop the content length because
+    the body may change.
     """
-    left_out = _HOP_BY_HOP if reads_along else _HOP_BY_HOP - {"content-length"}
+    left_out = _HOP_BY_HOP if is_read else _HOP_BY_HOP - {"content-length"}
     kept = [(name, value) for name, value in given if name.lower() not in left_out]
-    if not reads_along:
+    if not is_read:
         return kept
     return [
         (name, _readable(value) if name.lower() == "accept-encoding" else value)

@@ -18,7 +18,7 @@ from ..session.entries import Assistant, Entry, User
 from ..session.log import Log
 from .bodies.base import ServerReply
 
-# Asks the client's model, with the last sent conversation or with texts alone.
+# Asks the client's model, with the last sent conversation or only with given texts.
 AskClient = Callable[["EngineQuestion"], Awaitable[ServerReply]]
 NO_CACHE = CacheTerms(1.0, 1.0, 0.0)
 

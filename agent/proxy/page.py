@@ -39,9 +39,9 @@ def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
         charts=charts,
         drawing=context_drawing,
         marks=layer_marks,
-        facts=facts,
-        bill=bill,
-        peak=peak,
+        session_line=session_line,
+        cost_sentence=cost_sentence,
+        newest_and_largest=newest_and_largest,
         tokens=format_tokens,
         count_of=count_of,
     )
@@ -53,13 +53,13 @@ def page_headers() -> Mapping[str, str]:
     return templates.page_headers(STYLES, SCRIPTS, CONNECT)
 
 
-def facts(session: SessionStatus) -> str:
+def session_line(session: SessionStatus) -> str:
     """Return client, model, number of calls and ID of a session on one line."""
     parts = (session.client, session.model, count_of(len(session.turns), "call"), session.id)
     return " · ".join(filter(None, parts))
 
 
-def bill(spent: float | None, unedited: float | None) -> str:
+def cost_sentence(spent: float | None, unedited: float | None) -> str:
     """Return a sentence with the cost with and without the proxy."""
     if spent is None or unedited is None:
         return "The price of the model is not known."
@@ -70,7 +70,7 @@ def bill(spent: float | None, unedited: float | None) -> str:
     return f"{sentence}: {format_percent(abs(share))} {'saved' if share > 0 else 'more'}."
 
 
-def peak(values: Sequence[int]) -> str:
+def newest_and_largest(values: Sequence[int]) -> str:
     """Return the newest and the largest context size as text."""
     return f"{format_tokens(values[-1])} now, {format_tokens(max(values))} at most"
 
@@ -83,8 +83,9 @@ def context_drawing(session: SessionStatus) -> Any:
     top = max(value for _, value in unedited)
     frame = charts.Frame(len(turns), max(top, 1), short_tokens)
     label = (
-        f"Context over {count_of(len(turns), 'call')}: {peak([value for _, value in sent])}; "
-        f"without the proxy {peak([value for _, value in unedited])}"
+        f"Context over {count_of(len(turns), 'call')}: "
+        f"{newest_and_largest([value for _, value in sent])}; "
+        f"without the proxy {newest_and_largest([value for _, value in unedited])}"
     )
     lanes = [charts.drawn_lane(_marks(session.edits), 0, frame, WITH)] if session.edits else []
     return charts.draw(

@@ -18,7 +18,7 @@ from ..compaction.engine import CompactionEngine
 from ..errors import CompactionFailed, CtxagentError
 from ..lazy import dataclass
 from ..loop.resume import resume_session
-from .app import METHODS, OUR_PATH, Proxy, refused
+from .app import METHODS, OUR_PATH, Proxy, refusal_for
 from .host import ProxyHost
 from .status import ProxyNote, ProxyStatus, StatusReader
 
@@ -32,7 +32,7 @@ class ProxyPages:
 
     proxy: Proxy
     reader: StatusReader
-    _told: tuple[ProxyStatus, list[ProxyNote]] | None = None
+    _last_sent: tuple[ProxyStatus, list[ProxyNote]] | None = None
     _version: int = 0  # number of status changes
     _started: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -41,14 +41,14 @@ class ProxyPages:
             Route("/", self.page, methods=["GET"]),
             Route(f"{OUR_PATH}status.json", self.status, methods=["GET"]),
             Route(f"{OUR_PATH}undo", self.undo, methods=["POST"]),
-            Route(f"{OUR_PATH}{{path:path}}", self.nothing, methods=METHODS),
+            Route(f"{OUR_PATH}{{path:path}}", self.not_found, methods=METHODS),
         ]
 
     async def page(self, request: Request) -> Response:
         """Return the status page."""
         from .page import page, page_headers  # lazy: templates take memory and time to load
 
-        if (refusal := refused(request)) is not None:
+        if (refusal := refusal_for(request)) is not None:
             return refusal
         if request.method == "HEAD":  # some clients check whether the server is up
             return HTMLResponse(headers=page_headers())
@@ -58,11 +58,11 @@ class ProxyPages:
 
     async def status(self, request: Request) -> Response:
         """Return the data of the page, or 304 if the client already has it."""
-        if (refusal := refused(request)) is not None:
+        if (refusal := refusal_for(request)) is not None:
             return refusal
         told = await asyncio.to_thread(self._status), self._faults()
-        if told != self._told:
-            self._told, self._version = told, self._version + 1
+        if told != self._last_sent:
+            self._last_sent, self._version = told, self._version + 1
         tag = f'"{self._started}-{self._version}"'
         headers = {"etag": tag, "cache-control": "no-store", "x-content-type-options": "nosniff"}
         if request.headers.get("if-none-match") == tag:
@@ -74,7 +74,7 @@ class ProxyPages:
 
     async def undo(self, request: Request) -> Response:
         """Undo an edit. The request must have a header that an HTML form cannot send."""
-        if (refusal := refused(request)) is not None:
+        if (refusal := refusal_for(request)) is not None:
             return refusal
         if request.headers.get(UNDO_HEADER) != "undo":
             return _error(HTTPStatus.FORBIDDEN, f"the header {UNDO_HEADER}: undo is missing")
@@ -87,15 +87,15 @@ class ProxyPages:
         if log is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is no session {id!r} here")
         try:
-            await self._take_back(log, seq)
+            await self._undo_edit(log, seq)
         except CompactionFailed as error:
             return _error(HTTPStatus.NOT_FOUND, error.message)
         except CtxagentError as error:
             return _error(HTTPStatus.CONFLICT, error.message)
         return JSONResponse({"session": id, "seq": seq})
 
-    async def nothing(self, request: Request) -> Response:
-        return refused(request) or _error(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+    async def not_found(self, request: Request) -> Response:
+        return refusal_for(request) or _error(HTTPStatus.NOT_FOUND, "there is nothing at this path")
 
     def _status(self) -> ProxyStatus:
         return self.reader.status(self.proxy.exchanges.conversations.project.logs())
@@ -107,7 +107,7 @@ class ProxyPages:
             for at, text in reversed([*self.proxy.faults])
         ]
 
-    async def _take_back(self, log: Path, seq: int) -> None:
+    async def _undo_edit(self, log: Path, seq: int) -> None:
         """Undo the edit at `seq`. Raises CompactionFailed if there is no such edit, or another
         CtxagentError.
         """
@@ -115,7 +115,7 @@ class ProxyPages:
         for session in conversations.open:
             if session.host.log.path == log and session.host.log.unchanged_state is not None:
                 async with session.lock:
-                    session.take_back(seq)
+                    session.undo_edit(seq)
                 return
         opened, _, _ = resume_session(log)
         try:

@@ -58,7 +58,7 @@ from .bodies.base import (
 from .host import ProxyHost
 
 PROXY_TOPIC = "proxy"  # topic of notes
-LEFT_ALONE = "left_alone"  # key in the data of a note
+EDITING_STOPPED = "left_alone"  # key in the data of a note
 DIGEST_CHARS = 16
 _ID_MARK = "~"  # separates an ID and the suffix that makes it unique
 
@@ -83,7 +83,7 @@ def digest_of(message: Json) -> str:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownMessage:
     """A message of the client that is in the log."""
 
     digest: str
@@ -119,15 +119,15 @@ class ProxySession:
     policy: Policy
     cwd: Path  # base of the client's relative paths
     client: dict[str, Any]  # stored in the log
-    known: list[Known] = field(default_factory=list)
+    known: list[KnownMessage] = field(default_factory=list)
     parts: dict[int, SentPart] = field(default_factory=dict)  # by seq
     pending: Assistant | None = None  # reply that the client has not sent back yet
-    left_alone: str = ""  # why the session is no longer edited
+    editing_stopped: str = ""  # why the session is no longer edited
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's call ID
     _has_reply: bool = False
     _decided_at: int = 0  # newest seq when the engine last ran
-    _stable_before: int | None = None  # seq of the first entry that is, or may next be, edited
+    _stable_before: int | None = None  # seq of the first entry just edited, or to be edited next
 
     def __post_init__(self) -> None:
         self.engine = CompactionEngine(self.host, self.policy)
@@ -155,7 +155,9 @@ class ProxySession:
         return count
 
     def is_followed_by(self, messages: Sequence[Json]) -> bool:
-        """Return True if messages that begin with the known ones can be the next request."""
+        """Return True if the messages, which begin with the known ones, can be the client's next
+        request.
+        """
         if self.pending is None or self.is_repeated_by(messages):
             return True
         first = next(self.format.pieces(messages, len(self.known)), None)
@@ -169,7 +171,7 @@ class ProxySession:
         return len(messages) < count or (self.pending is not None and len(messages) == count)
 
     def take(self, messages: Sequence[Json], preamble: Preamble, model: str) -> bool:
-        """Record the new messages of a request. Return True if it ends with a user message. For a
+        """Record the new messages of a request. Return True if the last one is from the user. For a
         request that is not understood, raise ValueError, KeyError or TypeError before anything is
         recorded.
         """
@@ -180,7 +182,7 @@ class ProxySession:
         self._take_preamble(preamble, model)
         for known, message in zip(self.known, messages, strict=False):
             known.message = message
-        new = [Known(digest_of(message), message) for message in messages[start:]]
+        new = [KnownMessage(digest_of(message), message) for message in messages[start:]]
         client: dict[str, Any] = {"messages": [each.digest for each in new]}
         is_words = False
         for number, (piece, is_mid_turn) in enumerate(_in_turns(pieces)):
@@ -211,13 +213,13 @@ class ProxySession:
                     self._match(batch.entries[number], piece)
                 else:
                     self._record(piece, {"client": {}}, mid_turn=is_mid_turn)
-            self.known += map(Known, batch.digests, messages[start:end])
+            self.known += map(KnownMessage, batch.digests, messages[start:end])
         return True
 
     async def decide(self, *, turn_start: bool) -> None:
         """Run the engine before a request is sent."""
         before = self.host.view.last_seq
-        if self.left_alone or self._decided_at == before:
+        if self.editing_stopped or self._decided_at == before:
             return  # a retry is not a new call
         try:
             await self.engine.before_call(turn_start=turn_start)
@@ -237,7 +239,7 @@ class ProxySession:
         """Return the edits for the first `upto` messages of the client's request."""
         edits, view = Edits(), self.host.view
         pending = self.pending.seq if self.pending else None  # not sent back by the client yet
-        if self.left_alone:
+        if self.editing_stopped:
             return edits
         if view.summary is not None:
             stays = (i.seq for i in view.items if i.seq >= view.summary.keep_from)
@@ -283,26 +285,26 @@ class ProxySession:
         return view.scaled(max(0, sum(part.size for part in self.parts.values()) - sent))
 
     def finish(self, reply: ServerReply, saved: int, *, is_newest: bool) -> None:
-        """Record a reply of the server. `saved` are the tokens removed from its request. Record
-        only the price of a reply to an older request, and of an empty reply, because clients do not
-        send it back.
+        """Record a reply of the server. `saved` are the tokens removed from its request. Of a reply
+        to an older request, and of an empty reply, record only the price, because the client does
+        not send it back.
         """
         request = {"client": {}, "saved": saved}
-        if is_newest and self.pending is None and _gist(reply.content) != ("", 0):
+        if is_newest and self.pending is None and _comparable(reply.content) != ("", 0):
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
 
-    def take_back(self, seq: int) -> None:
+    def undo_edit(self, seq: int) -> None:
         """Undo the edit at `seq`: the next request has the client's original content there. Raises
         CompactionFailed if there is no such edit.
         """
         self.engine.uncompact(self.host.log.entries(), seq)
 
-    def leave_alone(self, why: str) -> None:
+    def stop_editing(self, why: str) -> None:
         """Stop editing this session."""
-        self.left_alone = why
-        self.note(f"left alone: {why}", {LEFT_ALONE: True})
+        self.editing_stopped = why
+        self.note(f"left alone: {why}", {EDITING_STOPPED: True})
 
     def note(self, text: str, data: Mapping[str, Any] | None = None) -> None:
         """Record a note that neither the client nor the model sees."""
@@ -468,7 +470,7 @@ class ProxySession:
             if call and place:
                 pairs = zip(strings_in(call.input), strings_in(shorter), strict=False)
                 edits.inputs[place] = {old: new for old, new in pairs if new != old}
-        if item.edited and self.host.view.binds:
+        if item.edited and self.host.view.binds_thinking:
             edits.dropped.update(part.thinking)
 
 
@@ -514,10 +516,10 @@ def _is_echo(piece: BodyPiece, reply: Assistant) -> bool:
     """Return True if a piece is the reply that the client sends back. Ignore thinking and
     blanks.
     """
-    return _gist(piece.blocks) == _gist(reply.content)
+    return _comparable(piece.blocks) == _comparable(reply.content)
 
 
-def _gist(blocks: Sequence[Block]) -> tuple[str, int]:
+def _comparable(blocks: Sequence[Block]) -> tuple[str, int]:
     text = "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
     return "".join(text.split()), sum(b.get("type") == "tool_use" for b in blocks)
 

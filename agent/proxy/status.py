@@ -181,8 +181,8 @@ class ProxyStatus:
 
 
 @dataclass
-class _Folding:
-    """The statistics of a session up to the last line read."""
+class _LogStatistics:
+    """The statistics of a session, up to the last line read from its log."""
 
     log: Path
     window: int | None
@@ -331,7 +331,7 @@ class StatusReader:
     """Reads the logs of sessions, incrementally."""
 
     window: int | None = None  # tokens, set by the user
-    _read: dict[Path, _Folding] = field(default_factory=dict)
+    _read: dict[Path, _LogStatistics] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _state: dict[Path, tuple[int, int]] = field(default_factory=dict)  # (inode, bytes read)
     _last: ProxyStatus = field(default_factory=lambda: ProxyStatus(()))
@@ -341,24 +341,24 @@ class StatusReader:
         nothing has changed.
         """
         with self._lock:
-            found, left_out = list[_Folding](), 0
+            found, left_out = list[_LogStatistics](), 0
             budget = MAX_READ_BYTES
             for count, log in enumerate(logs):
                 if len(found) == MAX_SESSIONS or count >= MAX_LOGS:
                     left_out += 1
                     continue
                 try:
-                    folding, size = self._follow(log, budget)
+                    statistics, size = self._follow(log, budget)
                 except OSError:
                     left_out += 1
                     continue
                 budget -= size
-                if folding.client:
-                    found.append(folding)
+                if statistics.client:
+                    found.append(statistics)
             state = {each.log: (each.inode, each.read) for each in found}
             if state != self._state or left_out != self._last.left_out:
                 kept = sorted((each.status() for each in found), key=lambda each: each.id)
-                sessions = tuple(reversed([*_counted_once(kept)]))
+                sessions = tuple(reversed([*_mark_inherited(kept)]))
                 self._state, self._last = state, ProxyStatus(sessions, left_out)
             return self._last
 
@@ -370,39 +370,43 @@ class StatusReader:
                 None,
             )
 
-    def _follow(self, log: Path, budget: int) -> tuple[_Folding, int]:
+    def _follow(self, log: Path, budget: int) -> tuple[_LogStatistics, int]:
         """Return the current statistics of a log, and the number of bytes read. Raises OSError if
         the log cannot be read or has more than `budget` new bytes.
         """
-        folding = self._read.get(log)
+        statistics = self._read.get(log)
         with open_kept(log) as file:
             stat = os.fstat(file.fileno())
-            if folding is None or folding.inode != stat.st_ino or folding.read > stat.st_size:
-                folding = self._read[log] = _Folding(log, self.window, stat.st_ino)
-            start = folding.read
-            if folding.client != {}:
+            if (
+                statistics is None
+                or statistics.inode != stat.st_ino
+                or statistics.read > stat.st_size
+            ):
+                statistics = self._read[log] = _LogStatistics(log, self.window, stat.st_ino)
+            start = statistics.read
+            if statistics.client != {}:
                 if stat.st_size - start > budget:
                     raise OSError(errno.EFBIG, "there is too much to read")
-                _read_on(folding, file)
-        return folding, folding.read - start
+                _read_new_lines(statistics, file)
+        return statistics, statistics.read - start
 
 
-def _read_on(folding: _Folding, file: BinaryIO) -> None:
+def _read_new_lines(statistics: _LogStatistics, file: BinaryIO) -> None:
     """Process the new lines of a file. Stop after the first line if the session is not from the
     proxy.
     """
-    file.seek(folding.read)
+    file.seek(statistics.read)
     for line in file:
         if not line.endswith(b"\n"):
             break
-        folding.add_line(line)
-        folding.read += len(line)
-        if not folding.client:
-            folding.client = {}
+        statistics.add_line(line)
+        statistics.read += len(line)
+        if not statistics.client:
+            statistics.client = {}
             break
 
 
-def _counted_once(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
+def _mark_inherited(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
     """Mark copied calls in forks as inherited, so that a call counts only in the oldest session."""
     seen = set[CallKey]()
     for session in sessions:

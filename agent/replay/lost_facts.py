@@ -80,7 +80,7 @@ class FactDetector:
                 continue
             kind, text = fact
             words = words or " ".join(context().split())
-            if _stands_in(fact, words):
+            if _is_in_text(fact, words):
                 continue
             if kind == "error":  # one line has several runs of words
                 if holders[-1] in error_refs:
@@ -89,7 +89,7 @@ class FactDetector:
             yield LostFact(number, kind, text, holders[-1])
 
 
-def _stands_in(fact: _Fact, words: str) -> bool:
+def _is_in_text(fact: _Fact, words: str) -> bool:
     kind, text = fact
     if kind != "place":
         return text in words

@@ -38,8 +38,8 @@ from .cache_prices import CacheBill, prompt_of
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector
-from .recorded_entries import EntryTerms, reply_blocks, result_entry, words_entry
-from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
+from .recorded_entries import EntryStorage, message_entry, reply_blocks, result_entry
+from .recording import RecordedCall, RecordedMessage, RecordedReply, Recording
 from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
 from .tool_names import TranslatedCall, translate
 
@@ -116,7 +116,7 @@ class Player:
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
     _thinking: ThinkingMeter = field(init=False)
-    _entry_terms: EntryTerms = field(init=False)
+    _entry_storage: EntryStorage = field(init=False)
 
     def __post_init__(self) -> None:
         terms = self.terms
@@ -125,7 +125,7 @@ class Player:
         self.engine = CompactionEngine(self.host, terms.policy)
         self._thinking = ThinkingMeter(terms.model)
         replies = max(1, self.recording.replies)
-        self._entry_terms = EntryTerms(self.host.folder, terms.window, terms.policy)
+        self._entry_storage = EntryStorage(self.host.folder, terms.window, terms.policy)
         self._calls_per_fill = ceil(replies / terms.fills) if terms.fills else 0
 
     async def run(self) -> ReplayRun:
@@ -177,10 +177,10 @@ class Player:
     async def _play_steps(self) -> None:
         start = True
         for step in self.recording.steps:  # recorded compactions are ignored
-            if isinstance(step, RecordedWords):
+            if isinstance(step, RecordedMessage):
                 self._advance_clock(step.at)
                 start = start or not step.mid_turn
-                self._add_words(step)
+                self._add_message(step)
             elif isinstance(step, RecordedReply):
                 await self._play_reply(step, start=start)
                 start = False
@@ -189,10 +189,10 @@ class Player:
         if at is not None:
             self.host.clock = max(self.host.clock or at, at)
 
-    def _add_words(self, words: RecordedWords) -> None:
+    def _add_message(self, words: RecordedMessage) -> None:
         host = self.host
         source = "instructions" if words.by_client else "person"
-        entry = words_entry(words, source, host.log.last_seq + 1, self._entry_terms)
+        entry = message_entry(words, source, host.log.last_seq + 1, self._entry_storage)
         self._facts.add(host.record(entry).seq, words.text)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
@@ -201,7 +201,7 @@ class Player:
             self._advance_clock(reply.at)
         await self.engine.before_call(turn_start=start)
         await self.engine.wait_for_background()  # keeps replays deterministic
-        self._take_acts()
+        self._record_compactions()
         self._thinking.count_call(self.host.view)
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
@@ -210,8 +210,8 @@ class Player:
         said = tokens.estimate_content(content)
         usage = bill.usage(said)
         self._add_call("turn", bill, usage)
-        for call, ours in calls:
-            self._check_need(call, ours, bill)
+        for call, translated in calls:
+            self._check_need(call, translated, bill)
         written = "\n".join(text for block in content for text in _texts(block))
         number, gone = len(self._priced), functools.cache(self._is_gone)
         self._lost += self._facts.find(number, written, gone, self._whole_context)
@@ -225,11 +225,11 @@ class Player:
         )
         self._facts.add(recorded.seq, written)
         self._thinking.add(recorded.seq, reply.output, said)
-        for _, ours in calls:
-            self._detector.add_input(recorded.seq, ours)
+        for _, translated in calls:
+            self._detector.add_input(recorded.seq, translated)
         self._advance_clock(reply.at)
-        for call, ours in calls:
-            self._add_result(call, ours)
+        for call, translated in calls:
+            self._add_result(call, translated)
         if self._calls_per_fill and len(self._priced) % self._calls_per_fill == 0:
             self._sample_fill()
 
@@ -242,12 +242,12 @@ class Player:
             stable_before=self.engine.stable_before(),
         )
 
-    def _add_result(self, call: RecordedCall, ours: TranslatedCall) -> None:
+    def _add_result(self, call: RecordedCall, translated: TranslatedCall) -> None:
         host, text = self.host, call.text or "[empty]"
-        seen = ours.details.get("seen")
+        seen = translated.details.get("seen")
         if isinstance(seen, dict):
             host.file_digests[seen["path"]] = seen["sha256"]
-        entry, demotion = result_entry(call, ours, host.log.last_seq + 1, self._entry_terms)
+        entry, demotion = result_entry(call, translated, host.log.last_seq + 1, self._entry_storage)
         recorded = host.record(entry)
         self._advance_clock(call.at)
         self._results[recorded.seq] = text
@@ -255,22 +255,24 @@ class Player:
             after, number = host.current_window().tokens, len(self._priced) + 1
             act = ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + demotion.saved, after)
             self._acts.append(act)
-        if ours.is_error:
+        if translated.is_error:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
             lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]
             self._errors += lines[-ERROR_LINES_PER_RESULT:]
-        self._detector.add(recorded.seq, ours, text, recorded=call.recalls or call.ref)
+        self._detector.add(recorded.seq, translated, text, recorded=call.recalls or call.ref)
         self._facts.add(recorded.seq, text, is_result=True)
 
-    def _check_need(self, call: RecordedCall, ours: TranslatedCall, bill: CacheBill) -> None:
+    def _check_need(self, call: RecordedCall, translated: TranslatedCall, bill: CacheBill) -> None:
         """Record the result that a call needs if it has left the context."""
-        found = self._detector.find(ours, call.text, self._is_gone, self.context, call.recalls)
+        found = self._detector.find(
+            translated, call.text, self._is_gone, self.context, call.recalls
+        )
         if found is None:
             return
         size, number = tokens.estimate(found.text), len(self._priced)
         extra = Usage(cache_read=bill.prompt, cache_creation=size, output=EXTRA_CALL_TOKENS)
         dollars = cost(self.terms.model, extra) or 0.0
-        self._needs.append(Need(number, found.how, _title(ours), found.ref, size, dollars))
+        self._needs.append(Need(number, found.how, _title(translated), found.ref, size, dollars))
 
     def _is_gone(self, seq: int) -> bool:
         """Return True if an entry's text, or part of it, has left the context."""
@@ -306,7 +308,7 @@ class Player:
             )
         )
 
-    def _take_acts(self) -> None:
+    def _record_compactions(self) -> None:
         """Record the engine's compactions before this call, and the calls it made for them."""
         for bill, usage in self.host.engine_calls:
             self._add_call("summary", bill, usage)
@@ -337,10 +339,10 @@ def _texts(block: dict[str, Any]) -> Iterator[str]:
         yield content_text(block["content"])
 
 
-def _title(ours: TranslatedCall) -> str:
-    values = (ours.input.get(name) for name in ("command", "path", "pattern", "ref"))
+def _title(translated: TranslatedCall) -> str:
+    values = (translated.input.get(name) for name in ("command", "path", "pattern", "ref"))
     subject = next((value for value in values if isinstance(value, str)), "")
-    return " ".join([ours.name, *subject.split()])
+    return " ".join([translated.name, *subject.split()])
 
 
 def _peak(recording: Recording) -> int | None:

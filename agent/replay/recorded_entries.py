@@ -8,13 +8,15 @@ from ..compaction.layers.demote import Demotion, demote_to_file, demote_words
 from ..compaction.policy import Policy
 from ..lazy import dataclass
 from ..session.entries import ToolResult, User
-from .recording import RecordedCall, RecordedReply, RecordedWords
+from .recording import RecordedCall, RecordedMessage, RecordedReply
 from .tool_names import TranslatedCall
 
 
 @dataclass(frozen=True, slots=True)
-class EntryTerms:
-    """Where a session stores its texts, and which texts are too long for the context."""
+class EntryStorage:
+    """The folder in which a session stores long texts, and the limits that make a text too long for
+    the context.
+    """
 
     folder: Path  # of the session
     window: int  # tokens
@@ -22,13 +24,13 @@ class EntryTerms:
     clean: Callable[[str], str] = str  # removes secrets before a text is cut
 
 
-def words_entry(words: RecordedWords, source: str, seq: int, terms: EntryTerms) -> User:
+def message_entry(message: RecordedMessage, source: str, seq: int, storage: EntryStorage) -> User:
     """Return the log entry of a message to the model. Raises OSError."""
-    text = terms.clean(words.text)
+    text = storage.clean(message.text)
     given, offloaded = demote_words(
-        text, size=terms.window, seq=seq, folder=terms.folder, policy=terms.policy
+        text, size=storage.window, seq=seq, folder=storage.folder, policy=storage.policy
     )
-    return User(content=given, source=source, mid_turn=words.mid_turn, offloaded=offloaded)
+    return User(content=given, source=source, mid_turn=message.mid_turn, offloaded=offloaded)
 
 
 def reply_blocks(
@@ -37,19 +39,28 @@ def reply_blocks(
     """Yield the blocks of a reply, with its calls translated to our tools."""
     if reply.text.strip() or not calls:
         yield {"type": "text", "text": reply.text.strip() or "[nothing]"}
-    for call, ours in calls:
-        yield {"type": "tool_use", "id": call.id, "name": ours.name, "input": ours.input}
+    for call, translated in calls:
+        yield {
+            "type": "tool_use",
+            "id": call.id,
+            "name": translated.name,
+            "input": translated.input,
+        }
 
 
 def result_entry(
-    call: RecordedCall, ours: TranslatedCall, seq: int, terms: EntryTerms
+    call: RecordedCall, translated: TranslatedCall, seq: int, storage: EntryStorage
 ) -> tuple[ToolResult, Demotion | None]:
     """Return the log entry of a call's result, and its demotion if the text went to a file. Raises
     OSError.
     """
-    details, content, offloaded = dict(ours.details), terms.clean(call.text) or "[empty]", None
+    details, content, offloaded = (
+        dict(translated.details),
+        storage.clean(call.text) or "[empty]",
+        None,
+    )
     found = demote_to_file(
-        content, tool=ours.name, seq=seq, folder=terms.folder, policy=terms.policy
+        content, tool=translated.name, seq=seq, folder=storage.folder, policy=storage.policy
     )
     if found is not None:
         plan, offloaded = found
@@ -57,7 +68,7 @@ def result_entry(
     result = ToolResult(
         tool_use_id=call.id,
         content=content,
-        is_error=ours.is_error,
+        is_error=translated.is_error,
         details=details,
         offloaded=offloaded,
     )

@@ -25,7 +25,7 @@ class RecordedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedWords:
+class RecordedMessage:
     """A message to the model, from the user or from the recording agent on the user's behalf."""
 
     text: str  # with `[image]` for each image
@@ -55,7 +55,7 @@ class RecordedCompaction:
     keeps_words: bool = False  # all messages of the user stayed in the context
 
 
-RecordedStep = RecordedWords | RecordedReply | RecordedCompaction
+RecordedStep = RecordedMessage | RecordedReply | RecordedCompaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class RequestCheck:
     def line(self) -> str:
         """Return the outcome as one line for the user."""
         total = self.total
-        parts = [f"{total.equal:,} of {total.checked:,} requests rebuilt to the byte"]
+        parts = [f"{total.equal:,} of {total.checked:,} requests rebuilt byte for byte"]
         if total.apart:
             parts.append(f"{total.apart:,} not built from the context")
         if total.untold:

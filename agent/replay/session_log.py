@@ -16,8 +16,8 @@ from ..compaction.document import SummaryDocument
 from ..context.view import Folding
 from ..session.entries import Assistant, End, Entry, Note, Session, Summary, Usage, User
 from ..session.log import Redact, encode_line, timestamp
-from .recorded_entries import EntryTerms, reply_blocks, result_entry, words_entry
-from .recording import RecordedCompaction, RecordedReply, RecordedStep, RecordedWords, Recording
+from .recorded_entries import EntryStorage, message_entry, reply_blocks, result_entry
+from .recording import RecordedCompaction, RecordedMessage, RecordedReply, RecordedStep, Recording
 from .tool_names import translate
 
 RECORDING_TOPIC = "recording"  # topic of the note that names the source of a session
@@ -29,20 +29,20 @@ NOTICE = (
 
 
 def write_session_log(
-    recording: Recording, log: Path, opening: Session, terms: EntryTerms, redact: Redact
+    recording: Recording, log: Path, opening: Session, storage: EntryStorage, redact: Redact
 ) -> None:
     """Write the log of a new session at `log`, starting with `opening`. Raises OSError."""
     make_private_folder(log.parent)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        for entry in _SessionWriting(recording, opening, terms).entries():
+        for entry in _SessionWriting(recording, opening, storage).entries():
             out.write(encode_line(redact(entry)))
 
 
 class _SessionWriting:
     """Converter of a recording to numbered log entries."""
 
-    def __init__(self, recording: Recording, opening: Session, terms: EntryTerms) -> None:
-        self._recording, self._first, self._terms = recording, opening, terms
+    def __init__(self, recording: Recording, opening: Session, storage: EntryStorage) -> None:
+        self._recording, self._first, self._storage = recording, opening, storage
         self._model = recording.model or "unknown"
         self._seq, self._at = 0, ""
         self._starts: list[int] = []  # seq of the first entry of each step
@@ -68,14 +68,14 @@ class _SessionWriting:
         return numbered
 
     def _opening(self) -> Iterator[Entry]:
-        told = self._recording
+        recording = self._recording
         # Not an ID of our models: its prompt cache would be assumed to be warm.
-        model = f"{told.format}:{self._model}"
-        yield replace(self._first, cwd=told.cwd or self._first.cwd, model=model)
+        model = f"{recording.format}:{self._model}"
+        yield replace(self._first, cwd=recording.cwd or self._first.cwd, model=model)
         yield Note(
             topic=RECORDING_TOPIC,
-            text=f"continues a session of {told.format}: {told.name}",
-            data={"format": told.format, "name": told.name, "skipped": told.skipped},
+            text=f"continues a session of {recording.format}: {recording.name}",
+            data={"format": recording.format, "name": recording.name, "skipped": recording.skipped},
         )
 
     def _step(self, step: RecordedStep) -> Iterator[Entry]:
@@ -90,8 +90,8 @@ class _SessionWriting:
             if is_message := not (step.by_client or step.mid_turn):
                 yield from self._turn_end()
                 self._status = "interrupted"
-            entry = words_entry(
-                step, "notice" if step.by_client else "person", self._seq + 1, self._terms
+            entry = message_entry(
+                step, "notice" if step.by_client else "person", self._seq + 1, self._storage
             )
             if is_message:
                 self._words.append(self._seq + 1)
@@ -108,11 +108,11 @@ class _SessionWriting:
         )
         self._status = "interrupted" if calls else "ok"
         for call, ours in calls:
-            entry, _ = result_entry(call, ours, self._seq + 1, self._terms)
+            entry, _ = result_entry(call, ours, self._seq + 1, self._storage)
             entry.details.pop("seen", None)  # the digest is not that of a real file
             yield replace(entry, at=timestamp(call.at) if call.at is not None else "")
 
-    def _summary(self, words: RecordedWords) -> Summary:
+    def _summary(self, words: RecordedMessage) -> Summary:
         """Return the log entry of the recorded agent's summary."""
         keep_from, self._keep_from = self._keep_from or self._seq + 1, None
         summary = Summary(

@@ -14,8 +14,8 @@ from ..lazy import dataclass
 # is deleted when the command ends.
 RegionAccess = Literal["write", "read", "hidden", "empty"]
 
-# Commands have private versions of these.
-_OTHERS_FIND_ELSE = ("/proc", "/dev")
+# Folders of which commands have private versions.
+_PRIVATE_FOLDERS = ("/proc", "/dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Boundary:
         """
         region = self.at(path)[1]
         same = region.access == "read" or (region.access == "write" and not region.source)
-        return same and not within(path, _OTHERS_FIND_ELSE)
+        return same and not within(path, _PRIVATE_FOLDERS)
 
     def can_write(self, path: str) -> bool:
         """Return True if commands may write to a path. `path` is absolute with links resolved."""

@@ -42,9 +42,9 @@ _NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
 class Bubblewrap:
     """The result of the search for bubblewrap."""
 
-    command: Sequence[str] = ()  # the prefix of every command in it
-    give_up: Callable[[], None] | None = None  # called by the thread that starts it
-    absent: str = ""  # why none works, with a hint
+    command: Sequence[str] = ()  # the beginning of each command line that it runs
+    restrict: Callable[[], None] | None = None  # called by the thread that starts it
+    absent: str = ""  # why no bubblewrap works, with a hint
 
 
 def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
@@ -85,29 +85,29 @@ def filter_arguments(descriptors: Sequence[int]) -> list[str]:
 @functools.cache
 def _try(path: str, network: bool) -> Bubblewrap:
     own_network = () if network else ("--unshare-net",)
-    scopes = landlock.keep_among_themselves
+    scopes = landlock.isolate_from_outside
     said = ""
-    for give_up, users in (
+    for restrict, users in (
         (scopes, _NO_USER_NAMESPACES if os.geteuid() else ()),
         (scopes, ()),
         (None, ()),
     ):
         command = (path, *_ARGUMENTS, *users, *own_network)
         with ThreadPoolExecutor(1) as thread:
-            said = thread.submit(_test_error, command, give_up).result()
+            said = thread.submit(_test_error, command, restrict).result()
         if not said:
-            return Bubblewrap(command, give_up)
+            return Bubblewrap(command, restrict)
     return Bubblewrap(absent=f"bwrap does not work here ({said}). {NAMESPACE_HINT}.")
 
 
-def _test_error(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
-    """Run a test command and return the error message, "" if it works. `give_up` restricts the
-    thread permanently.
+def _test_error(command: Sequence[str], restrict: Callable[[], None] | None) -> str:
+    """Run a test command and return the error message, "" if it works. `restrict` is called in its
+    thread, which it restricts permanently.
     """
     passed = seccomp.readable_filter(seccomp.INTERNET)
     try:
-        if give_up:
-            give_up()
+        if restrict:
+            restrict()
         done = subprocess.run(
             [
                 *command, *root_arguments(empty=False), *filter_arguments(passed),

@@ -20,9 +20,9 @@ _READ_ONLY = (".agentrc", ".ctxagent")
 
 @dataclass(slots=True)
 class GuardedParts:
-    """The guarded parts of the project at `cwd` and of the `added` directories. Each was listed
-    when it joined the session, before any command could write there. The sandboxes of all commands
-    share it.
+    """The guarded parts of the project at `cwd` and of the `added` directories. The parts of a
+    folder are listed when it joins the session, before any command can write there. The sandboxes
+    of all commands share them.
     """
 
     cwd: str
@@ -32,7 +32,7 @@ class GuardedParts:
     read_only: list[str] = field(default_factory=list)
     must_not_appear: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)  # commands are enclosed in threads
+    _lock: Lock = field(default_factory=Lock)  # threads prepare the sandboxes of commands
 
     @property
     def folders(self) -> list[str]:
@@ -45,19 +45,21 @@ class GuardedParts:
             for folder in self.folders:
                 if folder not in self._known:
                     self._known.add(folder)
-                    self._look_at(folder)
+                    self._add_folder(folder)
 
-    def _look_at(self, folder: str) -> None:
+    def _add_folder(self, folder: str) -> None:
         git = find_repository(folder)
         programs = list(_project_programs(self.path, folder))
         present = list(filter(os.path.lexists, programs))
         self.repositories += git.folders
-        self.read_only += [*git.closed, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
+        self.read_only += [*git.read_only, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
         missing = (each for each in programs if each not in present)
-        self.must_not_appear += [*git.absent, *missing]
+        self.must_not_appear += [*git.must_not_exist, *missing]
 
     def accept_present(self) -> None:
-        """Guard files that other programs created while no command ran."""
+        """Keep files read-only from now on that other programs created while no command ran.
+        Commands then see them instead of being kept from creating them.
+        """
         with self._lock:
             made = list(filter(os.path.lexists, self.must_not_appear))
             self.read_only += made

@@ -1,8 +1,8 @@
 """The parts of a home that commands in the sandbox see: readable toolchain folders, and private
 caches in place of the user's. The rest of the home is hidden.
 
-A writable cache of the user's would be an escape, since shells, package managers and git hooks run
-files there. Downloaded packages are readable, so that builds work without the network.
+If commands could write to the user's caches, they could escape: shells, package managers and git
+hooks run files there. Downloaded packages are readable, so that builds work without the network.
 """
 
 import os

@@ -64,10 +64,10 @@ def works() -> bool:
     filter = seccomp.filter_program(seccomp.NETLINK)
     if version() < _FILES_VERSION or not filter:
         return False
-    give_up = confinement({"/": "read", **DEVICES}, network=False, filter=filter, powers=())
+    restrict = confinement({"/": "read", **DEVICES}, network=False, filter=filter, powers=())
 
     def attempt() -> bool:
-        give_up()
+        restrict()
         return subprocess.run(["/bin/sh", "-c", ":"], stdin=subprocess.DEVNULL).returncode == 0
 
     with ThreadPoolExecutor(1) as thread, suppress(OSError):
@@ -75,7 +75,7 @@ def works() -> bool:
     return False
 
 
-def keep_among_themselves() -> None:
+def isolate_from_outside() -> None:
     """Block abstract sockets of, and signals to, processes that this thread does not start. Unlike
     file rules, this still allows the mounts that bubblewrap makes.
     """
@@ -94,7 +94,7 @@ def confinement(
     (numbers in linux/capability.h). It raises OSError if the kernel refuses.
     """
 
-    def give_up() -> None:
+    def restrict() -> None:
         files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
         with _ruleset(files, 0 if network else _TCP) as rules:
             _allow(rules, files, places)
@@ -105,22 +105,22 @@ def confinement(
         header = struct.pack("HP", len(filter) // 8, ctypes.addressof(program))
         _prctl(_PR_SET_SECCOMP, _FILTER_MODE, header)
 
-    return give_up
+    return restrict
 
 
-def only_reading(places: Sequence[str]) -> Callable[[], None]:
+def read_only_restriction(places: Sequence[str]) -> Callable[[], None]:
     """Return a function that restricts the calling thread and its processes to reading these
     absolute real paths and everything below them. It raises OSError if the kernel refuses.
     """
 
-    def give_up() -> None:
+    def restrict() -> None:
         files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
         with _ruleset(files, 0) as rules:
             allowed: dict[str, Access] = {"/": "hidden", **dict.fromkeys(places, "read")}
             _allow(rules, files, {**allowed, "/dev/null": "write"})
             _restrict(rules)
 
-    return give_up
+    return restrict
 
 
 def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:

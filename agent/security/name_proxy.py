@@ -158,10 +158,10 @@ class NameProxy:
             return await _connect_through(upstream, host, port)
         found = await _look_up(host, port)
         if not is_named(host, [name for name in self.names if "*" not in name]):
-            # Anybody can point such a name to an address in the user's own network.
+            # A pattern may match the name of a stranger, who can point it into the user's network.
             found = [each for each in found if ipaddress.ip_address(each[4][0]).is_global]
         if not found:
-            raise OSError(f"{host} is an address of the own network. Name it in sandbox.network")
+            raise OSError(f"{host} has no public address. Name it in sandbox.network")
         return await _connect_to_one(found), b""
 
 

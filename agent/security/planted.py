@@ -90,17 +90,17 @@ class PlantedWatch:
     """
 
     def __init__(self, cwd: Path, added: Sequence[str] = ()) -> None:
-        self.told: list[str] = []  # planted paths that are not set aside
+        self.planted_paths: list[str] = []  # planted paths that are not set aside
         self._root, self._added = os.path.realpath(cwd), added
         self._folders: dict[str, _Folder] = {}
         self._digests: dict[str, tuple[Stamp, int, str]] = {}
         self._signs: dict[str, str] = {}
-        self._closed: list[str] = []
+        self._watched: list[str] = []
         self._running = 0  # commands in the foreground
         self._jobs_ran = False  # jobs were running at the last scan
         self._unasked = False  # a running command was not approved by the user
         self._jobs: dict[int, Mapping[str, Any]] = {}
-        self._is_cut = self._cut_told = False  # the project has more than MAX_FOLDERS folders
+        self._is_cut = self._cut_reported = False  # the project has more than MAX_FOLDERS folders
         self._lock = threading.Lock()
 
     def begin(self, jobs: Mapping[str, Any], *, unasked: bool) -> None:
@@ -114,7 +114,7 @@ class PlantedWatch:
             self._unasked = unasked or (busy and self._unasked)
             self._running += 1
             if not busy:
-                self._signs = self._look()
+                self._signs = self._scan()
 
     def end(self) -> "Found | None":
         """Scan after a command. Return what is new or changed since the scan before it."""
@@ -127,10 +127,10 @@ class PlantedWatch:
         with self._lock:
             return self._found() if self._jobs_ran else None
 
-    def closed(self) -> list[str]:
+    def watched_paths(self) -> list[str]:
         """Return the watched paths of the last scan, which a sandbox must keep read-only."""
         with self._lock:
-            return [*self._closed]
+            return [*self._watched]
 
     def set_aside(self, paths: Sequence[str]) -> list[str]:
         """Rename planted files so that no program reads them. Return the new names."""
@@ -144,25 +144,25 @@ class PlantedWatch:
             with suppress(OSError):
                 Path(path).rename(name)
                 renamed.append(name)
-        self.told = [path for path in self.told if path not in paths]
-        self._signs = self._look()
+        self.planted_paths = [path for path in self.planted_paths if path not in paths]
+        self._signs = self._scan()
         return renamed
 
     def _found(self) -> "Found | None":
         self._jobs_ran = any(
             job.process.running for jobs in self._jobs.values() for job in jobs.values()
         )
-        before, self._signs = self._signs, self._look()
+        before, self._signs = self._signs, self._scan()
         changed = [path for path in sorted(self._signs) if self._signs[path] != before.get(path)]
         found: list[str] = []
         for path in changed:
             above = found[-1] if found else ""
             if not (above and above not in before and path.startswith(f"{above}/")):
                 found.append(path)
-        if not found and (self._cut_told or not self._is_cut):
+        if not found and (self._cut_reported or not self._is_cut):
             return None
-        self._cut_told |= self._is_cut
-        self.told = list(dict.fromkeys([*self.told, *found]))
+        self._cut_reported |= self._is_cut
+        self.planted_paths = list(dict.fromkeys([*self.planted_paths, *found]))
         aside = self._set_aside(found) if self._unasked else []
         return Found(self._shown(found), self._shown(aside))
 
@@ -172,9 +172,9 @@ class PlantedWatch:
         more = [f"and {len(paths) - MAX_NAMED} more"] if len(paths) > MAX_NAMED else []
         return reveal_invisible(", ".join([*named, *more])).replace("\n", "\\n")
 
-    def _look(self) -> dict[str, str]:
+    def _scan(self) -> dict[str, str]:
         """Scan the folders. Return a signature for each watched path."""
-        self._closed, self._is_cut = [], False
+        self._watched, self._is_cut = [], False
         roots, signs = [self._root, *self._added], dict[str, str]()
         for root in roots:
             if (top := repository_root(root)) not in ("", root):
@@ -192,7 +192,7 @@ class PlantedWatch:
             known[path] = folder
             pending.extend(folder.folders)
             if depth == _OUTSIDE:
-                self._closed += folder.marks
+                self._watched += folder.marks
             signs |= self._sign(folder.marks)
             for repository in folder.repositories:
                 signs |= self._sign_repository(repository)
@@ -231,8 +231,8 @@ class PlantedWatch:
         top, own = os.path.dirname(path), path  # noqa: PTH120
         if not os.path.isdir(path):  # noqa: PTH112
             own = os.path.join(top, read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
-        parts = list(git_folders([os.path.realpath(own)]).closed)
-        self._closed += parts
+        parts = list(git_folders([os.path.realpath(own)]).read_only)
+        self._watched += parts
         for folder in [part for part in parts if part.endswith("/hooks")]:
             parts += _entries(folder)
         for config in [part for part in parts if part.endswith("/config")]:

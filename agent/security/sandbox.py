@@ -281,7 +281,7 @@ class Sandbox:
         if not self._lasting:  # the present files were not created by our commands
             self._parts.accept_present()
         if self.partial:
-            return Enclosed(command, give_up=self._confinement())
+            return Enclosed(command, restrict=self._confinement())
         if seatbelt.works():
             make_own_folder(self.own_caches)
             missing = [path for path in self._closed() if not os.path.lexists(path)]
@@ -313,8 +313,8 @@ class Sandbox:
             script = f"{shlex.join(listener_command(proxy.descriptor))} </dev/null\n{script}"
             passed = (*passed, proxy.descriptor)
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
-        give_up = self._bubblewrap.give_up
-        return Enclosed([*arguments, *command], passed, give_up, reports=True, beside=proxy)
+        restrict = self._bubblewrap.restrict
+        return Enclosed([*arguments, *command], passed, restrict, reports=True, beside=proxy)
 
     def _confinement(self) -> Callable[[], None]:
         """Return a function that confines a command with Landlock only. Unix sockets are refused,

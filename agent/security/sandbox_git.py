@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...tools.system.git_links import linked_folders
 from ..lazy import dataclass
-from ..permissions.shell.git import submodules_in_place
+from ..permissions.shell.git import checked_out_submodules
 
 # Optional files that point git to other configuration, hooks or objects.
 _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates")
@@ -22,23 +22,24 @@ _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates
 class GitFolders:
     """The parts of a repository that the sandbox treats differently."""
 
-    # Folders that a commit writes to, and those between them: a mount point cannot be renamed.
+    # Folders that a commit writes to, and the folders between them, so that no command can rename
+    # one: a mount point cannot be renamed.
     folders: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()  # within `folders`, read-only
-    absent: tuple[str, ...] = ()  # must not be created: git would read configuration there
+    read_only: tuple[str, ...] = ()  # within `folders`
+    must_not_exist: tuple[str, ...] = ()  # git would read configuration there
 
 
 def find_repository(cwd: str) -> GitFolders:
-    """Return the current repository of the folder or of its nearest parent."""
+    """Return the parts of the repository that contains `cwd`; no parts if there is none."""
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():
-            inner = (os.path.realpath(each / ".git") for each in submodules_in_place(folder))
+            inner = (os.path.realpath(each / ".git") for each in checked_out_submodules(folder))
             return git_folders([os.path.realpath(entry), *filter(os.path.isdir, inner)])
         if entry.is_file():
             found = linked_folders(entry)
             place = git_folders(found)
-            return GitFolders(place.folders, (str(entry), *place.closed), place.absent)
+            return GitFolders(place.folders, (str(entry), *place.read_only), place.must_not_exist)
     return GitFolders()
 
 
@@ -50,7 +51,7 @@ def repository_root(cwd: str) -> str:
 
 def git_folders(folders: list[str]) -> GitFolders:
     """Return the parts of the repositories at these folders, including nested repositories."""
-    closed, absent = [], []
+    read_only, must_not_exist = [], []
     between: list[str] = []
     for top in folders:
         for folder in (top, *_nested_folders(top)):
@@ -58,10 +59,12 @@ def git_folders(folders: list[str]) -> GitFolders:
             for name in (*_MAY_APPEAR, "config", "gitdir"):
                 path = f"{folder}/{name}"
                 if os.path.lexists(path):
-                    closed.append(path)
+                    read_only.append(path)
                 elif name in _MAY_APPEAR:
-                    absent.append(path)
-    return GitFolders(tuple(dict.fromkeys([*folders, *between])), tuple(closed), tuple(absent))
+                    must_not_exist.append(path)
+    return GitFolders(
+        tuple(dict.fromkeys([*folders, *between])), tuple(read_only), tuple(must_not_exist)
+    )
 
 
 def _nested_folders(top: str) -> Iterator[str]:

@@ -116,8 +116,8 @@ def existing(paths: Iterable[str]) -> Iterator[str]:
 
 
 def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the relative paths that may exist in a folder. One listing rules out most of a hundred
-    names.
+    """Yield the relative paths that may exist in a folder. One directory listing excludes most of
+    them, so each need not be looked up.
     """
     there: Collection[str] | None = None
     # An unlistable folder may still have these paths. Some systems ignore case.

@@ -28,7 +28,7 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
     musl = map(str, Path("/etc").glob(_MUSL_PATHS))
     named = [*_SYSTEM, *musl, *_ripgrep(environ), *_ignore_files(environ, folder)]
     there = (os.path.realpath(path) for path in named if os.path.exists(path))  # noqa: PTH110
-    return landlock.only_reading([str(folder), *dict.fromkeys(there)])
+    return landlock.read_only_restriction([str(folder), *dict.fromkeys(there)])
 
 
 def _ripgrep(environ: Mapping[str, str]) -> Iterator[str]:

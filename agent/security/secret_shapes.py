@@ -24,7 +24,7 @@ class _Shape(NamedTuple):
     kind: str
     needles: tuple[str, ...]  # every text with such a secret contains one of them
     pattern: str  # the secret is its last group, or the whole match
-    holds: Callable[[str], bool] = bool  # returns True if the match is a secret
+    is_secret: Callable[[str], bool] = bool  # returns True if the match is a secret
 
 
 def is_mixed(text: str) -> bool:
@@ -172,7 +172,7 @@ def without_shapes(text: str, mark: Callable[[str], str]) -> str:
         text = _without_private_keys(text, mark("private key"))
     for shape, pattern in _patterns():
         if any(needle in text for needle in shape.needles):
-            text = _replace_secrets(text, pattern, shape.holds, mark(shape.kind))
+            text = _replace_secrets(text, pattern, shape.is_secret, mark(shape.kind))
     return _without_named_secrets(text, mark("secret"))
 
 
@@ -198,12 +198,12 @@ def _is_secret_value(text: str) -> bool:
 
 
 def _replace_secrets(
-    text: str, pattern: re.Pattern[str], holds: Callable[[str], bool], mark: str
+    text: str, pattern: re.Pattern[str], is_secret: Callable[[str], bool], mark: str
 ) -> str:
     def put(match: re.Match[str]) -> str:
         group = match.lastindex or 0
         start, end = match.span(group)
-        if not holds(match[group]):
+        if not is_secret(match[group]):
             return match[0]
         return f"{match.string[match.start() : start]}{mark}{match.string[end : match.end()]}"
 

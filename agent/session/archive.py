@@ -21,7 +21,7 @@ TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task
 FILES_NAME = "files.md"
 OFFLOADED = "offloaded"  # the folder
 IMAGE_NAME_CHARS = 32  # of a digest
-# Limit for one session, exceeded only while the disk has free space in reserve.
+# Limit of `offloaded/` in one session. It is exceeded only while the disk has spare space.
 MAX_OFFLOADED_BYTES = 1 << 30
 _CALL_CHARS = 12  # of the digest of a call's id
 
@@ -89,12 +89,12 @@ def _partial_end(call: str) -> str:
 
 
 def write_archive_file(path: Path, text: str) -> None:
-    """Replace a summary or FILES_NAME. Raises RecordError and leaves the old file unchanged on
+    """Replace a summary file or `files.md`. Raises RecordError and leaves the old file unchanged on
     failure.
 
     All these files are written through the same part file. A killed process therefore leaves at
-    most one part file, which the next write replaces. A part file per task could remain, because
-    the summary of a finished task is not written again.
+    most one part file, which the next write replaces. With a part file per task, a part file could
+    remain, because the summary of a finished task is not written again.
     """
     try:
         make_private_folder(path.parent)

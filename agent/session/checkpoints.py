@@ -22,16 +22,18 @@ from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
-    from ..worktree import RepositoryKeeper, SavedFile, SavedFiles, TreeChange, WorkTree
+    from ..worktree import RepositoryRecorder, SavedFile, SavedFiles, TreeChange, WorkTree
     from ..worktree.repository_restore import RepositoryRestorer
 
 CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # trigger of a snapshot at the start of a turn
 BEFORE_REWIND_TRIGGER = "before rewind"
-OBJECTS_GONE = "git has deleted objects that the snapshot borrowed"
+OBJECTS_GONE = "git has deleted objects that the snapshot needs"
 SNAPSHOT_FAILED = "git could not take a snapshot"
 NO_SNAPSHOTS = "this session keeps no snapshots of the files"
-SAVED_ALONE = "/rewind restores only the conversation and files named by Edit, Write or Bash"
+RESTORED_WITHOUT_SNAPSHOT = (
+    "/rewind restores only the conversation and files named by Edit, Write or Bash"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ class RewindPoint:
     trigger: str
     words: str  # the newest user message; for a turn, its first message
     path: str = ""  # of the checkpoint's file, "" for a turn
-    snapshot: str | None = None  # of the files; None with `changed`: the files were not saved
+    # The snapshot of the files. None if the files were not saved; without `changed`, None means
+    # that the current files still apply.
+    snapshot: str | None = None
     changed: bool = False  # the files may have changed since
     mid_turn: bool = False  # before a message sent during a turn
     repository: str = ""  # name of the record of the git repository
@@ -90,7 +94,7 @@ class RewindDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class RestorePlan:
     """The files to restore for a rewind to a point, and the files to leave alone."""
 
     point: RewindPoint
@@ -103,15 +107,15 @@ class PointCounter:
     """The number of the newest point, counted entry by entry."""
 
     newest: int = 0
-    due: bool = False  # the turn's snapshot is not taken yet
+    snapshot_due: bool = False  # the turn's snapshot is not taken yet
 
     def add(self, entry: Entry) -> None:
         """Count one entry of the log."""
         self.newest = _newest_number(self.newest, entry)
-        if _is_person(entry):
-            self.due = True
+        if _is_user_message(entry):
+            self.snapshot_due = True
         elif isinstance(entry, Checkpoint):
-            self.due = False
+            self.snapshot_due = False
 
 
 class Checkpoints:
@@ -125,15 +129,15 @@ class Checkpoints:
         worktree: "WorkTree | None",
         counter: PointCounter | None = None,
         saved: "SavedFiles | None" = None,
-        keeper: "RepositoryKeeper | None" = None,
+        keeper: "RepositoryRecorder | None" = None,
     ) -> None:
         self.folder = folder
         self.worktree = worktree
         self.saved = saved
         self.keeper = keeper
         self._counter = counter or PointCounter()
-        self._was_noticed = False  # the missing files of the newest turn
-        self._limits_noticed = ""  # the limits of the repository records
+        self._has_no_files = False  # the newest turn's snapshot has no files
+        self._limits_noticed = ""  # what the newest notice said about the repository records
 
     @property
     def newest(self) -> int:
@@ -154,7 +158,7 @@ class Checkpoints:
         it was already taken. Call this before every call that can change something. Blocks and
         never fails: the entry has no snapshot if files cannot be saved.
         """
-        if not self._counter.due:
+        if not self._counter.snapshot_due:
             return None
         snapshot, _, _ = self._snapshot(self._name(self._counter.newest))
         return Checkpoint(
@@ -169,10 +173,10 @@ class Checkpoints:
         """Return a notice that a turn's snapshot has no files. Return "" if it has files or if the
         previous turn already gave the notice.
         """
-        noticed, self._was_noticed = self._was_noticed, taken.snapshot is None
-        if self.worktree is None or noticed or not self._was_noticed:
+        noticed, self._has_no_files = self._has_no_files, taken.snapshot is None
+        if self.worktree is None or noticed or not self._has_no_files:
             return ""
-        return f"{self.limits or SNAPSHOT_FAILED}; {SAVED_ALONE}"
+        return f"{self.limits or SNAPSHOT_FAILED}; {RESTORED_WITHOUT_SNAPSHOT}"
 
     def repository_notice(self) -> str:
         """Return what the records of the git repository lack, or "" if that has not changed since
@@ -197,8 +201,8 @@ class Checkpoints:
         )
 
     def take(self, facts: CheckpointFacts, trigger: str, seq: int) -> Checkpoint:
-        """Write a checkpoint and return its entry, which the caller records. `seq` is the log's
-        newest entry. Blocks. Raises RecordError if the file cannot be written.
+        """Write a checkpoint and return its entry, which the caller records. `seq` is that of the
+        log's newest entry. Blocks. Raises RecordError if the file cannot be written.
         """
         number = self._counter.newest + 1
         snapshot, head, limits = self._snapshot(self._name(number))
@@ -223,30 +227,30 @@ class Checkpoints:
             repository=self._record(),
         )
 
-    def difference(self, way: WayBack, now: str | None = None) -> RewindDifference:
+    def difference(self, plan: RestorePlan, now: str | None = None) -> RewindDifference:
         """Return the changes that restoring the files of a point would make to the snapshot `now`,
         by default to the current files. Blocks. Raises RecordError with the reason if the files
         cannot be restored.
         """
-        saved = self._saved_alone(way)
+        saved = self._individually_saved(plan)
         changes = self.saved.changes(saved) if self.saved else []
         known = set[str]()
         texts: list[str] = []
-        stay = [file for path, file in way.saved.items() if path in way.stay]
+        stay = [file for path, file in plan.saved.items() if path in plan.stay]
         staying = {c.path for c in (self.saved.changes(stay) if self.saved else ())}
         unknown = frozenset[str]()
-        if way.point.snapshot is not None or not saved:
-            worktree, then = self._kept_files(way.point)
+        if plan.point.snapshot is not None or not saved:
+            worktree, then = self._worktree_and_snapshot(plan.point)
             if now is None:
-                worktree.check_restorable(then, way.stay)
+                worktree.check_restorable(then, plan.stay)
                 now, _, limits = self._snapshot()
                 if now is None:
                     raise RecordError(f"the current files cannot be saved: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
-            staying |= different & way.stay
-            left = worktree.left_alone(then, now)
-            unknown = left.unknown - way.stay - {file.path for file in saved}
-            then = worktree.except_for(different & (way.stay | left.all), then, now)
+            staying |= different & plan.stay
+            left = worktree.not_removed(then, now)
+            unknown = left.unknown - plan.stay - {file.path for file in saved}
+            then = worktree.with_current_files(different & (plan.stay | left.all), then, now)
             in_tree = worktree.compare(now, then)
             known = {change.path for change in in_tree}
             changes = [*in_tree, *(change for change in changes if change.path not in known)]
@@ -255,59 +259,60 @@ class Checkpoints:
             texts.append(self.saved.diff(file for file in saved if file.path not in known))
         return RewindDifference(changes, "".join(texts), sorted(staying), sorted(unknown))
 
-    def check_restorable(self, way: WayBack) -> None:
+    def check_restorable(self, plan: RestorePlan) -> None:
         """Raise RecordError with the reason if the files of a point cannot be restored. Blocks."""
-        saved = self._saved_alone(way)
-        if way.point.snapshot is not None or not saved:
-            worktree, then = self._kept_files(way.point)
-            worktree.check_restorable(then, way.stay)
+        saved = self._individually_saved(plan)
+        if plan.point.snapshot is not None or not saved:
+            worktree, then = self._worktree_and_snapshot(plan.point)
+            worktree.check_restorable(then, plan.stay)
         if self.saved:
             self.saved.check(saved)
 
-    def without(self, way: WayBack, paths: Collection[str]) -> WayBack:
+    def exclude(self, plan: RestorePlan, paths: Collection[str]) -> RestorePlan:
         """Exclude these paths from the rewind, except those restored from the point's snapshot.
         Blocks.
         """
-        alone = {file.path for file in self._saved_alone(way)}
-        return replace(way, stay=way.stay | (alone & set(paths)))
+        individual = {file.path for file in self._individually_saved(plan)}
+        return replace(plan, stay=plan.stay | (individual & set(paths)))
 
-    def cover(self, way: WayBack, before: Checkpoint) -> Checkpoint:
+    def add_overwritten_files(self, plan: RestorePlan, before: Checkpoint) -> Checkpoint:
         """Add the ignored files that a rewind would overwrite to `before`, the checkpoint taken
         just before it. If the returned entry differs from `before`, record it too. Blocks. Raises
         RecordError if the files cannot be restored.
         """
-        if way.point.snapshot is None and way.saved:
+        if plan.point.snapshot is None and plan.saved:
             return before
-        worktree, then = self._kept_files(way.point)
+        worktree, then = self._worktree_and_snapshot(plan.point)
         name = self._name(before.number)
-        return replace(before, snapshot=worktree.cover(then, name, way.stay))
+        return replace(before, snapshot=worktree.save_overwritten(then, name, plan.stay))
 
-    def restore(self, way: WayBack) -> "Sequence[TreeChange]":
+    def restore(self, plan: RestorePlan) -> "Sequence[TreeChange]":
         """Restore the files of a point and return the changes made. Blocks. Raises RecordError on
         failure: no file or only some files have changed then.
         """
-        saved, changes = self._saved_alone(way), list["TreeChange"]()
-        if way.point.snapshot is not None or not saved:
-            worktree, then = self._kept_files(way.point)
-            changes += worktree.restore(then, way.stay)
+        saved, changes = self._individually_saved(plan), list["TreeChange"]()
+        if plan.point.snapshot is not None or not saved:
+            worktree, then = self._worktree_and_snapshot(plan.point)
+            changes += worktree.restore(then, plan.stay)
         return [*changes, *(self.saved.restore(saved) if self.saved else ())]
 
     def changes_done(
-        self, way: WayBack, before: Checkpoint, changes: "Sequence[TreeChange]"
+        self, plan: RestorePlan, before: Checkpoint, changes: "Sequence[TreeChange]"
     ) -> "Sequence[TreeChange]":
         """Return the changes that an interrupted restore has made, out of `changes` from the
         checkpoint `before` to a point. Blocks. Raises RecordError.
         """
-        alone = {file.path for file in self._saved_alone(way)}
-        left = {c.path for c in self.saved.changes(self._saved_alone(way))} if self.saved else set()
-        done = [c for c in changes if c.path in alone - left]
-        others = [c for c in changes if c.path not in alone]
+        saved = self._individually_saved(plan)
+        individual = {file.path for file in saved}
+        left = {c.path for c in self.saved.changes(saved)} if self.saved else set[str]()
+        done = [c for c in changes if c.path in individual - left]
+        others = [c for c in changes if c.path not in individual]
         if others:
-            worktree, then = self._kept_files(way.point)
+            worktree, then = self._worktree_and_snapshot(plan.point)
             done += worktree.changes_done(others, before.snapshot or then, then)
         return done
 
-    def _saved_alone(self, way: WayBack) -> "list[SavedFile]":
+    def _individually_saved(self, plan: RestorePlan) -> "list[SavedFile]":
         """Return the individually saved files to restore: those missing from the point's snapshot.
 
         A file that certainly did not exist at the point gets an empty blob, even if it was saved
@@ -315,12 +320,12 @@ class Checkpoints:
         skipped inside the work tree unless a scan found it absent, because the snapshot may have
         left it out.
         """
-        files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
-        if way.point.repository:  # its record restores the repository
+        files = {p: f for p, f in plan.saved.items() if not f.why and p not in plan.stay}
+        if plan.point.repository:  # its record restores the repository
             files = {p: f for p, f in files.items() if "/.git/" not in p}
-        tree = way.point.snapshot
+        tree = plan.point.snapshot
         if tree is not None and self.worktree is not None and files:
-            held = self.worktree.held(tree, files)
+            held = self.worktree.files_in_tree(tree, files)
             absent = self.worktree.surely_absent(tree, files)
             files = {
                 path: replace(file, blob="", mode=0) if path in absent else file
@@ -333,9 +338,9 @@ class Checkpoints:
     def _name(self, number: int) -> str:
         return f"{self.folder.name}/{number}"
 
-    def _kept_files(self, point: RewindPoint) -> tuple["WorkTree", str]:
+    def _worktree_and_snapshot(self, point: RewindPoint) -> tuple["WorkTree", str]:
         """Return the work tree and the snapshot of a point. Raises RecordError if the point has no
-        snapshot or its repository is missing.
+        snapshot, if its repository is missing, or if git has deleted objects of the snapshot.
         """
         if self.worktree is None or point.snapshot is None:
             raise RecordError(
@@ -391,7 +396,7 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
     newest, words, waiting = 0, "", 0  # `waiting`: number of newest points without files
     for entry in entries:
         newest = _newest_number(newest, entry)
-        if isinstance(entry, User) and _is_person(entry):
+        if isinstance(entry, User) and _is_user_message(entry):
             words = content_text(entry.content)
             before = RewindPoint(newest, entry.seq - 1, entry.at, TURN_TRIGGER, words)
             found.append(replace(before, mid_turn=entry.mid_turn))
@@ -406,7 +411,8 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
                 )
             waiting = 0
             if entry.path:
-                if found and found[-1].number == entry.number:  # recorded again by `cover`
+                # `add_overwritten_files` may have changed the entry, which is then recorded again.
+                if found and found[-1].number == entry.number:
                     found.pop()
                 here = RewindPoint(entry.number, entry.seq, entry.at, entry.trigger, words)
                 here = replace(here, path=entry.path, repository=entry.repository)
@@ -443,13 +449,13 @@ def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible
     raise NoSuchSession(f"session {log.parent.name} has {which}", hint=_existing(log.parent))
 
 
-def _is_person(entry: Entry) -> bool:
+def _is_user_message(entry: Entry) -> bool:
     """Return True if an entry is a user message. Each one is a point."""
     return isinstance(entry, User) and entry.source == "person"
 
 
 def _newest_number(newest: int, entry: Entry) -> int:
-    if _is_person(entry):
+    if _is_user_message(entry):
         return newest + 1
     if isinstance(entry, Checkpoint) and entry.path:
         return max(newest, entry.number)

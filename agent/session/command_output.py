@@ -15,7 +15,7 @@ from .store import content_text
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 
-# In lower case, like the other signs.
+# Compared with the output in lower case, like the other signs.
 _ERROR_SIGNS = (
     "error", "exception", "traceback", "assert", "denied", "refused", "undefined", "not found",
     "no such", "timed out",
@@ -34,32 +34,32 @@ _SUCCESS_SIGN = regex(
 class CommandOutput:
     """The output of a command: the result of its call, or lines."""
 
-    said: ToolResult | Sequence[str]  # a call's result, or lines
+    source: ToolResult | Sequence[str]  # a call's result, or lines
     _lines: Sequence[str] | None = field(default=None, init=False)
 
     @property
     def lines(self) -> Sequence[str]:
         """The lines of the output. For an offloaded output, the lines of its preview."""
         if self._lines is None:
-            said = self.said
-            self._lines = _lines_of(said) if isinstance(said, ToolResult) else said
+            source = self.source
+            self._lines = _lines_of(source) if isinstance(source, ToolResult) else source
         return self._lines
 
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def says_success(self) -> bool:
+    def has_success_sign(self) -> bool:
         """Return True if the output has a sign of success and no sign of an error."""
         text = self.text.lower()
-        if speaks_of_error(text) and speaks_of_error(_NO_ERRORS.sub("", text)):
+        if has_error_sign(text) and has_error_sign(_NO_ERRORS.sub("", text)):
             return False
         return bool(_SUCCESS_SIGN.search(text))
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines with a sign of an error, verbatim. If there are none, return the last
-    line.
+    """Return the last MAX_ERROR_LINES lines with a sign of an error, or else the last line. Each
+    line is cut to MAX_ERROR_LINE_CHARS.
     """
     text = "\n".join(lines).lower()
     signs = [sign for sign in _SIGNS if sign in text]
@@ -69,7 +69,7 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling or [last] if line)
 
 
-def speaks_of_error(text: str) -> bool:
+def has_error_sign(text: str) -> bool:
     """Return True if a text has a sign of an error."""
     return _has_sign(text.lower(), _SIGNS)
 

@@ -17,14 +17,16 @@ from .test_commands import (
     word_set,
 )
 
-_PREPARES = word_set("cd pushd export set source . echo printf mkdir true : sleep unset")
-_SHOWS = word_set("cat tail head tee grep egrep fgrep rg sed awk sort uniq wc cut less nl")
-_SHOWS_END = word_set("cat tail tee")
+_SETUP_PROGRAMS = word_set("cd pushd export set source . echo printf mkdir true : sleep unset")
+_DISPLAY_PROGRAMS = word_set(
+    "cat tail head tee grep egrep fgrep rg sed awk sort uniq wc cut less nl"
+)
+_END_DISPLAY_PROGRAMS = word_set("cat tail tee")
 _PIPES = ("|", "|&")
 _TO_FILE = regex(r">(?!&)")
 
-# Programs with exit codes that mean "no" and not failure, and these codes.
-_QUESTIONS = {
+# Exit codes that mean the answer "no" and not a failure, by program.
+_NO_EXIT_CODES = {
     **dict.fromkeys(
         word_set(
             "grep egrep fgrep zgrep rg ag ack diff cmp test [ [[ which type command hash pgrep"
@@ -35,7 +37,9 @@ _QUESTIONS = {
     "ls": (1, 2),
     "systemctl": (1, 3, 4),
 }
-_GIT_QUESTIONS = word_set("diff grep check-ignore merge-base show-ref config ls-files cat-file")
+_GIT_QUERY_COMMANDS = word_set(
+    "diff grep check-ignore merge-base show-ref config ls-files cat-file"
+)
 _GIT_OPTION_WITH_VALUE = ("-C", "-c")
 _SEPARATOR = regex(r"[;&|\n]")
 
@@ -47,11 +51,11 @@ class Work:
     folder: str  # working directory, as given to `cd`
     variables: tuple[str, ...]
     words: tuple[str, ...]
-    decides: bool  # the whole command succeeds only if this program does
+    decides_success: bool  # the whole command succeeds only if this program does
     is_shown: bool  # the end of its output is visible
 
 
-def works_of(command: str) -> tuple[Work, ...]:
+def find_work(command: str) -> tuple[Work, ...]:
     """Return the work in a command, in order. Return () if the command cannot be split with
     certainty.
     """
@@ -64,12 +68,16 @@ def works_of(command: str) -> tuple[Work, ...]:
             folder = posixpath.join(folder, words[-1])
         elif name == "set" and "pipefail" in words:
             piped = True
-        elif words and name not in _PREPARES and not (name in _SHOWS and each.before in _PIPES):
-            decides = succeeds_only_with(simple, place, piped=piped)
+        elif (
+            words
+            and name not in _SETUP_PROGRAMS
+            and not (name in _DISPLAY_PROGRAMS and each.before in _PIPES)
+        ):
+            decides_success = succeeds_only_with(simple, place, piped=piped)
             is_shown = not _TO_FILE.search(command) and all(
-                _program(words) in _SHOWS_END for words in _piped_words(simple, place)
+                _program(words) in _END_DISPLAY_PROGRAMS for words in _piped_words(simple, place)
             )
-            found.append(Work(folder, variables, tuple(words), decides, is_shown))
+            found.append(Work(folder, variables, tuple(words), decides_success, is_shown))
     return tuple(found)
 
 
@@ -100,11 +108,11 @@ def answers_no(command: str, exit_code: int | None) -> bool:
             deciding.append(each)
         else:
             deciding = [each]
-    asked = [_asks(each, exit_code) for each in deciding]
+    asked = [_is_answer_no(each, exit_code) for each in deciding]
     return any(asked) and None not in asked
 
 
-def _asks(simple: CommandPart, exit_code: int | None) -> bool | None:
+def _is_answer_no(simple: CommandPart, exit_code: int | None) -> bool | None:
     """Return True if this exit code means the answer "no" from a simple command. Return False if
     the command only prepares another command, and None otherwise.
     """
@@ -113,7 +121,7 @@ def _asks(simple: CommandPart, exit_code: int | None) -> bool | None:
     if name == "git":
         rest = [w for n, w in enumerate(words) if n and words[n - 1] not in _GIT_OPTION_WITH_VALUE]
         subcommand = next((word for word in rest if not word.startswith("-")), "")
-        return True if subcommand in _GIT_QUESTIONS and exit_code == 1 else None
-    if exit_code in _QUESTIONS.get(name, ()):
+        return True if subcommand in _GIT_QUERY_COMMANDS and exit_code == 1 else None
+    if exit_code in _NO_EXIT_CODES.get(name, ()):
         return True
-    return False if not words or name in _PREPARES else None
+    return False if not words or name in _SETUP_PROGRAMS else None

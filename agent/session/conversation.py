@@ -73,7 +73,7 @@ class ConversationFile:
         self._entries, self._size = entries, size
         self._is_whole = False  # the file matches the log
         with suppress(OSError, SessionError):
-            self._complete(anew=size <= MAX_BYTES_AT_OPEN)
+            self._complete(may_rewrite=size <= MAX_BYTES_AT_OPEN)
 
     def add(self, entry: Entry) -> None:
         """Append the newest entry of the log. After a failure, the next call appends the missing
@@ -103,16 +103,16 @@ class ConversationFile:
                 hint="Free disk space, then continue.",
             ) from error
 
-    def _complete(self, *, anew: bool = True) -> None:
-        """Make the file match the log. Rewrite it only if `anew`. Raises OSError, and SessionError
-        for a missing log.
+    def _complete(self, *, may_rewrite: bool = True) -> None:
+        """Make the file match the log. Rewrite it only if `may_rewrite`. Raises OSError, and
+        SessionError for a missing log.
         """
         size = _size(self.path)
         missing = self._missing_texts(size) if 0 < size <= self._size else None
         if missing:
             _append(self.path, self._size - sum(map(len, missing)), missing)
         elif missing is None and (size or self._size):
-            if not anew:
+            if not may_rewrite:
                 return
             write_conversation(self.path.parent, self._entries)
         self._is_whole = True

@@ -24,7 +24,7 @@ LOADED_TOOLS = "loaded tools"
 WARMING = "warm"
 SAMPLING = "sampling"  # purpose of a reply that an MCP server asked for
 BOUND, FREE = "bound", "free"  # values of `Session.thinking`
-PLAN = "plan"  # source of a plan that the user approved, or that no user was there to approve
+PLAN = "plan"  # source of a plan: approved by the user, or made without a user present
 SKILL_LIST = "skill list"  # source of the list of available skills
 MEMORY = "memory"  # source of the index of the facts about a project
 HOOK = "hook"  # source of a hook's message to the model
@@ -394,7 +394,7 @@ def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
 
 
 _COMMON = ("kind", "seq", "at", "extra")
-_HEAD = ("v", "seq", "at", "kind")  # fields of every line
+_COMMON_FIELDS = ("v", "seq", "at", "kind")  # fields of every line
 _OWN_FIELDS = {cls: frozenset(f.name for f in fields(cls)) - {*_COMMON} for cls in KINDS.values()}
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
 _NUMBERS = (int, float)  # types with a range check; bool has none
@@ -438,7 +438,7 @@ _ITEMS: dict[str, tuple[type, ...]] = {  # types of the items in list fields
 _MAX_NUMBER = 2**53  # larger integers are not exact as floats
 
 
-def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
+def _has_type(value: Any, shapes: tuple[type, ...]) -> bool:
     """Return True if a value has one of these types. Numbers must be non-negative; bool is not an
     int.
     """
@@ -475,7 +475,7 @@ def encode(entry: Entry) -> dict[str, Any]:
 _PLAIN_ID = regex(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _SUBAGENT_LOG = regex(r"agents/[A-Za-z0-9][\w.-]{0,99}/log\.jsonl", re.ASCII)
 _OFFLOADED = regex(r"offloaded/[^/\0]{1,255}")
-_ELSEWHERE = "offloaded/a file outside of the session"  # never exists
+_MISSING_FILE = "offloaded/a file outside of the session"  # never exists
 _CHECKPOINT_PATH = regex(r"checkpoints/\d{1,18}\.json|")
 
 
@@ -485,7 +485,7 @@ def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
     Raises ValueError for an invalid ID.
     """
     if body.get("offloaded") is not None and not _OFFLOADED.fullmatch(body["offloaded"]):
-        body["offloaded"] = _ELSEWHERE
+        body["offloaded"] = _MISSING_FILE
     if cls is Checkpoint and not _CHECKPOINT_PATH.fullmatch(body.get("path", "")):
         body["path"] = ""
     if cls is SubagentRun:
@@ -500,18 +500,18 @@ def decode(line: Mapping[str, Any]) -> Entry:
     is not an entry or has fields of the wrong type. Readers skip such lines with a warning.
     """
     seq, at, kind = line.get("seq"), line.get("at", ""), line.get("kind")
-    if not isinstance(seq, int) or not _fits(seq, _NUMBER) or seq < 1:
+    if not isinstance(seq, int) or not _has_type(seq, _NUMBER) or seq < 1:
         raise ValueError("seq is not a number from 1")
     if not isinstance(kind, str) or not isinstance(at, str):
         raise ValueError("no kind")
     cls = KINDS.get(kind)
     if cls is None:
-        rest = {k: v for k, v in line.items() if k not in _HEAD}
+        rest = {k: v for k, v in line.items() if k not in _COMMON_FIELDS}
         return Unknown(seq=seq, at=at, name=kind, extra=rest)
     known, body, extra = _OWN_FIELDS[cls], dict[str, Any](), dict[str, Any]()
     for name, value in line.items():
         if name not in known:
-            if name not in _HEAD:
+            if name not in _COMMON_FIELDS:
                 extra[name] = value
             continue
         shape = type(value)
@@ -519,7 +519,7 @@ def decode(line: Mapping[str, Any]) -> Entry:
             if name != "request":
                 raise ValueError(f"{kind}.{name} has the wrong type {shape.__name__}")
             value = {}  # only informative: do not lose the reply because of it
-        elif shape is list and not all(_fits(item, _ITEMS[name]) for item in value):
+        elif shape is list and not all(_has_type(item, _ITEMS[name]) for item in value):
             raise ValueError(f"{kind}.{name} has an item of the wrong type")
         body[name] = value
     if cls is Assistant and not isinstance(body.get("content"), list):

@@ -22,7 +22,7 @@ class InFlight:
 
     run: str = ""  # ID of the process that sent the requests in `open`
     open: dict[str, list[float]] = field(default_factory=dict)  # dollars per request, by purpose
-    cut: float = 0.0  # dollars for requests of processes that ended before the reply
+    unanswered: float = 0.0  # dollars for requests of processes that ended before the reply
     prompt: int = 0  # prompt tokens of the newest turn reply, which the server may have cached
     replies: int = 0  # number of turn replies
     output: int = 0  # output tokens of these replies
@@ -30,7 +30,7 @@ class InFlight:
     @property
     def dollars(self) -> float:
         """The estimated cost of requests without a recorded reply."""
-        return self.cut + sum(map(sum, self.open.values()))
+        return self.unanswered + sum(map(sum, self.open.values()))
 
     @property
     def usual_output(self) -> int:
@@ -52,7 +52,7 @@ class InFlight:
     def _add_note(self, data: Mapping[str, Any]) -> None:
         purpose, run, cost = str(data.get("of")), str(data.get("run")), data.get("cost_usd")
         if run != self.run:
-            self.cut += sum(map(sum, self.open.values()))
+            self.unanswered += sum(map(sum, self.open.values()))
             self.run, self.open = run, {}
         open = self.open.setdefault(purpose, [])
         if data.get("replaces") and open:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..lazy import dataclass
 from .command_output import CommandOutput, telling_lines
-from .command_work import Work, answers_no, works_of
+from .command_work import Work, answers_no, find_work
 from .entries import (
     ATTACHMENT,
     PLAN,
@@ -85,7 +85,7 @@ class CommandFact:
     """A command that ran."""
 
     command: str
-    exit_code: int | None  # None while it runs in the background
+    exit_code: int | None  # None if unknown, e.g. while it runs in the background
     ref: int
     errors: tuple[str, ...] = ()  # the last lines of its output with a sign of an error
 
@@ -134,7 +134,7 @@ class _RunningJob:
     command: str
     ref: int  # of its start
     lines: list[str] = field(default_factory=list)  # output so far
-    is_told: bool = False  # its end is known, but not its last output
+    has_ended: bool = False  # its end is known, but not its last output
 
 
 @dataclass(slots=True)
@@ -152,10 +152,11 @@ class Ledger:
     # The content of each file when the session last read or changed it: `sha256:…`, `blob:…` (a git
     # object ID), or "" for a file that the session deleted.
     contents: dict[str, str] = field(default_factory=dict)
-    _born: set[str] = field(default_factory=set)  # files that the session created
+    _created: set[str] = field(default_factory=set)  # files that the session created
     commands: list[CommandFact] = field(default_factory=list)
     _failing: dict[str, CommandFact] = field(default_factory=dict)  # by work key
-    _failed_anew: list[CommandFact] = field(default_factory=list)  # failures before the newest one
+    # Failures of commands that have failed again since.
+    _replaced_failures: list[CommandFact] = field(default_factory=list)
     failed_calls: list[FailedCall] = field(default_factory=list)  # the newest, oldest first
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Failed commands, each with the ref of the later run that passed.
@@ -164,12 +165,12 @@ class Ledger:
     # Each summary's statements about failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
-    _heard: UserMessages = field(default_factory=UserMessages)
+    _user_messages: UserMessages = field(default_factory=UserMessages)
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
     _denial_reasons: dict[str, str] = field(default_factory=dict)  # as the user wrote them
-    _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
+    _decisions: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
     _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
     _reverts: list[Revert] = field(default_factory=list)
     offloaded: dict[str, int] = field(default_factory=dict)  # refs of results, by file
@@ -181,7 +182,7 @@ class Ledger:
 
     def add(self, entry: Entry) -> None:
         """Process one entry. Malformed data is ignored."""
-        self._heard.add(entry)
+        self._user_messages.add(entry)
         if isinstance(entry, ToolResult):
             tool = self._calls.pop(entry.tool_use_id, "")
             self._add_result(entry, tool, by=tool)
@@ -204,10 +205,10 @@ class Ledger:
             if entry.topic == "permission":
                 if _is_denial(entry):
                     self._denials.setdefault(entry.text, entry.seq)
-                    if reason := _persons_reason(entry):
+                    if reason := _denial_reason(entry):
                         self._denial_reasons[entry.text] = reason
             elif entry.topic == "decision":
-                self._decided[entry.seq] = [entry.text]
+                self._decisions[entry.seq] = [entry.text]
             elif entry.topic == "phase":
                 self.phase = entry.text
             elif entry.topic == TITLE_TOPIC:
@@ -218,7 +219,7 @@ class Ledger:
                 self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
         elif isinstance(entry, Summary):
             self.summarized_todos = self.todos
-            self._decided[entry.seq] = _section_texts(entry.document, "decisions")
+            self._decisions[entry.seq] = _section_texts(entry.document, "decisions")
             facts = _section_texts(entry.document, "facts")
             self._constraints[entry.seq] = _rule_texts(entry.document) + facts
             self._resolutions[entry.seq] = entry.resolved
@@ -237,15 +238,15 @@ class Ledger:
     @property
     def messages(self) -> Sequence[LoggedMessage]:
         """The user's messages and attachments, oldest first."""
-        return self._heard.messages
+        return self._user_messages.messages
 
     @property
     def turns(self) -> Sequence[int]:
         """Refs of the messages that started turns."""
-        return self._heard.turns
+        return self._user_messages.turns
 
     @property
-    def words(self) -> list[tuple[int, str]]:
+    def typed_messages(self) -> list[tuple[int, str]]:
         """The user's typed messages as (ref, text), oldest first; previews of long messages."""
         return [(m.ref, m.opening) for m in self.messages if not m.is_attached]
 
@@ -291,7 +292,7 @@ class Ledger:
         """
         settled = self.settled_refs
         said = [fact for fact in self._failing.values() if fact.ref in settled]
-        return [*(fact for fact, _ in self.resolved), *self._failed_anew, *said]
+        return [*(fact for fact, _ in self.resolved), *self._replaced_failures, *said]
 
     @property
     def resolutions(self) -> list[Mapping[str, Any]]:
@@ -305,7 +306,7 @@ class Ledger:
         settled: set[int] = set()
         for row in self.resolutions:
             for refs, change in (("refs", settled.update), ("reopened", settled.difference_update)):
-                change(ref for ref in _listed(row.get(refs)) if isinstance(ref, int))
+                change(ref for ref in _as_list(row.get(refs)) if isinstance(ref, int))
         return settled
 
     def with_resolutions(self, rows: Sequence[Mapping[str, Any]]) -> "Ledger":
@@ -331,7 +332,7 @@ class Ledger:
     def decisions(self) -> list[tuple[int, str]]:
         """Decisions, verbatim, each with the ref of its first note or unreverted summary."""
         gone, first = reverted_seqs(self._reverts), dict[str, int]()
-        for ref, texts in self._decided.items():
+        for ref, texts in self._decisions.items():
             for text in texts if ref not in gone else ():
                 first.setdefault(text, ref)
         return [(ref, text) for text, ref in first.items()]
@@ -368,11 +369,11 @@ class Ledger:
             "resolved": [{"ref": fact.ref, "by": by} for fact, by in self.resolved],
             "resolutions": [dict(row) for row in self.resolutions],
             "tests": [asdict(test) for test in self.tests.values()],
-            "words": _referred(self.words),
-            "decisions": _referred(self.decisions),
-            "constraints": _referred(self.constraints),
+            "words": _with_refs(self.typed_messages),
+            "decisions": _with_refs(self.decisions),
+            "constraints": _with_refs(self.constraints),
             "denials": list(self.denials),
-            "pins": _referred(self.pins.items()),
+            "pins": _with_refs(self.pins.items()),
             "todos": [dict(todo) for todo in self.todos],
             "plan": asdict(self.plan) if self.plan else None,
             "offloaded": dict(self.offloaded),
@@ -453,13 +454,13 @@ class Ledger:
         self._read.pop(path, None)
         before = self._files.get(path)
         if before is None and action == "created":
-            self._born.add(path)
-        existing: FileAction = "created" if path in self._born else "modified"
+            self._created.add(path)
+        existing: FileAction = "created" if path in self._created else "modified"
         self._files[path] = FileFact(
             path,
             "deleted" if action == "deleted" else existing,
-            (before.added if before else 0) + _count(details.get("added")),
-            (before.removed if before else 0) + _count(details.get("removed")),
+            (before.added if before else 0) + _count_or_zero(details.get("added")),
+            (before.removed if before else 0) + _count_or_zero(details.get("removed")),
             tool,
             ref,
             (before.times if before else 0) + 1,
@@ -493,8 +494,8 @@ class Ledger:
         self.jobs[str(id)] = JobFact(job.command, code, details.get("interrupted") is True)
         if said:
             del self._jobs[str(id)]
-        if said or not job.is_told:
-            job.is_told = True
+        if said or not job.has_ended:
+            job.has_ended = True
             fact = CommandFact(job.command, code, ref)
             killed = details.get("interrupted", code < 0 or code > SIGNAL_EXIT_CODE) is True
             output = CommandOutput(job.lines)
@@ -513,7 +514,7 @@ class Ledger:
         does not change earlier failures. `started` is the ref of its start, if recorded separately:
         the command cannot resolve failures after its start.
         """
-        works, since = works_of(fact.command), started or fact.ref
+        works, since = find_work(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
             tests_failed, cleared = self._tests.add(
@@ -528,19 +529,19 @@ class Ledger:
                 self.resolved.append((fact, by))
             else:
                 if before := self._failing.pop(key, None):
-                    self._failed_anew.append(before)
+                    self._replaced_failures.append(before)
                 self._failing[key] = fact
         elif fact.exit_code is not None and not unknown:
-            shown = [work for work in works if work.is_shown and not work.decides]
-            succeeded = shown if shown and output.says_success() else []
-            done = [work for work in works if work.decides or work in succeeded]
+            shown = [work for work in works if work.is_shown and not work.decides_success]
+            succeeded = shown if shown and output.has_success_sign() else []
+            done = [work for work in works if work.decides_success or work in succeeded]
             for work in () if asked else done:
                 self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
             before = self._failing.get(key)
             if asked or len(done) == len(works) or (before and before.command == fact.command):
                 self._resolve(key, fact.ref, since)
         for command in cleared:
-            self._resolve(self._work_key(command, works_of(command)), fact.ref, since)
+            self._resolve(self._work_key(command, find_work(command)), fact.ref, since)
         self.commands.append(fact)
 
     def _work_key(self, command: str, works: Sequence[Work]) -> str:
@@ -562,7 +563,7 @@ def _is_denial(note: Note) -> bool:
     return answer in (None, "", "no", "hook")
 
 
-def _persons_reason(denial: Note) -> str:
+def _denial_reason(denial: Note) -> str:
     """Return the user's reason for denying a call, on one line, or "" if the user gave none."""
     data = denial.data if isinstance(denial.data, dict) else {}
     return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
@@ -578,18 +579,18 @@ def _rule_texts(document: Any) -> list[str]:
     rows = document.get("rules") if isinstance(document, dict) else None
     return [
         f"#{row.get('ref')}: {row['text']}"
-        for row in _listed(rows)
+        for row in _as_list(rows)
         if isinstance(row, dict) and isinstance(row.get("text"), str)
     ]
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _referred(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
+def _with_refs(texts: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
     return [{"ref": ref, "text": text} for ref, text in texts]
 
 
-def _count(value: Any) -> int:
+def _count_or_zero(value: Any) -> int:
     return value if isinstance(value, int) else 0

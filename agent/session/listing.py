@@ -19,7 +19,7 @@ from ..lazy import dataclass, regex
 from .entries import Assistant, Entry, User
 from .log import try_parse_entry
 from .store import content_text
-from .titles import kept_title
+from .titles import saved_title
 
 CATALOGUE_NAME = "sessions.json"
 CATALOGUE_VERSION = 2
@@ -31,7 +31,7 @@ CARD_TYPES = [int, int, str, str, int, str, str, str]
 # session that this one is a copy of.
 SessionCard = tuple[int, int, str, str, int, str, str, str]
 
-MAX_WORDS_CHARS = 200  # of a message in a row
+MAX_MESSAGE_CHARS = 200  # of a message in a row
 _MAX_HEAD_BYTES = 1 << 20  # searched from the beginning for the first message
 # Bytes searched from the end for the newest message: first near, then far.
 _NEAR_END_BYTES = 1 << 15
@@ -170,7 +170,7 @@ def _read_card(log: Path) -> SessionCard:
     copy_of = first if first != log.parent.name else ""
     opened |= reopened
     branch, cwd = opened.get("branch", ""), opened.get("cwd", "")
-    title = kept_title(log.parent) or title or last
+    title = saved_title(log.parent) or title or last
     return (stat.st_size, stat.st_mtime_ns, title, last, entries, branch, cwd, copy_of)
 
 
@@ -181,7 +181,7 @@ def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
         head = _LINE_HEAD.match(line)
         if head and head[2] == b"session" and not opened:
             opened = _parse_opening(line)
-        elif head and head[2] == b"user" and (words := _words_of_line(line)):
+        elif head and head[2] == b"user" and (words := _text_of_line(line)):
             return opened, words
     return opened, ""
 
@@ -201,7 +201,7 @@ def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int]:
             if head[2] == b"session" and not opened:
                 opened = _parse_opening(line)
             elif head[2] in (b"user", b"assistant") and not last:
-                last = _words_of_line(line)
+                last = _text_of_line(line)
         if last:
             break
     return opened, last, entries
@@ -237,14 +237,14 @@ def _parse_opening(line: bytes) -> dict[str, str]:
     return {key: value for key, value in found.items() if isinstance(value, str) and value}
 
 
-def _words_of_line(line: bytes) -> str:
+def _text_of_line(line: bytes) -> str:
     """Return the user's or the agent's text in an entry, on one line."""
     entry = try_parse_entry(line)
     if isinstance(entry, User) and entry.source == "person":
         text = content_text(entry.content)
     else:
         text = _answer(entry)
-    return " ".join(text[: 4 * MAX_WORDS_CHARS].split())[:MAX_WORDS_CHARS]
+    return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
 
 
 def is_in_use(lock: Path) -> bool:

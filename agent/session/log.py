@@ -253,7 +253,7 @@ class Log(LogFile):
                 f"no log at {path}", hint="`ctxagent sessions list` lists the sessions."
             )
         if not read_only:
-            log.warnings += log.hold()
+            log.warnings += log.lock()
         with log.closed_on_error():
             cut = [] if read_only else log._cut_torn_end()
             log.last_seq, warnings = read(log) if read else scan_log(path)
@@ -274,8 +274,8 @@ class Log(LogFile):
         """Write an entry and return it as a reader of the file will see it. Raises RecordError and
         leaves the file unchanged on failure.
         """
-        if not self.is_held:
-            for warning in self.hold():
+        if not self.is_locked:
+            for warning in self.lock():
                 (self.warn or self.warnings.append)(warning)
         line = encode_line(replace(self.redact(entry), seq=self.last_seq + 1, at=timestamp()))
         self.write_line(line)

@@ -60,7 +60,7 @@ class LogFile:
         return self._refusal[0]
 
     @property
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         return self._fd is not None
 
     def check_writable(self) -> None:
@@ -68,7 +68,7 @@ class LogFile:
         if self.refusal:
             raise RecordError(self.refusal, hint=self._refusal[1])
 
-    def hold(self) -> list[str]:
+    def lock(self) -> list[str]:
         """Lock the log, open or create its file, and return warnings for the user. Raises
         SessionBusy if another process has the log, and RecordError on other failures.
         """

@@ -6,9 +6,10 @@ files and directories count first, then the words that both tasks share:
 
 1. Tasks that name files, but no common file, are different.
 2. Tasks with the same description are similar.
-3. Otherwise, each task's topics (words of its description repeated in its prompt, and numbers) must
-   occur in the other task, and the tasks must share enough words. For tasks about the same files,
-   the topics of one task are enough, and fewer shared words.
+3. Otherwise, most of each task's topics must occur in the other task, and the tasks must share
+   enough words. Topics are the words of a description that its prompt repeats, and words with
+   digits. For tasks about the same files, most topics of one of the tasks and fewer shared words
+   are enough.
 
 No word list of a language is used: short words count little, endings are ignored, and text without
 spaces between words is compared by pairs of characters.
@@ -20,7 +21,10 @@ from collections.abc import Collection, Iterable
 from ..lazy import dataclass, regex
 
 MIN_SHARED_WORDS = 2  # for tasks without a common file
-MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared part of the shorter task's words
+MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = (
+    0.5,
+    0.25,
+)  # part of the shorter task's words that the other has
 MIN_TOPICS = 0.75  # part of each task's topics that the other task has
 MIN_TOPICS_SAME_FILES = 0.65  # the same for one of the tasks
 MIN_FILES = 0.5  # part of the new task's files that the earlier task has
@@ -51,7 +55,7 @@ class GivenTask:
         return f"{self.description}\n{self.prompt}"
 
 
-def likeness(new: GivenTask, earlier: GivenTask) -> float:
+def similarity(new: GivenTask, earlier: GivenTask) -> float:
     """Return the similarity of a new task to an earlier one; 0.0 means different tasks."""
     named, known = _paths(new.text), _paths(earlier.text)
     touched = {tuple(path.casefold().strip("/").split("/")) for path in earlier.files}
@@ -68,9 +72,9 @@ def likeness(new: GivenTask, earlier: GivenTask) -> float:
     if named and shared_files >= MIN_FILES:
         is_alike = overlap >= MIN_OVERLAP_SAME_FILES and max(covered) >= MIN_TOPICS_SAME_FILES
     else:
-        shared = len(_standing_in(words, others))
+        shared = len(_shared_words(words, others))
         is_alike = overlap >= MIN_OVERLAP and shared >= MIN_SHARED_WORDS
-        is_alike = is_alike and bool(_standing_in(topics, others_topics))
+        is_alike = is_alike and bool(_shared_words(topics, others_topics))
         is_alike = is_alike and min(covered) >= MIN_TOPICS
     return overlap + shared_files if is_alike else 0.0
 
@@ -79,7 +83,7 @@ def _is_same(words: set[str], others: set[str], text: str, other: str) -> bool:
     """Return True if two descriptions have the same words, in any order and form."""
     if not words or not others:
         return text.casefold().split() == other.casefold().split()
-    return _standing_in(words, others) == words and _standing_in(others, words) == others
+    return _shared_words(words, others) == words and _shared_words(others, words) == others
 
 
 def _paths(text: str) -> set[tuple[str, ...]]:
@@ -98,11 +102,11 @@ def _share(paths: Collection[tuple[str, ...]], others: Collection[tuple[str, ...
     """Return the share of `paths` that match a path in `others` or contain or are contained
     in one.
     """
-    same = sum(any(_is_place_of(path, other) for other in others) for path in paths)
+    same = sum(any(_is_same_or_inside(path, other) for other in others) for path in paths)
     return same / len(paths) if paths else 0.0
 
 
-def _is_place_of(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _is_same_or_inside(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Return True if two paths are the same or one contains the other; either may be relative."""
     short, long = sorted((one, other), key=len)
     ends = range(len(long) - len(short) + 1)
@@ -128,12 +132,12 @@ def _topics(work: GivenTask) -> set[str]:
     digits.
     """
     words = _words(work.description)
-    return _standing_in(words, _words(work.prompt)) | set(filter(_has_digit, words))
+    return _shared_words(words, _words(work.prompt)) | set(filter(_has_digit, words))
 
 
 def _share_of_words(words: set[str], others: set[str]) -> float:
     """Return the share of `words` that occur in `others`, by weight."""
-    return _weight(_standing_in(words, others)) / _weight(words) if words else 0.0
+    return _weight(_shared_words(words, others)) / _weight(words) if words else 0.0
 
 
 def _weight(words: Iterable[str]) -> int:
@@ -147,7 +151,7 @@ def _weight(words: Iterable[str]) -> int:
     )
 
 
-def _standing_in(words: set[str], others: set[str]) -> set[str]:
+def _shared_words(words: set[str], others: set[str]) -> set[str]:
     """Return the words that occur in `others`, in any form."""
     stems: dict[str, list[str]] = {}
     for other in others:
@@ -155,11 +159,11 @@ def _standing_in(words: set[str], others: set[str]) -> set[str]:
     return {
         word
         for word in words
-        if any(_is_alike(word, other) for other in stems.get(word[:MIN_STEM_CHARS], ()))
+        if any(_is_same_word(word, other) for other in stems.get(word[:MIN_STEM_CHARS], ()))
     }
 
 
-def _is_alike(one: str, other: str) -> bool:
+def _is_same_word(one: str, other: str) -> bool:
     """Return True if two words are the same or two forms of one word."""
     if one == other or _has_digit(one + other):
         return one == other

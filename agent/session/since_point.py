@@ -20,7 +20,7 @@ EDIT, COMMAND = "edit", "command"  # cause: an edit changes the files, a command
 
 
 @dataclass(frozen=True, slots=True)
-class SincePoint:
+class FactsSincePoint:
     """The facts of a session since a point."""
 
     saved: Mapping[str, SavedFile] = field(default_factory=dict)  # first state of each path
@@ -35,14 +35,14 @@ class SincePoint:
         return sorted((self.own | self.uncertain | self.saved.keys()) - kept)
 
 
-def read_since(entries: Reversible[Entry], seq: int) -> SincePoint:
+def read_facts_since(entries: Reversible[Entry], seq: int) -> FactsSincePoint:
     """Compute the facts from the entries after `seq`. Malformed data is ignored."""
     later = list(takewhile(lambda entry: entry.seq > seq, reversed(entries)))[::-1]
     rows = [row for entry in later for row in _changes(entry)]
     own = {row["path"] for row in rows if row.get("certain", True)}
     own |= {file.path for entry in later if _is_edit(entry) for file in saved_files(entry)}
     saved = first_saved(file for entry in later for file in _first_states(entry))
-    return SincePoint(
+    return FactsSincePoint(
         saved,
         frozenset(own),
         frozenset(row["path"] for row in rows) - own,

@@ -49,7 +49,7 @@ from .entries import (
 )
 from .log import LOG_NAME, Entries, find_entries, find_entry, seq_of_line, try_parse_entry
 from .searches import search_text
-from .titles import TITLE_TOPIC, keep_title
+from .titles import TITLE_TOPIC, save_title
 
 AGENTS = "agents"
 _IMAGE = regex(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
@@ -172,19 +172,19 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             elif isinstance(entry, SubagentRun):
                 runs[entry.id] = entry
             elif isinstance(entry, Note) and entry.topic == TITLE_TOPIC:
-                keep_title(folder, entry.text)
-    if _is_own(source / "offloaded") and (source / "offloaded").is_dir():
+                save_title(folder, entry.text)
+    if _has_no_symlink(source / "offloaded") and (source / "offloaded").is_dir():
         copy_tree_private(source / "offloaded", folder / "offloaded", share_private)
     for path in filter(None, paths):
-        _copy_kept(source, folder, path)
+        _copy_file(source, folder, path)
     if left_out_from is None:
         for name in (CONVERSATION_NAME, SUMMARY_NAME):
-            _copy_kept(source, folder, name)
+            _copy_file(source, folder, name)
     else:
         write_conversation(folder, Entries(target))
     for id, run in runs.items():
         old, new = (each / AGENTS / id / LOG_NAME for each in (source, folder))
-        if not _is_own(old.parent):
+        if not _has_no_symlink(old.parent):
             continue
         if left_out_from is None and old.parent.is_dir():
             copy_tree_private(old.parent, new.parent)
@@ -192,14 +192,14 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             _copy_session(old, new, run.told, left_out_from)
 
 
-def _copy_kept(source: Path, folder: Path, name: str) -> None:
+def _copy_file(source: Path, folder: Path, name: str) -> None:
     """Copy a file of the session if it exists. Raises OSError."""
-    if _is_own(source / name) and (source / name).is_file():
+    if _has_no_symlink(source / name) and (source / name).is_file():
         make_private_folder((folder / name).parent)
         copy_private(source / name, folder / name)
 
 
-def _is_own(path: Path) -> bool:
+def _has_no_symlink(path: Path) -> bool:
     """Return True if a path in a session's real folder contains no symbolic link."""
     return path.resolve() == path
 

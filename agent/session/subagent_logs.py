@@ -19,7 +19,7 @@ from .conversation import CONVERSATION_NAME
 from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
 from .ledger import Ledger
 from .log import LOG_NAME, Entries
-from .same_work import GivenTask, likeness
+from .same_work import GivenTask, similarity
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
@@ -61,7 +61,7 @@ def earlier_work(
     new, found = GivenTask(description, prompt), list[tuple[float, SubagentRun]]()
     for agent in list(ledger.agents.values())[: -MAX_COMPARED - 1 : -1]:
         if agent.type == type and agent.status != "running":
-            like = likeness(new, GivenTask(agent.description, agent.prompt, agent.files))
+            like = similarity(new, GivenTask(agent.description, agent.prompt, agent.files))
             found += [(like, agent)] if like else []
     for _, agent in sorted(found, key=lambda pair: -pair[0]):
         if text := _handed_over(folder, agent):
@@ -139,32 +139,34 @@ def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) 
 
 
 def missing_entries(
-    folder: Path, unheard_ids: Collection[str], agents: Iterable[SubagentRun]
+    folder: Path, unreported_ids: Collection[str], agents: Iterable[SubagentRun]
 ) -> list[Entry]:
     """Return the entries to record when a session continues after its process was killed.
 
-    Each subagent whose log has more than the session's gets an updated entry. One notice tells the
-    model about the subagents whose results it never received (`unheard_ids`), with the answers of
-    those that had finished.
+    Each subagent whose log has entries that its entry in the session's log does not cover gets an
+    updated entry. One notice tells the model about the subagents whose results it never received
+    (`unreported_ids`), with the answers of those that had finished.
     """
-    found, unheard = list[Entry](), list[SubagentRun]()
+    found, unreported = list[Entry](), list[SubagentRun]()
     for agent in agents:
         log = subagent_log(folder, agent.id)
         if agent.status == "running" or _last_seq(log) > agent.told:
             *rows, agent = _newer_entries(log, agent)
             found += [*rows, agent]
-        if agent.id in unheard_ids:
-            unheard.append(agent)
-    if unheard:
+        if agent.id in unreported_ids:
+            unreported.append(agent)
+    if unreported:
         head = "The session was left while subagents were at work."
-        unfinished = f"{head} {list_unfinished(unheard)}".strip()
-        text = "\n".join(filter(None, (unfinished, _finished_answers(unheard))))
+        unfinished = f"{head} {list_unfinished(unreported)}".strip()
+        text = "\n".join(filter(None, (unfinished, _finished_answers(unreported))))
         found.append(User(content=text, source="notice"))
     return found
 
 
 def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()) -> str:
-    """List the unfinished subagents and those `at_work` for the model, or return ""."""
+    """Return a text for the model that lists the unfinished subagents and those `at_work`; "" if
+    there are none.
+    """
     left, working = list[str](), list[str]()
     for agent in agents:
         if agent.id in at_work or agent.status != "done":
@@ -187,24 +189,24 @@ def _finished_answers(agents: Iterable[SubagentRun]) -> str:
     return "\n\n".join(["Subagents that had finished, and their answers:", *texts])
 
 
-def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
+def update_unreported(unreported_ids: set[str], entry: Entry) -> None:
     """Update the IDs of started subagents that no result or notice has mentioned since."""
     if isinstance(entry, SubagentRun) and entry.status == "running":
-        unheard_ids.add(entry.id)
+        unreported_ids.add(entry.id)
     elif isinstance(entry, ToolResult):
         if entry.details.get("status") != "running":  # else it continues in the background
-            unheard_ids.discard(str(entry.details.get("agent")))
-    elif isinstance(entry, User) and entry.source == "notice" and unheard_ids:
+            unreported_ids.discard(str(entry.details.get("agent")))
+    elif isinstance(entry, User) and entry.source == "notice" and unreported_ids:
         words = content_text(entry.content)
-        unheard_ids -= {id for id in unheard_ids if f"{id} (" in words}
+        unreported_ids -= {id for id in unreported_ids if f"{id} (" in words}
 
 
 def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], SubagentRun]:
     """Return a subagent's new entry, preceded by a note of unrecorded file changes if there are
     any.
 
-    A killed subagent may have finished before the kill; its first turn decides. Later turns,
-    started manually by the user, change only the totals.
+    A killed subagent may have finished before the kill. Its status and answer are those of its
+    first unrecorded turn. Later turns, started manually by the user, change only the totals.
     """
     totals, known, ledger = Totals(), Ledger(), Ledger()
     answer, end, turns, last = "", "", 0, 0

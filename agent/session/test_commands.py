@@ -55,13 +55,12 @@ _TARGET = regex(r"(?:[\w:-]*:)?(?:tests?|check|spec|verify)(?:[:_-][\w:-]+)?")
 _OPTIONS_WITH_VALUE_MAKE = word_set("-C -f -I -o -W -j --directory --file")
 _COMMANDS = dict.fromkeys(word_set("go dotnet mix manage.py"), word_set("test"))
 _COMMANDS["cargo"] = word_set("test t")
-_RUNS_NONE = word_set(
+_RUN_NO_TESTS = word_set(
     "--version -V --help -h --collect-only --co --fixtures --markers --no-run --list -list "
     "--listTests --show-only --dry-run --just-print"
 )
 
-# In this order: options that do not change which tests run, the ones of these with a value, options
-# that select fewer tests, and options that select more.
+# Options that do not change which tests run.
 _SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
@@ -71,18 +70,20 @@ _SAME_TESTS = regex(
     r"|import-mode|fail-fast).*",
     re.DOTALL,
 )
+# Those of them that have a value in the next word.
 _OPTIONS_WITH_VALUE = word_set(
     "-n -W -j -timeout -count -parallel --tb --maxfail --durations --color --timeout --reporter "
     "--numprocesses --dist --log-level --import-mode"
 )
+# Options that select fewer tests.
 _FEWER_TESTS = regex(
     r"-k.*|-t|-g|-run\b.*|-short|--(?:grep|testNamePattern|lf|last-failed|sw|stepwise|ignore|deselect"
     r"|shard|onlyChanged|changed)\b.*",
     re.DOTALL,
 )
-_MORE_TESTS = word_set("--workspace --all --all-features --runslow")
+_MORE_TESTS = word_set("--workspace --all --all-features --runslow")  # select more tests
 _EVERYTHING = word_set(". ...")
-_ALL_OF_GO = word_set("...")  # without it, go tests a single folder
+_GO_RECURSIVE = word_set("...")  # without it, go tests a single folder
 
 # Programs that may print the output of another test run. A filter does not if it reads a pipe.
 _FILTERS = word_set("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
@@ -100,8 +101,8 @@ class TestCommand:
     variables: tuple[str, ...] = ()  # set only for this program
     folder: str = ""  # working directory, as given to `cd`
     single: bool = False  # the command runs no other tests
-    quiet: bool = False  # no other program in the command may print test output
-    decides: bool = False  # the command succeeds only if the run does
+    is_only_printer: bool = False  # no other program in the command may print test output
+    decides_success: bool = False  # the command succeeds only if the run does
 
     def covers(self, name: str, failed: "TestCommand") -> bool:
         """Return True if this run certainly repeats the test `name` that failed in the run
@@ -110,8 +111,8 @@ class TestCommand:
         """
         if not (self.single and failed.single) or self.variables != failed.variables:
             return False
-        options, places = _chosen(self.arguments)
-        others, where = _chosen(failed.arguments)
+        options, places = _selection(self.arguments)
+        others, where = _selection(failed.arguments)
         if (options, places) == (others, where):
             return True
         if options - _MORE_TESTS or any(
@@ -119,9 +120,9 @@ class TestCommand:
         ):
             return False
         if self.runner == "go":
-            return bool(places & _ALL_OF_GO)
+            return bool(places & _GO_RECURSIVE)
         named = name.removeprefix("./")
-        return places <= _EVERYTHING or any(_begins(named, place) for place in places)
+        return places <= _EVERYTHING or any(_is_part_of(named, place) for place in places)
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ def find_test_command(command: str) -> TestCommand:
     """Return the first test run in a command. It has no runner if no known runner is found."""
     simple = simple_commands(command)
     found: TestCommand | None = None
-    folder, single, quiet, piped = "", True, True, False
+    folder, single, is_only_printer, piped = "", True, True, False
     for place, each in enumerate(simple):
         words, variables = unwrapped_words(each.words)
         name = _base(words)
@@ -147,11 +148,13 @@ def find_test_command(command: str) -> TestCommand:
             piped = True
         elif run := _run(words):
             single = found is None
-            decides = succeeds_only_with(simple, place, piped=piped)
-            found = found or TestCommand(*run, variables, folder, decides=decides)
+            decides_success = succeeds_only_with(simple, place, piped=piped)
+            found = found or TestCommand(*run, variables, folder, decides_success=decides_success)
         elif name in _MAY_SHOW_TESTS or (name in _FILTERS and each.before not in _PIPES):
-            quiet = False
-    return replace(found, single=single, quiet=quiet) if found else TestCommand()
+            is_only_printer = False
+    return (
+        replace(found, single=single, is_only_printer=is_only_printer) if found else TestCommand()
+    )
 
 
 def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool) -> bool:
@@ -168,7 +171,7 @@ def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool
 def _run(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
     """Return the runner and its arguments if a program runs tests, else None."""
     name, rest = _base(words), list(words[1:])
-    if _RUNS_NONE & set(rest):
+    if _RUN_NO_TESTS & set(rest):
         return None
     if name in _MAKES:
         near = pairwise(("", *rest))
@@ -176,7 +179,7 @@ def _run(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
         others = tuple(word for word in rest if word not in targets)
         return (" ".join((name, *targets)), others) if targets else None
     if name in _RUNNERS:
-        return _direct(name, rest)
+        return _runner_and_arguments(name, rest)
     options = []
     while rest and rest[0][:1] in ("-", "+"):
         options.append(rest.pop(0))
@@ -185,14 +188,14 @@ def _run(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
     if name == "cargo" and rest[:2] == ["nextest", "run"]:
         return "nextest", (*options, *rest[2:])
     if name in _SCRIPTS and rest and rest[0] in _RUNNERS:
-        return _direct(rest[0], [*rest[1:], *options])
+        return _runner_and_arguments(rest[0], [*rest[1:], *options])
     if name in _SCRIPTS and rest and _SCRIPT.fullmatch(rest[0]):
         script = "test" if rest[0] == "t" else rest[0]
         return f"{name} {script}", (*options, *rest[1:])
     return (name, (*options, *rest[1:])) if rest and rest[0] in _COMMANDS.get(name, ()) else None
 
 
-def _direct(name: str, arguments: list[str]) -> tuple[str, tuple[str, ...]]:
+def _runner_and_arguments(name: str, arguments: list[str]) -> tuple[str, tuple[str, ...]]:
     if arguments and arguments[0] == _ARGUMENT_FOR_ALL.get(name):
         del arguments[0]
     return "pytest" if name == "py.test" else name, tuple(arguments)
@@ -239,7 +242,7 @@ def simple_commands(command: str) -> tuple[CommandPart, ...]:
             to_file = token["redirect"][-1] in "<>|"
         elif token["word"]:
             if not to_file:
-                found[-1].words.append(_QUOTING.sub(_bare, token["word"]))
+                found[-1].words.append(_QUOTING.sub(_unquoted, token["word"]))
             to_file = False
         elif token["end"] and found[-1].words:
             found[-1].after = token["end"]
@@ -247,11 +250,11 @@ def simple_commands(command: str) -> tuple[CommandPart, ...]:
     return tuple(each for each in found if each.words)
 
 
-def _bare(quoted: re.Match[str]) -> str:
+def _unquoted(quoted: re.Match[str]) -> str:
     return quoted[1] or quoted[2] or quoted[3] or ""
 
 
-def _chosen(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+def _selection(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the options that may change which tests run, and the paths or tests named."""
     options, places = set(), set()
     for before, word in pairwise(("", *arguments)):
@@ -264,6 +267,6 @@ def _chosen(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(options), frozenset(places)
 
 
-def _begins(name: str, place: str) -> bool:
+def _is_part_of(name: str, place: str) -> bool:
     """Return True if a test name begins with a place: a path or a part of a test's name."""
     return name.startswith(place) and not re.match(r"[\w-]", name[len(place) :])

@@ -72,7 +72,7 @@ _LEFT_OUT = _sign(
     " deselected", " filtered out", matches=r"\b[1-9]\d* (?:deselected|filtered out)\b"
 )
 # The line in which each runner reports passed tests: all tests, once at the end, or some tests.
-_SAYS_ALL_PASSED = {
+_ALL_PASSED_LINES = {
     "pytest": r"(?:=+ )?[1-9]\d* passed"
     r"(?:, \d+ (?:skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed))*"
     r" in [\d.]+ ?s(?:econds)?(?: \([\d:]+\))?(?: =+)?",
@@ -86,7 +86,7 @@ _SAYS_ALL_PASSED = {
     "phpunit": r"OK \([1-9]\d* tests?, \d+ assertions?\)",
     "nextest": r" *Summary \[.*\] *[1-9]\d* tests? run: [1-9]\d* passed\b.*",
 }
-_SAYS_SOME_PASSED = {
+_SOME_PASSED_LINES = {
     "go": r"ok[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\))(?:[ \t]+coverage: [^\[\n]*)?",
     "cargo": r"test result: ok\. [1-9]\d* passed; 0 failed;.*",
     "mix": r"(?:\d+ doctests?, )?[1-9]\d* tests?, 0 failures\b.*",
@@ -100,7 +100,8 @@ _SUCCESS = _sign(
     " pass", "Ran ", "OK (", "0 failures", "PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
     matches="^(?:{})$".format(
         "|".join(
-            rf"(?P<{name}>{said})" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+            rf"(?P<{runner}>{line})"
+            for runner, line in (_ALL_PASSED_LINES | _SOME_PASSED_LINES).items()
         )
     ),
     flags=re.MULTILINE,
@@ -153,8 +154,9 @@ class TestReport:
 
     failed: tuple[str, ...]
     passed: frozenset[str]
-    says: frozenset[str]  # runners that report passed tests; empty if any failure is mentioned
-    clean: bool  # no failure is mentioned
+    # Runners that report passed tests; empty if any failure is mentioned.
+    passing_runners: frozenset[str]
+    has_no_failure: bool  # no failure is mentioned
     partial: bool  # some tests were left out
 
 
@@ -162,15 +164,17 @@ def read_report(output: str) -> TestReport:
     """Return the test results in an output. Its lines must have no trailing blanks."""
     lines = output.split("\n")[-MAX_OUTPUT_LINES:]
     text = "\n".join([line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines])
-    looked = _Lines(text)
-    whole = looked if text == output else _Lines(output)
+    searched = _Lines(text)
+    whole = searched if text == output else _Lines(output)
     dots = _FAILED_JEST_LINES if _IS_JEST.is_in(whole) else _DOT_WITH_SUITE
-    failed = _test_names(looked, (*_FAILED_LINES, dots))
-    failed = failed or _test_names(looked, _FAILED_SHORT_LINES)
-    passed = set(_test_names(looked, _PASSED_LINES)) - set(failed)
-    clean = not failed and not _STILL_FAILING.is_in(whole)
-    says = frozenset(_successes(looked)) if clean else frozenset[str]()
-    return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(looked))
+    failed = _test_names(searched, (*_FAILED_LINES, dots))
+    failed = failed or _test_names(searched, _FAILED_SHORT_LINES)
+    passed = set(_test_names(searched, _PASSED_LINES)) - set(failed)
+    has_no_failure = not failed and not _STILL_FAILING.is_in(whole)
+    passing_runners = frozenset(_successes(searched)) if has_no_failure else frozenset[str]()
+    return TestReport(
+        failed, frozenset(passed), passing_runners, has_no_failure, _LEFT_OUT.is_in(searched)
+    )
 
 
 def _successes(lines: _Lines) -> Iterator[str]:
@@ -195,7 +199,7 @@ class FailingTest:
 class _EndedCommand:
     """A command that has ended."""
 
-    place: str  # its runner, or the whole command if no runner is known
+    runner: str  # or the whole command if no runner is known
     command: str
     launch: TestCommand
     folder: str
@@ -207,16 +211,16 @@ class FailingTests:
     """The tests that have failed at least once, in the order of their first failure."""
 
     tests: dict[str, FailingTest] = field(default_factory=dict)
-    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # newest failing run, by test
-    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # also by place
-    _blamed: dict[str, set[str]] = field(default_factory=dict)  # commands that failed, by test
-    _blame: dict[str, set[str]] = field(default_factory=dict)  # open tests, by command
-    _unnamed: dict[str, dict[str, _EndedCommand]] = field(
-        default_factory=dict
-    )  # failed runs that named no test, by place and command
-    _passed: dict[str, tuple[int, int]] = field(
-        default_factory=dict
-    )  # (start, end) of the newest run in which all tests passed, by command
+    # The newest failing run of each test that has not passed since, and the same by runner.
+    _open: dict[str, _EndedCommand] = field(default_factory=dict)
+    _open_by_runner: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)
+    # The commands in which a test failed, and the open tests of a command.
+    _commands_by_test: dict[str, set[str]] = field(default_factory=dict)
+    _tests_by_command: dict[str, set[str]] = field(default_factory=dict)
+    # Failed runs that named no test, by runner and command.
+    _unnamed: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)
+    # (start, end) of the newest run in which all tests passed, by command.
+    _passed: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(
         self, command: str, output: CommandOutput, ref: int, *, passed: bool, cwd: str, started: int
@@ -229,12 +233,12 @@ class FailingTests:
         run that started before the failure resolves nothing.
         """
         launch = find_test_command(command)
-        place = launch.runner or command
-        if passed and not launch.runner and place not in self._places:
+        runner = launch.runner or command
+        if passed and not launch.runner and runner not in self._open_by_runner:
             return False, []
         run = read_report(output.text)
         folder = posixpath.normpath(posixpath.join(cwd, launch.folder))
-        now = _EndedCommand(place, command, launch, folder, ref)
+        now = _EndedCommand(runner, command, launch, folder, ref)
         cleared = self._resolve(now, run, passed=passed, started=started)
         names = run.failed if launch.runner or not passed else ()
         passed_since, by = self._passed.get(command, (0, 0))
@@ -243,18 +247,22 @@ class FailingTests:
             self.tests.update(told)
             return False, cleared
         for name in names:
-            self._close(name)
+            self._remove_open(name)
             self.tests[name] = FailingTest(name, ref)
             self._open[name] = now
-            self._places.setdefault(place, {})[name] = now
-            self._blamed.setdefault(name, set()).add(command)
-            self._blame.setdefault(command, set()).add(name)
+            self._open_by_runner.setdefault(runner, {})[name] = now
+            self._commands_by_test.setdefault(name, set()).add(command)
+            self._tests_by_command.setdefault(command, set()).add(name)
         # If the exit code may be another program's, the output decides.
-        failed = bool(names) or not passed or not (run.clean or launch.decides or not launch.quiet)
+        failed = (
+            bool(names)
+            or not passed
+            or not (run.has_no_failure or launch.decides_success or not launch.is_only_printer)
+        )
         if failed and launch.runner:
-            self._take_unnamed(place, command)
+            self._remove_unnamed(runner, command)
             if not names:
-                self._unnamed.setdefault(place, {})[command] = now
+                self._unnamed.setdefault(runner, {})[command] = now
         return failed and bool(launch.runner), cleared
 
     def _resolve(
@@ -263,79 +271,87 @@ class FailingTests:
         """Resolve the tests that a run reports as passed. Return the commands without open failures
         after that.
         """
-        place, earlier = now.place, dict[str, _EndedCommand]()
+        runner, earlier = now.runner, dict[str, _EndedCommand]()
         done = [
             name
             for name in run.passed
             if (failed := self._open.get(name))
             and failed.ref < started
-            and _is_its(now, failed, name, named=True)
+            and _applies_to(now, failed, name, named=True)
         ]
         if passed and _all_passed(now.launch, run):
             newest = self._passed.get(now.command, (0, 0))
             self._passed[now.command] = max(newest, (started, now.ref))
 
             def is_done(failed: _EndedCommand, name: str) -> bool:
-                covered = not run.partial and _is_its(now, failed, name)
+                covered = not run.partial and _applies_to(now, failed, name)
                 return failed.ref < started and (failed.command == now.command or covered)
 
-            done += [n for n, failed in self._places.get(place, {}).items() if is_done(failed, n)]
-            unnamed = self._unnamed.get(place, {})
+            done += [
+                n
+                for n, failed in self._open_by_runner.get(runner, {}).items()
+                if is_done(failed, n)
+            ]
+            unnamed = self._unnamed.get(runner, {})
             earlier = {c: failed for c, failed in unnamed.items() if is_done(failed, "")}
         cleared: list[str] = []
         for command in earlier:
-            self._take_unnamed(place, command)
-            cleared += [] if command in self._blame else [command]
+            self._remove_unnamed(runner, command)
+            cleared += [] if command in self._tests_by_command else [command]
         for name in dict.fromkeys(done):
-            self._close(name)
+            self._remove_open(name)
             self.tests[name] = replace(self.tests[name], resolved=now.ref)
-            cleared += self._forgive(name)
+            cleared += self._remove_from_commands(name)
         return cleared
 
-    def _take_unnamed(self, place: str, command: str) -> None:
-        rows = self._unnamed.get(place, {})
+    def _remove_unnamed(self, runner: str, command: str) -> None:
+        rows = self._unnamed.get(runner, {})
         if rows.pop(command, None) and not rows:
-            del self._unnamed[place]
+            del self._unnamed[runner]
 
-    def _forgive(self, name: str) -> list[str]:
+    def _remove_from_commands(self, name: str) -> list[str]:
         """Remove a resolved test from its commands. Return the commands without open failures after
         that.
         """
         cleared = []
-        for command in sorted(self._blamed.pop(name, ())):
-            self._blame[command].discard(name)
-            if not self._blame[command]:
-                del self._blame[command]
+        for command in sorted(self._commands_by_test.pop(name, ())):
+            self._tests_by_command[command].discard(name)
+            if not self._tests_by_command[command]:
+                del self._tests_by_command[command]
                 is_open = any(command in rows for rows in self._unnamed.values())
                 cleared += [] if is_open else [command]
         return cleared
 
-    def _close(self, name: str) -> None:
+    def _remove_open(self, name: str) -> None:
         failed = self._open.pop(name, None)
         if failed is not None:
-            del self._places[failed.place][name]
-            if not self._places[failed.place]:
-                del self._places[failed.place]
+            del self._open_by_runner[failed.runner][name]
+            if not self._open_by_runner[failed.runner]:
+                del self._open_by_runner[failed.runner]
 
 
 def _all_passed(launch: TestCommand, run: TestReport) -> bool:
     """Return True if a successful command reports that all its tests passed. If its exit code is
     not that of the test run, a runner that reports per package is not trusted.
     """
-    known = launch.runner in _SAYS_ALL_PASSED or launch.runner in _SAYS_SOME_PASSED
-    said = launch.runner in run.says if known else bool(run.says)
-    return said and (launch.decides or not launch.runner or launch.runner in _SAYS_ALL_PASSED)
+    known = launch.runner in _ALL_PASSED_LINES or launch.runner in _SOME_PASSED_LINES
+    said = launch.runner in run.passing_runners if known else bool(run.passing_runners)
+    return said and (
+        launch.decides_success or not launch.runner or launch.runner in _ALL_PASSED_LINES
+    )
 
 
-def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool = False) -> bool:
+def _applies_to(
+    now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool = False
+) -> bool:
     """Return True if a later command's results apply to the failed test. `named`: the results name
     the test, which is enough if the name includes its file's path.
     """
     if named and now.command == failed.command:
         return True
-    if not now.launch.quiet or now.folder != failed.folder:
+    if not now.launch.is_only_printer or now.folder != failed.folder:
         return False
-    same = now.place == failed.place and now.launch.covers(name, failed.launch)
+    same = now.runner == failed.runner and now.launch.covers(name, failed.launch)
     return same or (named and ".py::" in name)
 
 

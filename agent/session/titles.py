@@ -28,7 +28,7 @@ def title_note(words: str) -> Note:
     return Note(topic=TITLE_TOPIC, text=title)
 
 
-def keep_title(folder: Path, title: str) -> None:
+def save_title(folder: Path, title: str) -> None:
     """Save the title of the session in `folder` for lists. Raises RecordError."""
     try:
         replace_file(folder / TITLE_NAME, title.encode("utf-8", "replace"), durable=False)
@@ -39,7 +39,7 @@ def keep_title(folder: Path, title: str) -> None:
         ) from error
 
 
-def kept_title(folder: Path) -> str:
+def saved_title(folder: Path) -> str:
     """Return the saved title of the session in `folder`, or ""."""
     try:
         with open_kept(folder / TITLE_NAME) as file:

@@ -10,7 +10,7 @@ from .store import content_text
 MessageState = Literal["answered", "interrupted", "open"]
 
 PREVIEW_MARK = "> "  # prefix of each line in the preview of a file
-FILE_TOOLS = ("Read", "Glob")  # an attachment in the form of these calls is on disk
+FILE_TOOLS = ("Read", "Glob")  # attachments in the form of these calls are files on disk
 ANSWERED_STATUSES = ("ok", "denied")  # statuses of a turn that answered its messages
 
 

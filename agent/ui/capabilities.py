@@ -1,5 +1,5 @@
 """Terminal capabilities, detected from the environment and the streams. Nothing is sent to the
-terminal. The module is light because the first paint waits for it.
+terminal. The module imports little, because the first paint waits for it.
 """
 
 import os
@@ -16,8 +16,9 @@ TerminalBackground = Literal["dark", "light", ""]  # "" if not known
 Colours = Literal[0, 16, 256]  # more than 256 are not used
 
 _DUMB_TERMS = ("", "dumb", "unknown")
+FULL_SCREEN = "interactive, with menus and a status line"
 _LINUX_CONSOLE = "linux"  # sixteen colours, a small font
-# Terminals with 16 colours, unless their name contains a part for 256 colours.
+# TERM names with 16 colours, unless they also contain one of _TERMS_OF_256.
 _TERMS_OF_16 = ("ansi", "cygwin", "eterm", "linux", "rxvt", "screen", "xterm")
 _TERMS_OF_256 = (
     "256color", "alacritty", "contour", "direct", "foot", "ghostty", "kitty", "wezterm",
@@ -36,7 +37,7 @@ _REFLOWS_BY_VARIABLE = {
 _REFLOWING_PROGRAMS = (
     "Apple_Terminal", "Hyper", "WarpTerminal", "WezTerm", "ghostty", "iTerm.app", "rio", "vscode",
 )  # fmt: skip
-# Terminal families that never print an unknown query.
+# Terminal families that ignore an unknown query instead of printing it.
 _SAFE_TO_ASK = (
     "alacritty", "contour", "foot", "kitty", "rxvt-unicode", "tmux", "wezterm", "xterm",
 )  # fmt: skip
@@ -55,7 +56,7 @@ class Capabilities:
     unicode: bool  # whether non-ASCII characters can be shown
     unicode_from: str
     background: TerminalBackground
-    safe_to_ask: bool  # whether it can be queried for its background
+    can_query: bool  # whether it can be queried for its background
     reflows: bool | None  # whether it rewraps lines at a new width; None if not known
     window_title: bool  # whether its title can be set without printing garbage
 
@@ -81,7 +82,7 @@ def detect(
         unicode=unicode,
         unicode_from=unicode_from,
         background=_background(environ),
-        safe_to_ask=not why_plain and colours == 256 and known and not multiplexed,
+        can_query=not why_plain and colours == 256 and known and not multiplexed,
         reflows=reflows(environ),
         window_title=not why_plain and not term.startswith(_WITHOUT_TITLE),
     )
@@ -121,7 +122,7 @@ def reflows(environ: Mapping[str, str]) -> bool | None:
 
 
 def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tuple[str, str]]:
-    """Return (label, value) rows for the user. Where support could be better, name the fix."""
+    """Return (label, value) rows for the user. A row about limited support names the fix."""
     columns, lines = size
     colours = f"{can.colours or 'none'} ({can.colours_from}), theme {theme}"
     if can.colours < 256 and can.colours_from != "NO_COLOR":
@@ -131,7 +132,7 @@ def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tu
         characters = f"ASCII, because {can.unicode_from}; LANG=C.UTF-8 may enable all of them"
     return [
         ("terminal", f"{can.term or 'TERM is not set'}{can.place}, {columns}x{lines}"),
-        ("screen", f"lines only, because {can.plain}" if can.plain else "painted"),
+        ("screen", f"plain lines, because {can.plain}" if can.plain else FULL_SCREEN),
         ("colours", colours),
         ("characters", characters),
     ]

@@ -143,7 +143,7 @@ class Headless:
             self._run = run
             result = await run
             await self._finish_session(agent, is_ok=result.status == "ok")
-            return self._write_result(self._renewed(result))
+            return self._write_result(self._with_current_usage(result))
         finally:
             await self._close(agent)
 
@@ -153,7 +153,7 @@ class Headless:
             await agent.finish()
         await agent.state.engine.close()  # so that the cost of a summary in preparation counts
 
-    def _renewed(self, result: Result) -> Result:
+    def _with_current_usage(self, result: Result) -> Result:
         """Return a result with the session's current usage and the total time."""
         ended = events.TurnFinished(result.status, result.text, result.error)
         return result_of(self._agent, ended, time.monotonic() - self.started, result.output)

@@ -57,7 +57,7 @@ class StreamHeadless(Headless):
                 is_last = self._is_ending or self._input.is_over
                 if is_last:
                     await self._finish_session(agent, is_ok=result.status == "ok")
-                self._write_result(self._renewed(result))
+                self._write_result(self._with_current_usage(result))
                 if is_last:
                     break
             else:

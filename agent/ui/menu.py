@@ -32,7 +32,7 @@ class Menu:
     leaving: str = "back"  # name of the action on Esc
     takes_other: bool = False  # whether an unknown single word can be chosen
     scopes: Sequence[str] = ("",)  # display names of the option sources
-    searches_all: bool = False  # a search uses one more scope, after the last
+    searches_all: bool = False  # a search uses the scope number len(scopes), for all options
     preview: Callable[[str], Sequence[Styled]] | None = None  # lines about the option with this key
     preview_rows: int = 10  # maximum, including the separator line
     moved: Callable[[str], None] = lambda key: None  # called with the key of the selected option

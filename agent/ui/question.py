@@ -24,7 +24,7 @@ class ChoiceRow:
     key: str  # the answer: a letter or number
     label: str
     short: str = ""  # the label for narrow terminals, if different
-    begins: str = ""  # the beginning of the reply, if the choice needs a text
+    reply_prefix: str = ""  # the beginning of the reply, if the choice needs a text
 
 
 @dataclass
@@ -141,7 +141,7 @@ def answer_from_line(line: str, texts: Sequence[str]) -> str:
 
 
 def _row_keys(rows: Sequence[ChoiceRow]) -> str:
-    letters = "".join(row.key for row in rows if not row.begins)
+    letters = "".join(row.key for row in rows if not row.reply_prefix)
     return letters + "".join(str(number) for number in range(1, len(rows) + 1))
 
 

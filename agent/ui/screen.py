@@ -30,13 +30,15 @@ class ScreenHost(Protocol):
     def working(self) -> bool:
         """Whether a turn runs, which Esc and Ctrl-C interrupt."""
 
-    def submit(self, words: str, *, alt: bool = False) -> None:
+    def submit(self, message: str, *, alt: bool = False) -> None:
         """Submit a message. During a turn, send it after the current call or after the turn
         (setting); `alt` swaps the two.
         """
 
-    def send_keys(self, words: str) -> str:
-        """Return a hint on which key sends the message when; "" if Enter sends it now."""
+    def send_keys(self, message: str) -> str:
+        """Return a hint on which key sends `message` at which time; "" if it cannot be sent during
+        the turn.
+        """
 
     def interrupt(self) -> None: ...
 
@@ -70,12 +72,12 @@ class ScreenHost(Protocol):
     def unfold(self) -> None:
         """Print the newest folded output in full; a repeated call prints the previous one."""
 
-    def earlier(self, words: str) -> str | None:
+    def earlier(self, message: str) -> str | None:
         """Take out the newest queued message for editing, or the one before the message that is
-        out, which is put back as `words`. None if the queue is empty.
+        out, which is put back as `message`. None if the queue is empty.
         """
 
-    def later(self, words: str) -> str | None:
+    def later(self, message: str) -> str | None:
         """Return the queued message after the one that is out, "" at the end; None if
         none is out.
         """
@@ -86,7 +88,7 @@ class ScreenHost(Protocol):
     async def offers(self, place: str) -> Sequence[Offer]:
         """Return completions for the word being typed (see `commands.completions_for`)."""
 
-    def tell(self, error: CtxagentError) -> None:
+    def show_error(self, error: CtxagentError) -> None:
         """Print an error and its next step."""
 
     def live(self) -> "Sequence[RenderableType]":
@@ -94,7 +96,7 @@ class ScreenHost(Protocol):
 
     def status(self, width: int) -> list[Fragment]: ...
 
-    def own_line(self, width: int) -> list[Fragment]:
+    def status_command_line(self, width: int) -> list[Fragment]:
         """Return the line from the user's status command, shown below the status line."""
 
     def notice_given(self, title: str, text: str) -> None:
@@ -120,7 +122,7 @@ class Screen(Protocol):
     def unfinished(self) -> bool:
         """Whether there is unfinished output between the printed text and the prompt."""
 
-    def greet(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print one line before or after `run`, without importing rich."""
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -129,7 +131,7 @@ class Screen(Protocol):
     def put(self, renderable: "RenderableType") -> None:
         """Print finished output."""
 
-    def touch(self) -> None:
+    def request_repaint(self) -> None:
         """Request a repaint because the host's live output has changed."""
         return
 
@@ -153,11 +155,11 @@ class Screen(Protocol):
         Raises CtxagentError.
         """
 
-    async def type(self, words: str, pace: float) -> None:
+    async def type(self, message: str, pace: float) -> None:
         """Show a message being typed, at `pace` seconds per character."""
         return
 
-    def restore(self, words: str) -> None:
+    def restore(self, message: str) -> None:
         """Put an unsent message back into the input line."""
         return
 
@@ -190,7 +192,7 @@ class Screen(Protocol):
         """Notify the user of the end of a long turn, if enabled."""
         return
 
-    def rest(self) -> None:
+    def show_prompt(self) -> None:
         """Show the prompt again after all submitted input is served."""
         return
 

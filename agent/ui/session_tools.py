@@ -99,8 +99,8 @@ class RecallEntryParams(Params):
 class RecallEntryTool(Tool[RecallEntryParams]):
     name = "recall"
     description = (
-        "Gives the whole text of an entry that was shortened, cleared or summarised, by its number "
-        f"#N: {MAX_CHARS:,} characters at once, or {MAX_MATCHES} matches of a pattern."
+        "Returns the whole text of an entry that was shortened, cleared or summarised, by its "
+        f"number #N: {MAX_CHARS:,} characters at a time, or {MAX_MATCHES} matches of a pattern."
     )
     effect = "none"
     Params = RecallEntryParams
@@ -181,9 +181,9 @@ class SearchSessionsParams(Params):
 class SearchSessionsTool(Tool[SearchSessionsParams]):
     name = "search"
     description = (
-        "Full-text search in everything that the sessions of this project recorded, also what is "
-        f"no longer in the context. At most {MAX_PASSAGES} passages, of equal matches the newest "
-        "first, with refs for `recall`."
+        "Full-text search in everything that the sessions of this project recorded, also what has "
+        f"left the context. At most {MAX_PASSAGES} passages with refs for `recall`; among equal "
+        "matches, the newest first."
     )
     effect = "none"
     Params = SearchSessionsParams

@@ -19,7 +19,7 @@ MAX_BRANCH_CELLS = 32  # cells of a branch
 MAX_EXTRA_CELLS = 40  # cells of the extensions' texts
 SEPARATOR = " · "
 BYPASS = "bypass"
-BYPASS_WORDS = "bypass: asks nothing"
+BYPASS_TEXT = "bypass: asks nothing"
 NO_SANDBOX, PARTIAL_SANDBOX = "no sandbox", "Landlock only"
 WOULD_COST = "would cost"  # prefix of a simulated price
 # Most important first. The bypass warning must never be cut off.
@@ -80,7 +80,7 @@ def _parts(status: StatusLine) -> list[_Part]:
         parts.append(_Part("effort", [("", status.effort)]))
     if status.mode:
         name = BYPASS if status.mode == BYPASS else "mode"
-        text = BYPASS_WORDS if status.mode == BYPASS else status.mode
+        text = BYPASS_TEXT if status.mode == BYPASS else status.mode
         parts.append(_Part(name, [(f"class:mode.{status.mode.partition('+')[0]}", text)]))
     if status.sandbox:
         style = "class:mode.bypass" if status.sandbox == NO_SANDBOX else ""
@@ -113,7 +113,7 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
     return out
 
 
-def sandbox_words(absent: str, partial: str) -> str:
+def sandbox_warning(absent: str, partial: str) -> str:
     """Return the sandbox warning for the status line; "" if the sandbox is complete."""
     return NO_SANDBOX if absent else PARTIAL_SANDBOX if partial else ""
 

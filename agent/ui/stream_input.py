@@ -171,7 +171,7 @@ def _checked(given: AnswerMessage, question: Question) -> Answer:
             else 'Give "allow" alone.',
         )
     if question.plan and given.allow:
-        return _agreement(given, question)
+        return _plan_approval(given, question)
     if not (given.allow and given.rule):
         return Answer(given.allow, "" if given.allow else given.reason, words=given.words)
     try:
@@ -181,7 +181,7 @@ def _checked(given: AnswerMessage, question: Question) -> Answer:
     return Answer(True, rule=given.rule, where="session")
 
 
-def _agreement(given: AnswerMessage, question: Question) -> Answer:
+def _plan_approval(given: AnswerMessage, question: Question) -> Answer:
     """Return the answer that accepts a plan. Raises BadLine."""
     if given.mode and given.mode not in question.modes:
         modes = ", ".join(question.modes)

@@ -89,7 +89,9 @@ def _answer(found: Mapping[str, Any]) -> AnswerMessage:
         raise BadLine("words is not a list of strings", hint)
     allow = _flag(found, "allow", default=bool(words) or None)
     texts = {name: _text(found.get(name, ""), name) for name in _ANSWER_TEXTS}
-    return AnswerMessage(allow=allow, words=tuple(_whole(each) for each in words), **texts)
+    return AnswerMessage(
+        allow=allow, words=tuple(_without_surrogates(each) for each in words), **texts
+    )
 
 
 def _flag(found: Mapping[str, Any], name: str, *, default: bool | None = False) -> bool:
@@ -142,10 +144,10 @@ def _image(source: Any) -> list[dict[str, Any]]:
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise BadLine(f"{name} is missing or not a string")
-    return _whole(value)
+    return _without_surrogates(value)
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Return a text without lone surrogates, which are valid in JSON but not in UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

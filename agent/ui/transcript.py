@@ -31,7 +31,7 @@ MAX_FOLDS = 50  # newest outputs that can be unfolded
 MAX_HELD_CHARS = 20_000  # longer texts are read from the log again
 MAX_WHOLE_LINES = 200  # longer texts are cut when unfolded
 END_LINES = 100  # lines shown at each end of a cut text
-MAX_END_CHARS = 100_000  # kept of its end, in addition to its last piece
+MAX_END_CHARS = 100_000  # kept of the end of a text, in addition to its last piece
 SILENCE_S = 2.0  # without streamed output until the wait line shows it
 TEXT_ROWS, THOUGHT_ROWS = 16, 3  # shown of unfinished text and thinking
 OUTPUT_LINES = 5  # shown of a running tool
@@ -73,7 +73,7 @@ class FoldedOutputs:
         return len(self._kept)
 
 
-def shorten_to_ends(text: KeptText, where: str) -> list[str]:
+def cut_middle(text: KeptText, where: str) -> list[str]:
     """Return the lines of a text. Cut a long one to its ends; `where` says how to see the rest."""
     first, last, breaks, count = "", "", 0, 0
     for count, piece in enumerate(text.pieces(), 1):
@@ -100,8 +100,8 @@ class WaitLine:
         self._stop_key = stop_key
         self._what = ""
         self._more = ""
-        self._why = ""  # may be long, so it comes last, where lines are cut
-        self._since = self._heard = clock()
+        self._why = ""  # shown last, because it may be long and lines are cut at their end
+        self._since = self._last_output_at = clock()
         self._streams = False
         self._retry_at: float | None = None
         self._retry_end: float | None = None  # time limit for an overload
@@ -111,9 +111,9 @@ class WaitLine:
         With `streams`, each call counts as output from the model.
         """
         what = " ".join(what.split())  # model output may contain a line break
-        self._heard = self._clock()
+        self._last_output_at = self._clock()
         if what != self._what or self._retry_at is not None:
-            self._since = self._heard
+            self._since = self._last_output_at
         self._what, self._more, self._streams, self._retry_at = what, more, streams, None
         self._why, self._retry_end = "", None
 
@@ -138,8 +138,8 @@ class WaitLine:
             return ""
         now = self._clock()
         what, since = self._what + self._more, now - self._since
-        if self._streams and now - self._heard >= SILENCE_S:
-            what, since = "the model is silent", now - self._heard
+        if self._streams and now - self._last_output_at >= SILENCE_S:
+            what, since = "the model is silent", now - self._last_output_at
         if self._retry_at is not None and self._retry_end is not None:
             wait = self._retry_at - now
             again = f"again in {wait:.0f} s" if wait > 0 else "asking again"
@@ -171,7 +171,7 @@ class _Running:
 
 
 @dataclass
-class _Spent:
+class _TurnUsage:
     """The time, tokens and cost of the turn so far."""
 
     started: float
@@ -220,7 +220,7 @@ class Transcript:
         self._ended: dict[str, Subagent] = {}  # ended subagents whose call has no result yet
         self.subagents = Subagents()
         self._folds = FoldedOutputs()
-        self._spent = _Spent(clock())
+        self._spent = _TurnUsage(clock())
         self._wait_line = WaitLine(clock, key_name(keys.interrupt))
         self._activity = ""  # shown between two waits
         self._prompt = ""  # the message of a command, shown in one line
@@ -231,7 +231,7 @@ class Transcript:
             case events.SessionOpened():
                 self._opened(event)
             case events.UserSaid():
-                self._hear(event)
+                self._show_user_message(event)
             case events.CallStarted():
                 self._said = False
                 self._wait_line.enter("waiting for the model")
@@ -279,7 +279,7 @@ class Transcript:
 
     def recap(self, said: str, answer: str) -> None:
         """Print the end of a resumed session: the user's last message and the shortened answer."""
-        self.put("words", render.last_words(said))
+        self.put("user", render.last_user_message(said))
         if text := answer.strip():
             beginning = text[: render.MAX_RECAP_CHARS]
             if beginning != text:
@@ -311,7 +311,7 @@ class Transcript:
         """Record that a subagent's question was asked or answered."""
         self.subagents.asks(question.agent, 1 if waits else -1)
 
-    def doing(self, text: str) -> None:
+    def show_activity(self, text: str) -> None:
         """Show a command's current activity in the live region; "" when it is done."""
         self._activity = text
         self._wait_line.enter(text)
@@ -329,9 +329,9 @@ class Transcript:
         if fold.ref and not fold.text:
             found = await asyncio.to_thread(whole, fold.ref)
             text = found or KeptText("the log no longer has this text")
-            lines = await asyncio.to_thread(shorten_to_ends, text, where)
+            lines = await asyncio.to_thread(cut_middle, text, where)
         elif fold.ref:
-            lines = shorten_to_ends(KeptText(fold.text), where)
+            lines = cut_middle(KeptText(fold.text), where)
         else:
             lines = clean(fold.text).strip("\n").split("\n")
         self.put("text", self._unfolded(fold, lines))
@@ -383,9 +383,9 @@ class Transcript:
                 text += f", and nothing is spent: prices are those of {model}"
             self.put("notice", render.notice("info", text))
 
-    def _hear(self, event: events.UserSaid) -> None:
+    def _show_user_message(self, event: events.UserSaid) -> None:
         if not event.mid_turn:
-            self._spent, self._activity = _Spent(self._clock()), "working"
+            self._spent, self._activity = _TurnUsage(self._clock()), "working"
             self._wait_line.enter("starting")
         prompt, self._prompt = self._prompt, ""
         if not self._echo:
@@ -393,10 +393,10 @@ class Transcript:
         first, _, more = event.text.partition("\n")
         lines = more.count("\n") + 2
         if first != prompt.partition("\n")[0] or lines <= MAX_PROMPT_LINES:
-            self.put("words", render.words(event.text))
+            self.put("user", render.user_message(event.text))
         else:
             self.put(
-                "words", render.dim(f"sent its instructions: {lines:,} lines{self._unfold_hint}")
+                "user", render.dim(f"sent its instructions: {lines:,} lines{self._unfold_hint}")
             )
             self.fold("the prompt of the command", event.text)
 
@@ -446,8 +446,8 @@ class Transcript:
                 self._folds.add(Fold(title, text, "output", event.ref))
         self._wait_line.enter(self._activity)
 
-    def sends(self, prompt: str) -> None:
-        """Show this message from a command in one line when it is sent."""
+    def expect_prompt(self, prompt: str) -> None:
+        """Print this message from a command as one line when it is sent."""
         self._prompt = prompt
 
     def fold(self, title: str, text: str) -> None:

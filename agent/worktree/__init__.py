@@ -11,7 +11,7 @@ restores it.
 
 from .diff import TreeChange
 from .object_store import REPOSITORY_FOLDER
-from .repository_record import RepositoryKeeper
+from .repository_record import RepositoryRecorder
 from .saved_files import SAVED_FOLDER, SavedFile, SavedFiles, first_saved
 from .signatures import blob_digest
 from .snapshots import TreeState, WorkTree
@@ -23,7 +23,7 @@ __all__ = [
     "REPOSITORY_FOLDER",
     "SAVED_FOLDER",
     "UNKNOWN",
-    "RepositoryKeeper",
+    "RepositoryRecorder",
     "SavedFile",
     "SavedFiles",
     "TouchRecord",

@@ -18,7 +18,7 @@ def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
     """
     try:
         names = _missing_from(store, tree, commit or EMPTY_TREE)
-    except GitFailed:  # an unreadable commit keeps no object available
+    except GitFailed:  # an unreadable commit may lack any object, so copy all
         names = _missing_from(store, tree, EMPTY_TREE)
     _copy(store, sorted(name for name in names if not store.place(name).exists()))
 

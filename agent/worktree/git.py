@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...tools.system.environment import git_variables
-from ...tools.system.git_links import leads_astray
+from ...tools.system.git_links import first_outside_link
 from ...tools.system.programs import own_environment, program
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     from git import Repo
     from git.exc import GitError
 
-    if astray := leads_astray(cwd):
+    if astray := first_outside_link(cwd):
         return f"Git: not looked at: {astray}"
     try:
         repo = Repo(cwd, search_parent_directories=True)
@@ -119,7 +119,7 @@ def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
     env = own_environment(env)
     if not git_program(env):
         raise FileNotFoundError(errno.ENOENT, "git is not installed")
-    if astray := leads_astray(cwd):
+    if astray := first_outside_link(cwd):
         raise PermissionError(errno.EACCES, f"{astray}, out of the repository")
     from git import Git
     from git.exc import GitError

@@ -63,7 +63,7 @@ def open_worktree(
     return LinkedWorktree(path, below if below.is_dir() else path, checkout, is_new)
 
 
-def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
+def worktrees_folder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
     """Return the folder of the worktrees of the repository that contains `cwd`, and the folder
     inside such a worktree that corresponds to `cwd`. Raises UsageError.
     """
@@ -130,7 +130,7 @@ class _Git(GitRunner):
         return True
 
     def _make(self, path: Path, branch: str) -> None:
-        is_holder_new = _make_holder(path.parent)
+        is_holder_new = _make_worktrees_folder(path.parent)
         has_branch = (
             self.find("show-ref", "--verify", "--quiet", f"refs/heads/{branch}") is not None
         )
@@ -156,7 +156,7 @@ class _Git(GitRunner):
         return found
 
 
-def _make_holder(folder: Path) -> bool:
+def _make_worktrees_folder(folder: Path) -> bool:
     """Create the folder for worktrees, and return True if it was created. Raises UsageError if that
     fails or if other users own or can write to the folder.
     """

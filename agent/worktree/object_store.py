@@ -25,7 +25,7 @@ from ...tools.system.files import (
     write_private,
 )
 from ...tools.system.git_head import read_start
-from ...tools.system.git_links import leads_astray, read_text
+from ...tools.system.git_links import first_outside_link, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
 from .git import git_program
@@ -200,7 +200,8 @@ class ObjectStore:
         """Run a git command and return its output.
 
         `given` is its input, and `index` replaces the session's index. After `seconds` it is
-        killed; None means no limit. Some commands do not accept paths as `literal`.
+        killed; None means no limit. `literal` disables wildcards in paths; some commands fail with
+        it.
         """
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
@@ -210,7 +211,7 @@ class ObjectStore:
             self._delete_unfinished()
             raise
 
-    def run_and_hear(self, *arguments: str) -> tuple[bytes, bytes]:
+    def run_with_warnings(self, *arguments: str) -> tuple[bytes, bytes]:
         """Run a read-only git command and return its output and its warnings."""
         return _run(self._git, [self._program, *arguments], self._env)
 
@@ -316,7 +317,7 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     files elsewhere or out of itself is ignored. Raises GitFailed if git is missing.
     """
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
-    if root is None or leads_astray(root):
+    if root is None or first_outside_link(root):
         return None
     git, program = _git(str(root), env)
     wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}

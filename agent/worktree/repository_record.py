@@ -37,7 +37,7 @@ MAX_COPIED_BYTES = 1 << 30  # of objects, if the pool is on another file system
 MIN_FREE_BYTES = 1 << 30  # free disk space that copying objects leaves
 MAX_FILE_BYTES = 64 << 20  # a larger file is left out
 MAX_INLINE_BYTES = 32 << 10  # a larger file is stored outside the record
-_PASSING = ("tmp_", "multi-pack-index", ".")  # prefixes of files that are not objects
+_OTHER_PREFIXES = ("tmp_", "multi-pack-index", ".")  # prefixes of files that are not objects
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
@@ -54,7 +54,7 @@ class RepositoryRecord:
 
 
 @dataclass(slots=True)
-class RepositoryKeeper:
+class RepositoryRecorder:
     """Records the repository that contains `cwd`. All methods block."""
 
     cwd: Path
@@ -173,7 +173,9 @@ class RepositoryKeeper:
             with os.scandir(source) as found:
                 entries = sorted(found, key=lambda entry: entry.name.endswith(".idx"))
             for entry in entries:
-                if entry.name.startswith(_PASSING) or entry.name.endswith((".lock", ".keep")):
+                if entry.name.startswith(_OTHER_PREFIXES) or entry.name.endswith(
+                    (".lock", ".keep")
+                ):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     inside.append(entry.name)

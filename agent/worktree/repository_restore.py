@@ -27,10 +27,11 @@ from ...tools.system.git_links import read_text, settings_in
 from ..errors import RecordError
 from ..lazy import dataclass
 from .git import GitRunner
-from .repository_record import RepositoryKeeper, RepositoryRecord
+from .repository_record import RepositoryRecord, RepositoryRecorder
 
 MAX_NAMED = 20  # named items of one kind
-_OWN_WAY = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")  # git deletes these
+# Git itself deletes these refs.
+_SPECIAL_REFS = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")
 _REFS = ("HEAD", "packed-refs", "refs/", "reftable/", "logs/refs/stash", "shallow")
 _SKELETON = (
     "HEAD",
@@ -79,7 +80,7 @@ class RepositoryRestorer:
     `root` raise RecordError.
     """
 
-    keeper: RepositoryKeeper
+    keeper: RepositoryRecorder
 
     def root(self, name: str) -> str:
         """Return the top folder of the work tree in a record, or "" if the record cannot be
@@ -91,13 +92,13 @@ class RepositoryRestorer:
 
     def lost(self, name: str) -> list[LostItems]:
         """Return the losses since a record was taken."""
-        with _told():
+        with _as_record_errors():
             found = [part.lost() for part in self._parts(name)]
             return [each for each in found if each != LostItems(each.common)]
 
     def restore(self, name: str) -> list[LostItems]:
         """Restore the losses since a record was taken, and return what was restored."""
-        with _told():
+        with _as_record_errors():
             done = [part.restore() for part in self._parts(name)]
             return [each for each in done if each != LostItems(each.common)]
 
@@ -146,11 +147,13 @@ class _Part:
         free = set(now.run(*asked, given=_lines(moved.values())).decode().split())
         return replace(
             found,
-            refs={n: of for n, of in was.items() if n not in refs and refs.get(_aside(n)) != of},
+            refs={
+                n: of for n, of in was.items() if n not in refs and refs.get(_moved_ref(n)) != of
+            },
             commits={
-                _aside(name): of
+                _moved_ref(name): of
                 for name, of in moved.items()
-                if of in free or (name.startswith("refs/tags/") and _aside(name) not in refs)
+                if of in free or (name.startswith("refs/tags/") and _moved_ref(name) not in refs)
             },
             stashes=tuple(row for row in reversed(stashes) if row[0] not in dict(here)),
             logs=logs,
@@ -172,7 +175,7 @@ class _Part:
             self._link_objects()
         git, refs, commits, failed = self._git(), dict[str, str](), dict[str, str](), list[str]()
         for name, of in [*found.refs.items(), *found.commits.items()]:
-            other = _aside(name) if name in found.refs else f"{name}-{of[:7]}"
+            other = _moved_ref(name) if name in found.refs else f"{name}-{of[:7]}"
             for ref in (name, other, f"refs/rewind/{of}"):
                 if _create(git, ref, of):
                     (refs if ref in found.refs else commits)[ref] = of
@@ -301,7 +304,7 @@ class _Part:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_record_errors() -> Iterator[None]:
     """Convert exceptions to RecordError."""
     try:
         yield
@@ -310,7 +313,7 @@ def _told() -> Iterator[None]:
         raise RecordError(f"the git repository cannot be restored: {why}") from error
 
 
-def _aside(name: str) -> str:
+def _moved_ref(name: str) -> str:
     """Return the ref for the old commit of a ref that has moved."""
     kind = "refs/tags/" if name.startswith("refs/tags/") else "refs/heads/"
     return f"{kind}rewind/{name.removeprefix(kind).removeprefix('refs/')}"
@@ -320,7 +323,7 @@ def _refs(git: GitRunner) -> dict[str, str]:
     """Return the object of each ref, or the target of a symbolic ref."""
     said = git.run("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     rows = [line.split(" ") for line in os.fsdecode(said).splitlines()]
-    return {n: other or of for n, of, other in rows if not n.startswith(_OWN_WAY)}
+    return {n: other or of for n, of, other in rows if not n.startswith(_SPECIAL_REFS)}
 
 
 def _stashes(git: GitRunner) -> list[tuple[str, str]]:

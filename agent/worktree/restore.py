@@ -24,7 +24,7 @@ from .tree_edit import folders_above
 RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
 
 
-class LeftAlone(NamedTuple):
+class NotRemoved(NamedTuple):
     """Absolute paths of files that a tree lacks and that a restore does not remove."""
 
     ignored: frozenset[str] = frozenset()  # ignored now
@@ -35,25 +35,25 @@ class LeftAlone(NamedTuple):
         return self.ignored | self.unknown
 
 
-def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
+def not_removed(staging: StagingArea, now: str, then: str) -> NotRemoved:
     """Return the files of the snapshot `now` that a restore of `then` must not remove.
 
-    A file is removed only if it certainly did not exist: it is neither in the tree nor in the
-    record of files left out, or something else was at its path. `staging` matches `now`. Raises
-    GitFailed.
+    A file is removed only if it certainly did not exist at the time of `then`: it is neither in the
+    tree nor in the record of files left out, or something else was at its path. `staging` matches
+    `now`. Raises GitFailed.
     """
     store = staging.store
     rows = _rows(store, now, then)
     going = {path for path, (_, new) in rows.items() if not new}
     if not going:
-        return LeftAlone()
+        return NotRemoved()
     ignored, record = going & staging.ignored(), load_left_out(store, then)
     unknown = {p for p in going - ignored if record is None or record.may_have_had(p)}
     if unknown:
         came = {path for path, (_, new) in rows.items() if new}
         taken = folders_of(came) | came  # paths at which no other file can have existed
         unknown = {p for p in unknown if p not in taken and not _is_below(p, came)}
-    return LeftAlone(
+    return NotRemoved(
         frozenset(f"{store.root}/{path}" for path in ignored),
         frozenset(f"{store.root}/{path}" for path in unknown),
     )
@@ -68,10 +68,10 @@ def check_restore(staging: StagingArea, target: str) -> None:
     """Raise RecordError if content that no tree contains is at a path that a file of `target`
     needs. `staging` is up to date. Changes nothing. Raises GitFailed.
     """
-    _check_way(staging.store.root, _rows(staging.store, staging.tree, target))
+    _check_not_blocked(staging.store.root, _rows(staging.store, staging.tree, target))
 
 
-def stage_covered(staging: StagingArea, target: str) -> None:
+def stage_overwritten(staging: StagingArea, target: str) -> None:
     """Stage unkept files (ignored or large) that `target` would overwrite. Raises GitFailed."""
     store, known = staging.store, {"": True}
     covered = [
@@ -150,7 +150,7 @@ def _with_files(store: ObjectStore, names: Set[str], present: str, target: str) 
             Path(left).unlink(missing_ok=True)
 
 
-def _check_way(root: str, rows: Mapping[str, tuple[str, str]]) -> None:
+def _check_not_blocked(root: str, rows: Mapping[str, tuple[str, str]]) -> None:
     """Raise RecordError if content that no tree contains is at a path that a file needs."""
     going = {path for path, (_, new) in rows.items() if not new}
     for path, (_, new) in rows.items():

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ...tools.system.files import is_part_name
-from ...tools.system.git_links import leads_astray
+from ...tools.system.git_links import first_outside_link
 from ..errors import RecordError
 from ..lazy import dataclass
 from . import diff, file_modes, garbage, restore
@@ -27,7 +27,7 @@ from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange
 from .left_out import LeftOut, load_left_out
 from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
-from .restore import LeftAlone
+from .restore import NotRemoved
 from .saved_files import SavedFile
 from .signatures import FileSignature, blob_digest, read_signature, scan_folder
 from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp, is_in_repository
@@ -98,14 +98,14 @@ class WorkTree:
         """The files that are not kept, with the reason, or ""."""
         return self._limits or (self._staging.limits if self._staging else "")
 
-    def observe(self, named: Collection[str] = (), *, anew: bool = True) -> TreeState:
+    def observe(self, named: Collection[str] = (), *, full: bool = True) -> TreeState:
         """Return the current state. `named` are absolute paths to watch regardless of ignore rules.
-        Without `anew`, only the files that the folder watch has seen change are scanned, if that is
+        Without `full`, only the files that the folder watch has seen change are scanned, if that is
         enough.
         """
         with self._lock:
             self._open()
-            tree, stats = (None if anew else self._look_at_changed()) or self._look()
+            tree, stats = (None if full else self._scan_changed()) or self._scan_all()
             return TreeState(
                 tree,
                 stats,
@@ -131,7 +131,7 @@ class WorkTree:
             with suppress(RecordError):
                 for change in self._ask_store(lambda store: diff.compare_trees(store, old, new)):
                     found[change.path] = diff.without_moves(change, before.stats, after.stats)
-        return [found[path] for path in sorted(found) if not _was_passing(path)]
+        return [found[path] for path in sorted(found) if not _was_part_file(path)]
 
     def compare(self, old: str, new: str) -> list[TreeChange]:
         """Return the differences between two trees, including permissions if both are snapshots.
@@ -156,19 +156,19 @@ class WorkTree:
             if len(files) >= MAX_NAMED_FILES:
                 why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
                 left_out.append(SavedFile(named, why=why))
-        held = self._held_by_look(look.tree, paths) if look.tree and paths else set()
+        held = self._files_in_scan(look.tree, paths) if look.tree and paths else set()
         return UnkeptFiles([path for path in paths if path not in held], left_out)
 
-    def _held_by_look(self, tree: str, paths: Iterable[str]) -> set[str]:
-        """Return the same as `held` for the tree of a scan, without starting git if its folders are
-        cached.
+    def _files_in_scan(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return the same as `files_in_tree` for the tree of a scan, without starting git if the
+        folders are cached.
         """
         top = len(self.root) + 1
         names = {path[top:] for path in paths if self.is_inside(path)}
         with self._lock, suppress(GitFailed):
             if self._staging is not None:
                 return {f"{self.root}/{name}" for name in self._staging.files_in(tree, names)}
-        return self.held(tree, paths)
+        return self.files_in_tree(tree, paths)
 
     def _never_kept(self, paths: Collection[str]) -> set[str]:
         """Return the absolute paths below the root that are ignored or in another repository."""
@@ -182,7 +182,7 @@ class WorkTree:
         found |= {name for name in names - found if self._ignored.get(name)}
         return {f"{self.root}/{name}" for name in found}
 
-    def held(self, tree: str, paths: Iterable[str]) -> set[str]:
+    def files_in_tree(self, tree: str, paths: Iterable[str]) -> set[str]:
         """Return the absolute paths at which a tree or snapshot has a file. Return an empty set if
         the tree is missing.
         """
@@ -245,10 +245,10 @@ class WorkTree:
             inside = {path for path in asked if self.is_inside(path)}
             if record is not None:
                 absent = {path for path in inside if not record.may_have_had(path[top:])}
-                return absent - self.held(tree, absent)
+                return absent - self.files_in_tree(tree, absent)
         return set()
 
-    def left_alone(self, tree: str, now: str) -> LeftAlone:
+    def not_removed(self, tree: str, now: str) -> NotRemoved:
         """Return the files in the current snapshot `now` that `tree` lacks and `restore` does not
         remove. Raises RecordError.
         """
@@ -257,9 +257,9 @@ class WorkTree:
             staging = self._staging
             if staging is None:
                 raise self._cannot_keep()
-            return self._ask_store(lambda _: restore.left_alone(staging, now, tree))
+            return self._ask_store(lambda _: restore.not_removed(staging, now, tree))
 
-    def except_for(self, stay: Collection[str], tree: str, now: str) -> str:
+    def with_current_files(self, stay: Collection[str], tree: str, now: str) -> str:
         """Return a snapshot like `tree`, but with the files `stay` as in the snapshot `now`. Raises
         RecordError.
         """
@@ -273,7 +273,7 @@ class WorkTree:
             staging, target, _ = self._prepare_restore(tree, stay)
             self._ask_store(lambda _: restore.check_restore(staging, target))
 
-    def cover(self, tree: str, name: str, stay: Collection[str] = ()) -> str:
+    def save_overwritten(self, tree: str, name: str, stay: Collection[str] = ()) -> str:
         """Take a named snapshot of everything that `restore` would overwrite, including ignored and
         large files. Raises RecordError like `check_restorable`.
         """
@@ -322,9 +322,9 @@ class WorkTree:
         now = self._snapshot(lasting=False).tree
         if now is None or self._staging is None:
             raise self._cannot_keep()
-        left = self.left_alone(tree, now).all
+        left = self.not_removed(tree, now).all
         if stay := left | frozenset(stay):
-            kept = self.except_for(stay, tree, now)
+            kept = self.with_current_files(stay, tree, now)
             target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, kept))
         return self._staging, target, wanted
 
@@ -336,7 +336,7 @@ class WorkTree:
         """
         staging, target, wanted = self._prepare_restore(tree, stay)
         self._ask_store(lambda _: restore.check_restore(staging, target))
-        self._ask_store(lambda _: restore.stage_covered(staging, target))
+        self._ask_store(lambda _: restore.stage_overwritten(staging, target))
         covered = staging.tree
         found = self._keep(staging, name)
         if found is None or staging.tree != covered:  # staged again, without ignored files
@@ -410,8 +410,8 @@ class WorkTree:
         if first or staging.taken > garbage.SWEEP_AFTER_BYTES:
             staging.taken = 0
 
-    def _look_at_changed(self) -> tuple[str | None, Mapping[str, FileSignature]] | None:
-        """Return the same as `_look` by scanning only files changed since the last scan. Return
+    def _scan_changed(self) -> tuple[str | None, Mapping[str, FileSignature]] | None:
+        """Return the same as `_scan_all` by scanning only files changed since the last scan. Return
         None if a full scan is needed.
         """
         watch, staging = self._watch, self._staging
@@ -423,7 +423,7 @@ class WorkTree:
         if quiet:
             return self._last
         paths, (tree, stats) = watch.renew(), self._last
-        if paths is None or (self._repository and leads_astray(self.root)):
+        if paths is None or (self._repository and first_outside_link(self.root)):
             return None
         try:
             if not staging.update_few({path[len(self.root) + 1 :] for path in paths}, stats):
@@ -435,14 +435,14 @@ class WorkTree:
             self._protect_newest(staging, staging.tree)
         return self._last
 
-    def _look(self) -> tuple[str | None, Mapping[str, FileSignature]]:
+    def _scan_all(self) -> tuple[str | None, Mapping[str, FileSignature]]:
         """Scan all files. Return the current tree and the signatures of files that are only
         watched, or of all files if there is no tree.
         """
         (rules, index), before = self._read_stamps(), self._last
         if self._watch:
             if rules != self._stamps[0]:
-                self._watch.begin_anew()
+                self._watch.search_again()
             self._watch.renew()
         tree, stats = self._current_tree()
         self._last, self._ignored = None, {}
@@ -451,7 +451,7 @@ class WorkTree:
         if self._watch is None:
             self._watch = FolderWatch(self.root, self._staging.ignored_folders)
         elif index != self._stamps[1] and before and tree != before[0]:
-            self._watch.begin_anew()  # ignored files may count now
+            self._watch.search_again()  # ignored files may count now
         self._last, self._stamps = (tree, stats), (rules, index)
         self._protect_newest(self._staging, tree)
         return tree, stats
@@ -490,7 +490,7 @@ class WorkTree:
         """Return the current tree, and the signatures of files that are only watched."""
         if self._staging is None or not self._staging.whole:
             return None, {}
-        if self._repository and (astray := leads_astray(self.root)):
+        if self._repository and (astray := first_outside_link(self.root)):
             self._limits = f"files are not kept: {astray}"
             return None, {}
         first = not self._newest_trees
@@ -552,6 +552,6 @@ def _watched(path: str) -> Mapping[str, FileSignature]:
     return {path: found} if found else scan_folder(path, MAX_NAMED_FILES)
 
 
-def _was_passing(path: str) -> bool:
+def _was_part_file(path: str) -> bool:
     """Return True if a path is a part file that no longer exists."""
     return is_part_name(Path(path).name) and not os.path.lexists(path)

@@ -126,7 +126,7 @@ class StagingArea:
                 files[name] = self._trees.store_file(f"{self.store.root}/{name}", known[name])
         except OSError:  # deleted meanwhile
             return False
-        self.tree, self._behind = self._trees.exchange(self.tree, files), True
+        self.tree, self._behind = self._trees.replace_files(self.tree, files), True
         self.taken += sum(sizes.values())
         return True
 
@@ -169,7 +169,7 @@ class StagingArea:
         GitFailed.
         """
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *self._excludes())
-        said, complaints = self.store.run_and_hear(*asked)
+        said, complaints = self.store.run_with_warnings(*asked)
         unreadable = _unreadable_folders(complaints)
         names = _whole_folders(sorted(os.fsdecode(name) for name in said.split(b"\0") if name))
         return LeftOut.of({*names, *unreadable, *self._not_taken})

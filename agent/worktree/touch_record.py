@@ -103,13 +103,13 @@ class TouchRecord:
         self._calls = 0
 
     def begin(self, writes: Iterable[str] = ()) -> str:
-        """Record the start of a call, and return its ID for `tell`."""
+        """Record the start of a call, and return its ID for `record_changes`."""
         self._calls += 1
         id = f"{os.getpid()}.{self._calls}"
         self._append({"call": id, "writes": sorted(writes)})
         return id
 
-    def tell(self, id: str, changed: Mapping[str, str], *, ended: bool) -> None:
+    def record_changes(self, id: str, changed: Mapping[str, str], *, ended: bool) -> None:
         """Record the files that a call certainly changed with their new contents, and whether the
         call has ended.
         """

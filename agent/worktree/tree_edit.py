@@ -59,7 +59,7 @@ class TreeEditor:
         except KeyError as error:
             raise GitFailed(f"the tree {error.args[0]} cannot be read") from error
 
-    def exchange(self, tree: str, files: Mapping[str, TreeEntry | None]) -> str:
+    def replace_files(self, tree: str, files: Mapping[str, TreeEntry | None]) -> str:
         """Store a copy of a tree with these files replaced (None removes a file), and return its
         name.
         """

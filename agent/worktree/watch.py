@@ -2,9 +2,9 @@
 since the last scan, so that the next scan can skip the others.
 
 Anything may have changed after an overflow, a new mount, a replaced root, or with too many folders.
-The watch is not used on file systems that can change without the local kernel. If folders appear,
-disappear or change permissions, or a file has several names, the watch reports an unspecified
-change. Files with several names are watched individually, because their folder does not see writes
+The watch is not used on file systems that can change without the local kernel. It cannot name the
+changed files if folders appear, disappear or change permissions, or if a file with several names is
+written. Files with several names are watched individually, because their folder does not see writes
 through other names.
 
 Two kinds of change are missed: writes through a memory mapping whose file was closed before the
@@ -66,7 +66,7 @@ class FolderWatch:
         self._identity: tuple[int, int] = (0, 0)  # device and inode of the root
         self._fresh: list[str] = []  # new paths
         self._changed: set[str] | None = None  # changed files, None if not all are known
-        self._begin_anew = True
+        self._search_again = True
         self._mounts = select.poll() if self._usable else None
         if self._mounts:
             file = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -77,8 +77,8 @@ class FolderWatch:
         """Return True if nothing can have changed since the last `renew`."""
         if not self._usable:
             return False
-        self._hear()
-        return self._changed == set() and not self._begin_anew
+        self._read_events()
+        return self._changed == set() and not self._search_again
 
     def renew(self) -> Set[str] | None:
         """Return the files that may have changed, or None if unknown. Reset the record of changes
@@ -86,10 +86,10 @@ class FolderWatch:
         """
         if not self._usable:
             return None
-        self._hear()
-        changed = None if self._begin_anew else self._changed
+        self._read_events()
+        changed = None if self._search_again else self._changed
         try:
-            if self._begin_anew:
+            if self._search_again:
                 self._begin()
             else:
                 for path in self._fresh:
@@ -100,20 +100,20 @@ class FolderWatch:
         self._changed, self._fresh = set(), []
         return changed
 
-    def begin_anew(self) -> None:
+    def search_again(self) -> None:
         """Make the next `renew` search all folders again, because the skipped ones may differ."""
-        self._begin_anew = True
+        self._search_again = True
 
-    def _hear(self) -> None:
+    def _read_events(self) -> None:
         """Read pending events and detect new mounts and a replaced root."""
         if self._mounts and self._mounts.poll(0):
-            self._begin_anew = True
+            self._search_again = True
         found = (0, 0)
         with suppress(OSError):
             at = os.lstat(self._root)
             found = (at.st_dev, at.st_ino)
         if self._descriptor < 0 or found != self._identity:
-            self._begin_anew = True
+            self._search_again = True
             return
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, _READ_BYTES):
@@ -131,7 +131,7 @@ class FolderWatch:
             self._note(number, name, what)
             moved = what & _IS_FOLDER and what & (_MOVED_FROM | _MOVED_TO)
             if moved or what & (_UNMOUNT | _OVERFLOW) or name == ".gitignore":
-                self._begin_anew = True
+                self._search_again = True
             elif what & (_CREATE | _MOVED_TO) and number in self._paths:
                 self._fresh.append(f"{self._paths[number]}/{name}")
 
@@ -155,7 +155,7 @@ class FolderWatch:
         self._descriptor = descriptor
         self._close = weakref.finalize(self, os.close, descriptor)
         at = os.lstat(self._root)
-        self._identity, self._begin_anew = (at.st_dev, at.st_ino), False
+        self._identity, self._search_again = (at.st_dev, at.st_ino), False
         self._add_all(self._root, {f"{self._root}/{name.rstrip('/')}" for name in self._skipped()})
 
     def _add_all(self, top: str, skipped: set[str]) -> None:

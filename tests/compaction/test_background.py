@@ -175,7 +175,7 @@ def test_a_log_that_cannot_be_written_is_an_error() -> None:
     run(check)
 
 
-def test_it_is_stopped() -> None:
+def test_close_and_discard_cancel_the_task() -> None:
     host = Host()
 
     async def check() -> None:

@@ -8,10 +8,10 @@ from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.block import (
     BlockSummary,
-    TextBeside,
+    BlockSupplement,
     block_request,
+    block_supplement,
     rebuild_block_request,
-    text_beside,
 )
 from ctxagent.agent.compaction.summary.request import Cut, find_cut
 from ctxagent.agent.context.window import Window
@@ -74,7 +74,7 @@ def beside(document: SummaryDocument, **fields: Any) -> str:
         "written": WRITTEN, "resolved": (), "messages": "", "waiting": (),
         "folder": Path("/s/id"), "pins": {},
     }  # fmt: skip
-    return TextBeside(**{**given, **fields}).render(document, saved=1_234)
+    return BlockSupplement(**{**given, **fields}).render(document, saved=1_234)
 
 
 def test_facts_in_the_block_are_left_out() -> None:
@@ -124,7 +124,7 @@ def test_unanswered_messages_are_whole_and_others_have_their_section(tmp_path: P
         ledger.add(entry)
     _, found = asked(history)
     summary = BlockSummary({"type": "compaction", "content": "x"}, found, 0)
-    text = text_beside(summary, WRITTEN, (), history.view(), WINDOW, tmp_path, ledger)
+    text = block_supplement(summary, WRITTEN, (), history.view(), WINDOW, tmp_path, ledger)
     gone = question in [item.seq for item in found.evicted]
     assert [message.ref for message in text.waiting] == ([question] if gone else [])
     assert "Task 0" in text.messages

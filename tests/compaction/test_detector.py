@@ -195,12 +195,12 @@ def armed_after(*edits: list[Block], history: History | None = None) -> DriftDet
     """A watch that starts after these edits."""
     ledger, memory = folded(history or session()), CallMemory()
     for blocks in edits:
-        memory.note(blocks, ledger.words[-1][0])
+        memory.add(blocks, ledger.typed_messages[-1][0])
     return DriftDetector(DOCUMENT, ledger, earlier=memory)
 
 
 @pytest.mark.parametrize("before", [(OLD, NEW), (OLD, ""), (f"x\n{OLD}y\n", f"x\n{NEW}y\n")])
-def test_taking_back_an_edit_from_before_the_summary(before: tuple[str, str]) -> None:
+def test_reverting_an_edit_from_before_the_summary(before: tuple[str, str]) -> None:
     """A line that was replaced or removed, such as a dependency, is written again."""
     old, new = before
     drifts = armed_after(changes(old, new)).check_reply(changes(new, old), final=False)
@@ -216,7 +216,7 @@ def test_making_a_file_again_that_was_deleted() -> None:
     drifts = watch(DOCUMENT, history).check_reply(write("src/auth/legacy.py"), final=False)
     assert indicators(drifts) == ["contradiction"]
     armed = watch(DOCUMENT, history)
-    armed.hear("Bitte leg legacy.py wieder an.")
+    armed.add_message("Bitte leg legacy.py wieder an.")
     assert armed.check_reply(write("src/auth/legacy.py"), final=False) == []
 
 
@@ -248,7 +248,7 @@ def test_what_a_rule_names_may_be_changed_where_it_was_before_or_was_asked_for()
     edit(changed, "vecchio/a.py")
     assert watch(DOCUMENT, changed, rule).check_reply(write("vecchio/b.py"), final=False) == []
     armed = watch(rule=rule)
-    armed.hear("Jetzt doch b.py bitte.")
+    armed.add_message("Jetzt doch b.py bitte.")
     assert armed.check_reply(write("vecchio/b.py"), final=False) == []
     step = replace(DOCUMENT, next_steps=("Move it to vecchio/b.py",))
     assert watch(step, rule=rule).check_reply(write("vecchio/b.py"), final=False) == []
@@ -425,21 +425,21 @@ def test_a_question_is_no_drift_after_a_failure_or_without_open_steps() -> None:
 def test_a_question_of_a_later_turn_is_no_drift() -> None:
     armed = watch()
     assert told(armed, *WORK, say(REPORT)) == []
-    armed.hear("thanks")
+    armed.add_message("thanks")
     assert told(armed, say("You're welcome! What would you like me to do next?")) == []
 
 
 def test_after_a_new_request_old_steps_do_not_count() -> None:
     for said in ("Could you please provide the error message?", "All done."):
         armed = watch()
-        armed.hear("There is another error in production.")
+        armed.add_message("There is another error in production.")
         assert told(armed, say(said)) == []
 
 
 @pytest.mark.parametrize("words", ["ok, please continue", "weiter", "继续"])
 def test_a_message_to_continue_is_not_a_new_request(words: str) -> None:
     armed = watch(DOCUMENT, session())
-    armed.hear(words)
+    armed.add_message(words)
     assert indicators(told(armed, say("What should I do?"))) == ["clarification"]
 
 
@@ -455,13 +455,13 @@ def test_work_that_the_summary_does_not_know_counts() -> None:
 
 def test_a_new_task_of_the_person_is_no_drift() -> None:
     armed = watch()
-    armed.hear("Leave that for now: style the wedding page, bouquet and seating first.")
+    armed.add_message("Leave that for now: style the wedding page, bouquet and seating first.")
     pages = [write(f"wedding/{n}.css") for n in ("bouquet", "seating", "menu", "music", "cake")]
     assert told(armed, *pages, say("Done.")) == []
 
 
 @pytest.mark.parametrize("reason", ["a failure", "a message", "another edit"])
-def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
+def test_an_edit_may_be_reverted_for_a_reason(reason: str) -> None:
     history = session()
     ref = len(history.entries)
     if reason == "a failure":
@@ -470,7 +470,7 @@ def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
     elif reason == "a message":
         history.say("Das war falsch.")
     memory = CallMemory()
-    memory.note(changes(OLD, NEW), ref)
+    memory.add(changes(OLD, NEW), ref)
     more = "    more_of_it()\n" if reason == "another edit" else ""
     back = changes(NEW + more, OLD)
     armed = DriftDetector(DOCUMENT, folded(history), earlier=memory)
@@ -494,7 +494,7 @@ def test_each_indicator_is_reported_once() -> None:
     assert armed.check_reply(write("migrations/b.py"), final=False) == []
 
 
-def test_it_is_silent_after_three_turns() -> None:
+def test_no_drift_is_reported_after_three_turns() -> None:
     armed = watch()
     for _ in range(3):
         assert armed.armed
@@ -525,7 +525,7 @@ def test_a_reply_costs_little() -> None:
     """Texts that would make a backtracking pattern take forever."""
     for text in ("the " * 9_000, "a/" * 9_000, "a." * 9_000, "'" * 9_001, "`" * 9_001, "?" * 9_000):
         armed = watch(replace(DOCUMENT, decisions=(text,)), session(text), text)
-        armed.hear(text)
+        armed.add_message(text)
         told(armed, bash(text), write("a.py", text), say(text))
 
 
@@ -542,7 +542,7 @@ def test_the_warning_has_all_its_fields(indicator: Indicator, severity: str) -> 
     )
 
 
-def test_the_realignment_puts_the_intent_and_the_words_back() -> None:
+def test_the_realignment_quotes_the_intent_and_the_user() -> None:
     [drift] = told(watch(), say("What would you like me to do?"))
     text = realignment(drift, DOCUMENT, [WORDS], ["the timeout is 30 s (#12)"])
     assert text.startswith("[Goal check] This is a notice of the program, not the user's words.")

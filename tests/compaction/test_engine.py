@@ -582,7 +582,7 @@ def test_an_undone_act_is_not_repeated(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_summary_taken_back_can_be_made_again_when_nothing_else_fits(project: Path) -> None:
+def test_a_summary_undone_can_be_made_again_when_nothing_else_fits(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     talk = play(project, Player(25, 2_500), policy, window=60_000)
     talk.agent.engine.uncompact(talk.entries())
@@ -619,7 +619,7 @@ def test_the_first_words_may_be_larger_than_the_window(project: Path) -> None:
     assert talk.say("and?").text == "Yes."
 
 
-def test_words_that_were_never_answered_do_not_pile_up(project: Path) -> None:
+def test_unanswered_messages_do_not_pile_up(project: Path) -> None:
     down = Step(error=ModelUnavailable("down"))
     paste = "a line of the paste\n" * 1_400
     up = [False]

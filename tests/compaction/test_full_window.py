@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ctxagent.agent.compaction.full_window import full_window
+from ctxagent.agent.compaction.full_window import full_window_error
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.view import fold
@@ -25,7 +25,7 @@ VIEW = fold(
 
 
 def test_the_largest_parts_are_named_by_size() -> None:
-    error = full_window(VIEW, Window(3_900, 4_000), DEFAULT, ": no")
+    error = full_window_error(VIEW, Window(3_900, 4_000), DEFAULT, ": no")
     message, system = error.message, tokens.estimate(VIEW.system)
     assert message.startswith("the context holds 3,900 of 4,000 tokens and cannot be made to fit: ")
     assert f"the system prompt, {system:,} tokens" in message
@@ -46,4 +46,4 @@ def test_the_largest_parts_are_named_by_size() -> None:
 )
 def test_the_hint_names_the_next_step(size: int, mode: str, hint: str) -> None:
     policy = replace(DEFAULT, mode=mode)  # type: ignore[arg-type]
-    assert hint in full_window(VIEW, Window(size, size), policy, "").hint
+    assert hint in full_window_error(VIEW, Window(size, size), policy, "").hint

@@ -11,9 +11,9 @@ from ctxagent.agent.compaction.history import (
     intent_preserved,
     last_acts,
     marks,
-    person_spoke_since,
     savings,
-    why_gone,
+    user_wrote_since,
+    why_not_in_context,
 )
 from ctxagent.agent.compaction.layers import demote
 from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
@@ -101,7 +101,7 @@ def test_a_revert_that_was_reverted_undoes_nothing() -> None:
     assert [act.undone for act in done] == [False]
 
 
-def test_savings_leave_out_what_was_taken_back() -> None:
+def test_savings_leave_out_what_was_undone() -> None:
     assert savings(acts(LOG)) == [
         ("demote", 1, 18_500),
         ("microcompact", 2, 31_000),
@@ -178,10 +178,10 @@ def test_how_an_act_is_named() -> None:
     assert describe(mask(4, "microcompact", 2, 1)) == "1 old result cleared (level)"
 
 
-def test_whether_a_turn_followed() -> None:
+def test_user_wrote_since() -> None:
     said = [User(seq=8, content="and now?"), User(seq=9, content="cut off", source="notice")]
-    assert person_spoke_since(said, 7)
-    assert not person_spoke_since(said, 8)
+    assert user_wrote_since(said, 7)
+    assert not user_wrote_since(said, 8)
 
 
 def call(purpose: str, cost: float | None) -> Assistant:
@@ -299,20 +299,23 @@ def test_masks_are_undone_with_their_summary() -> None:
     assert [act.seq for act in last_acts([*log, *undone])] == [4]
 
 
-def test_why_an_entry_is_gone() -> None:
+def test_why_an_entry_is_not_in_the_context() -> None:
     target = {"seq": 3, "tool_use_id": "a", "stub": "x", "need_chance": 0.013, "read_for": 1204}
     cleared = replace(mask(5, "microcompact", 90, 60), targets=[target], trigger="it pays")
     result = ToolResult(seq=3, at=AT, tool_use_id="a", content="out")
     moved = replace(result, offloaded="offloaded/a")
     log: list[Entry] = [User(seq=2, at=AT, content="go"), result]
-    assert why_gone(log, 3) == ""
-    assert why_gone([log[0], moved], 3) == "moved to a file when it was recorded: offloaded/a"
-    told = why_gone([*log, cleared], 3)
+    assert why_not_in_context(log, 3) == ""
+    assert (
+        why_not_in_context([log[0], moved], 3)
+        == "moved to a file when it was recorded: offloaded/a"
+    )
+    told = why_not_in_context([*log, cleared], 3)
     assert told.startswith("#5: 1 old result cleared (it pays). Keeping it after it became due")
     assert "1,204 input tokens" in told
     assert "the chance that it is needed again was 1.3%" in told
-    assert why_gone([*log, cleared], 2) == ""
-    assert why_gone([*log, cleared, Revert(seq=6, target=5)], 3) == ""
+    assert why_not_in_context([*log, cleared], 2) == ""
+    assert why_not_in_context([*log, cleared, Revert(seq=6, target=5)], 3) == ""
     stands = replace(summary(7), covers=[2, 4], trigger="HOOK-CTX-003: 94% of the window")
-    assert why_gone([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
-    assert why_gone([*log, mask(5, "truncate", 9, 8), stands], 9) == ""
+    assert why_not_in_context([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
+    assert why_not_in_context([*log, mask(5, "truncate", 9, 8), stands], 9) == ""

@@ -184,7 +184,7 @@ def test_a_session_that_keeps_to_its_work_is_left_alone(
 
 
 @pytest.mark.slow
-def test_after_three_turns_nobody_watches(compacted: Callable[..., Conversation]) -> None:
+def test_the_watch_ends_after_three_turns(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(*[Step(text="Yes.")] * 3, DRIFTS["constraint"][0], ON)
     for words in ("why decimals?", "is it slow?", "are you sure?", "continue"):
         talk.say(words)

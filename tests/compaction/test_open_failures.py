@@ -10,9 +10,9 @@ from ctxagent.agent.compaction.summary.open_failures import (
     earlier_failures,
     error_line,
     open_failures,
-    said_errors,
     still_open,
     with_open_failures,
+    written_errors,
 )
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.session.ledger import CommandFact, Ledger
@@ -101,7 +101,7 @@ def test_past_failures_are_removed_and_the_models_lines_stay() -> None:
     assert still_open(errors, passed) == (errors[0], errors[2])
     more = "More commands that still fail, found by Recall: #3"
     assert still_open((more, "a"), failing) == ("a",)
-    assert said_errors((more, *errors)) == ("a model's words",)
+    assert written_errors((more, *errors)) == ("a model's words",)
 
 
 def test_the_newest_past_failures_have_their_own_limit() -> None:
@@ -116,13 +116,13 @@ def test_the_newest_past_failures_have_their_own_limit() -> None:
     ]
     assert sum(map(estimate, earlier)) <= MAX_EARLIER_TOKENS
     told = (*earlier, "a note")
-    assert said_errors(told) == still_open(told, known) == ("a note",)
+    assert written_errors(told) == still_open(told, known) == ("a note",)
     before_last = earlier_failures([], known, until=refs[-1] - 1)
     assert f"#{refs[-1]}" not in "".join(before_last)
     assert f"#{refs[-2]}" in before_last[-1]
 
 
-def test_calls_that_failed_are_told_once_and_no_line_twice() -> None:
+def test_failed_calls_are_listed_once_without_repeated_lines() -> None:
     history = History()
     for said, details in (("error: not there", {}), ("denied", {"denied": True})):
         history.call("Edit", {"path": "a.py"}, said, is_error=True, details=details)

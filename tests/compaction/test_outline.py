@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.history import why_gone
+from ctxagent.agent.compaction.history import why_not_in_context
 from ctxagent.agent.compaction.layers import microcompact, outline
 from ctxagent.agent.compaction.layers.break_even import DueMask
 from ctxagent.agent.compaction.layers.outline import HEADER, MIN_AGE
@@ -249,10 +249,10 @@ def test_what_became_of_a_reply_is_told() -> None:
     age(history)
     outline_all(history)
     for each in (seq, seq - 1):
-        assert "outlined" in why_gone(history.entries, each)
+        assert "outlined" in why_not_in_context(history.entries, each)
 
 
-def test_what_was_taken_back_is_not_outlined_again() -> None:
+def test_what_was_undone_is_not_outlined_again() -> None:
     history = History()
     history.say("go")
     bash(history, "one")

@@ -25,9 +25,9 @@ from ..ui.test_commands import compactable, record
 
 def test_the_forms_have_the_sizes_and_parts_of_their_source() -> None:
     research, planning, work = (phases.phase_form(name) for name in phases.PHASES)
-    assert (research.name, research.words) == ("research", (500, 1_000))
-    assert (planning.name, planning.words) == ("planning", (1_000, 2_000))
-    assert (work.name, work.words) == ("implementation", None)
+    assert (research.name, research.word_limits) == ("research", (500, 1_000))
+    assert (planning.name, planning.word_limits) == ("planning", (1_000, 2_000))
+    assert (work.name, work.word_limits) == ("implementation", None)
     for part in ("problem statement", "finding", "relevant paths", "constraints", "500 to 1,000"):
         assert part in research.instructions
     for part in ("function signatures", "type definitions", "API contracts", "data models"):
@@ -116,7 +116,7 @@ def test_a_phase_without_a_model_to_summarise(tmp_path: Path) -> None:
     assert len(talk.model.requests) == 3  # type: ignore[attr-defined]
 
 
-def test_an_interrupted_change_of_phase_is_taken_back(tmp_path: Path) -> None:
+def test_an_interrupted_change_of_phase_is_undone(tmp_path: Path) -> None:
     cwd = tmp_path / "project"
     cwd.mkdir()
 

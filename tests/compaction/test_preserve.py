@@ -373,7 +373,7 @@ def test_a_run_state_whose_file_has_no_plain_name_is_not_followed(project: Path)
         ('{"state": "RUNNING"}' + " " * preserve.MAX_RUN_STATE_BYTES, "more than 1,048,576 bytes"),
     ],
 )
-def test_odd_run_states_are_told_and_do_not_run(
+def test_odd_run_states_are_reported_and_do_not_run(
     project: Path, content: str | bytes, problem: str
 ) -> None:
     state = one_state(project, content)

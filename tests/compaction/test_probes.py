@@ -193,7 +193,7 @@ def test_a_fact_is_one_short_line_of_the_text() -> None:
     session.say("\n  Mend the parser. " + "It reads words. " * 50 + "\nThen the lexer.")
     (fact,) = session.facts("intent")
     assert len(fact) <= MAX_FACT_CHARS
-    assert fact in session.ledger().words[0][1]
+    assert fact in session.ledger().typed_messages[0][1]
 
 
 # Whether it is answered

@@ -127,7 +127,7 @@ def test_without_a_summary_it_is_made_from_the_records() -> None:
         assert said in text, said
 
 
-def test_a_summary_that_cannot_be_read_or_was_taken_back_is_passed_over() -> None:
+def test_a_summary_that_cannot_be_read_or_was_undone_is_passed_over() -> None:
     history = worked()
     for document in ({"intent": 7}, {"modified": [{"x": 1}]}):
         history.add(Summary, document=document, text="", covers=[1, 2], keep_from=3)
@@ -171,7 +171,7 @@ def test_a_path_is_whole_or_absent() -> None:
     paths=st.lists(st.text("ab/. -", min_size=1, max_size=80), max_size=40),
     steps=st.lists(st.text(max_size=200), max_size=10),
 )
-def test_whatever_was_said_it_fits(
+def test_any_session_fits_each_level(
     said: Sequence[str], paths: Sequence[str], steps: Sequence[str]
 ) -> None:
     history = History()
@@ -193,7 +193,7 @@ def test_one_word_that_never_ends() -> None:
         assert recovery_at_level(history.entries, number).startswith("Intent: xxx")
 
 
-def test_where_a_level_cannot_be_made() -> None:
+def test_levels_that_are_not_possible() -> None:
     history = History()
     with pytest.raises(SessionError, match="nothing can be recovered"):
         recover_session(history.entries, 1)
@@ -386,7 +386,7 @@ def test_in_the_repl(tmp_path: Path) -> None:
         ("recover src/auth/token.py", "src/auth/token.py"),
     ],
 )
-def test_typed_alone(words: str, argument: str) -> None:
+def test_recover_command_without_other_text(words: str, argument: str) -> None:
     found = commands.parse(words)
     assert found is not None
     assert (found[0].name, found[1]) == ("recover", argument)
@@ -419,9 +419,7 @@ def test_a_recovery_that_fails_is_recorded(place: Place) -> None:
     (note,) = [e for e in read_log(log).entries if isinstance(e, Note)]
     assert (note.topic, note.data["flag"]) == ("recovery", LOSS_FLAG)
     assert "Recovery failed · #3" in place.run("log").stdout
-    assert (
-        "recoveries that failed, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
-    )
+    assert "failed recoveries, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
 
 
 def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path: Path) -> None:

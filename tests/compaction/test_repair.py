@@ -59,7 +59,7 @@ def test_facts_stand_once_and_survive_a_round_trip() -> None:
     assert len(after.next_steps) == len(set(after.next_steps)) == 1
 
 
-def test_a_summary_that_says_it_all_is_left_alone() -> None:
+def test_a_summary_with_all_facts_is_not_changed() -> None:
     document = SummaryDocument(facts=("the port is 8080",))
     assert add_missed_facts(document, [probe("8080")], CAP) is document
 
@@ -100,7 +100,7 @@ def crowded(cap: int) -> SummaryDocument:
     return shortened_to(document, cap)
 
 
-def test_trifles_go_before_any_fact_and_no_more_than_needed() -> None:
+def test_minor_items_are_removed_first_and_no_more_than_needed() -> None:
     document = crowded(8_000)
     cap = estimate(render(document)) + 5
     asked = [probe("a point that must be known, number one", "recall", "facts")]

@@ -121,13 +121,13 @@ def test_unanswered_messages_as_far_as_they_fit() -> None:
     size = items[-1].size
 
     def kept(room: float) -> list[int]:
-        return [item.seq for item in asked.unanswered(items, room)]
+        return [item.seq for item in asked.unanswered_items(items, room)]
 
     assert kept(3 * size) == seqs
     assert kept(3 * size - 1) == seqs[1:]
     assert kept(0) == seqs[2:]
     answer(history)
-    assert asked.unanswered(history.view().items, 1_000) == []
+    assert asked.unanswered_items(history.view().items, 1_000) == []
 
 
 @pytest.mark.parametrize(

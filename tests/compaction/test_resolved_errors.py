@@ -127,7 +127,7 @@ def test_a_summary_may_say_that_it_is_open_after_all() -> None:
     assert session.failing() == [ref]
 
 
-def test_a_summary_that_is_taken_back_resolves_nothing() -> None:
+def test_a_summary_that_is_undone_resolves_nothing() -> None:
     session = Session()
     ref = session.run(REDIS, 1, REDIS_ERROR)
     session.summarise(f"Resolved: #{ref}")

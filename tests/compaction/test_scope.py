@@ -3,7 +3,7 @@
 from typing import Any
 
 from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument
-from ctxagent.agent.compaction.drift.scope import TaskScope, agreed_plan, union
+from ctxagent.agent.compaction.drift.scope import TaskScope, agreed_plan, all_terms
 from ctxagent.agent.session.entries import Block
 from ctxagent.agent.session.ledger import Ledger
 
@@ -104,15 +104,15 @@ def test_a_text_that_shares_words_with_the_goal_explains_calls() -> None:
 def test_a_message_of_the_user_begins_the_count_again() -> None:
     known = scope()
     unrelated(known, *KITCHEN[:7])
-    known.hear("go on")
+    known.add_message("go on")
     assert unrelated(known, *KITCHEN[:7]) == []
     assert unrelated(known, KITCHEN[7]) != []
     known = scope()
-    known.hear("Now look after the garden fence and paint everything there.")
+    known.add_message("Now look after the garden fence and paint everything there.")
     assert unrelated(known, *KITCHEN[:8], *KITCHEN[:7]) == []
     assert unrelated(known, KITCHEN[8]) != []
     known = scope()
-    known.hear("Bake bread with flour in the kitchen.")
+    known.add_message("Bake bread with flour in the kitchen.")
     assert unrelated(known, *KITCHEN) == []
 
 
@@ -135,6 +135,6 @@ def test_a_vague_request_never_drifts() -> None:
 
 
 def test_the_terms_of_several_texts() -> None:
-    assert union(["login", "timeout", "a"]) == {"login", "timeo"}
-    assert union([]) == set()
+    assert all_terms(["login", "timeout", "a"]) == {"login", "timeo"}
+    assert all_terms([]) == set()
     assert agreed_plan(Ledger()) == []

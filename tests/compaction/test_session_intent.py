@@ -56,7 +56,7 @@ def test_only_what_the_user_typed_counts_as_a_message() -> None:
     assert text == "## Messages of the user (1)\n<message #1, open>\nFix it.\n</message>"
 
 
-def test_a_summary_that_was_taken_back_does_not_count() -> None:
+def test_a_summary_that_was_undone_does_not_count() -> None:
     entries = numbered(summary("The first."), summary("The second."), Revert(target=2))
     assert "summary #1 states it\nThe first." in session_intent(entries)
     assert "The second." not in session_intent(entries)

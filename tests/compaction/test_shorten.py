@@ -17,10 +17,10 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.compaction.summary.shorten import (
     changed_file_rows,
     counts_older_facts,
+    is_folder_row,
     row_tokens,
     rows_within,
     shortened_to,
-    stands_for_many,
 )
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.tokens import estimate
@@ -45,7 +45,7 @@ def files(*facts: FileFact) -> dict[str, FileFact]:
 
 
 def named(rows: tuple[FileRow, ...]) -> list[str]:
-    return [row.path for row in rows if not stands_for_many(row)]
+    return [row.path for row in rows if not is_folder_row(row)]
 
 
 # Changed files
@@ -81,7 +81,7 @@ def test_the_deepest_folders_go_together_first_and_count_every_file() -> None:
     deep = [fact(f"lib/a/b{n % 40}/c{n}/x{m}.py", ref=n) for n in range(80) for m in (1, 2)]
     rest = [fact(f"docs/{n}.md", ref=1) for n in range(10)]
     rows = changed_file_rows(files(*deep, *rest), 400)
-    told = {row.path: row.change for row in rows if stands_for_many(row)}
+    told = {row.path: row.change for row in rows if is_folder_row(row)}
     assert row_tokens(rows) <= 400
     assert told["docs/"] == "10 files modified (Recall `files.md` names each)"
     assert all(path.count("/") <= 3 for path in told)
@@ -117,7 +117,7 @@ def test_a_folded_table_survives_writing_reading_and_merging() -> None:
     for entry in codemod().entries:
         ledger.add(entry)
     document = with_ledger_facts(SummaryDocument(intent="x"), ledger, 600)
-    assert any(map(stands_for_many, document.modified))
+    assert any(map(is_folder_row, document.modified))
     assert parse(render(document)) == document
     assert SummaryDocument.from_json(document.to_json()) == document
     again = merge(document, SummaryDocument(modified=(FileRow("src/", "modified", "all of it"),)))

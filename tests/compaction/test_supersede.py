@@ -3,7 +3,11 @@
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
-from ctxagent.agent.compaction.summary.supersede import Superseded, claimed, without_superseded
+from ctxagent.agent.compaction.summary.supersede import (
+    Superseded,
+    superseded_entries,
+    without_superseded,
+)
 from ctxagent.agent.session.user_messages import LoggedMessage
 
 OLD = SummaryDocument(
@@ -20,7 +24,7 @@ MESSAGES = [
 
 
 def claims(*lines: str) -> list[Superseded]:
-    return list(claimed(lines, OLD, MESSAGES, lambda message: message.text))
+    return list(superseded_entries(lines, OLD, MESSAGES, lambda message: message.text))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,10 @@ def test_kind_and_ref_choose_among_several_entries() -> None:
     assert [each.section for each in claims(f"Rule: {line}")] == ["rules"]
     assert [each.section for each in claims(f"Fact: {line}")] == ["facts"]
     twice = SummaryDocument(facts=("The port is 8080 here", "The port is 8080 there"))
-    found = [list(claimed([f'Fact{n}: "port is 8080"'], twice, [], str)) for n in ("", " 2", " #1")]
+    found = [
+        list(superseded_entries([f'Fact{n}: "port is 8080"'], twice, [], str))
+        for n in ("", " 2", " #1")
+    ]
     assert [[each.text for each in each_claim] for each_claim in found] == [
         [], ["The port is 8080 there"], [],
     ]  # fmt: skip

@@ -31,23 +31,23 @@ def summary(probes: dict[str, Any]) -> Summary:
 
 def test_the_count_of_one_model_in_a_row() -> None:
     count = UnusableSummaries()
-    assert count.note() == {}
+    assert count.to_check() == {}
     count.add("a")
-    assert not count.is_over("a")
+    assert not count.should_skip("a")
     count.add("b")
     assert (count.model, count.count) == ("b", 1)
     count.add("b")
-    assert count.is_over("b")
-    assert not count.is_over("a")
-    assert UnusableSummaries.noted_in(summary(count.note())) == count
+    assert count.should_skip("b")
+    assert not count.should_skip("a")
+    assert UnusableSummaries.from_summary(summary(count.to_check())) == count
     count.clear()
-    assert not count.is_over("b")
+    assert not count.should_skip("b")
 
 
 @pytest.mark.parametrize("probes", [{}, {"unusable": 2}, {"unusable": {"model": "m"}}])
 def test_a_summary_without_a_count(probes: dict[str, Any]) -> None:
-    assert UnusableSummaries.noted_in(None) == UnusableSummaries()
-    assert UnusableSummaries.noted_in(summary(probes)) == UnusableSummaries()
+    assert UnusableSummaries.from_summary(None) == UnusableSummaries()
+    assert UnusableSummaries.from_summary(summary(probes)) == UnusableSummaries()
 
 
 class Writer(ScriptedModel):

@@ -10,7 +10,7 @@ from ctxagent.agent.compaction.summary.user_messages import (
     HEADING,
     MIN_BUDGET_TOKENS,
     budget_tokens,
-    messages_gone,
+    evicted_messages,
     messages_section,
     section_tokens,
     without_messages_section,
@@ -148,8 +148,8 @@ def test_messages_in_the_view_are_not_repeated() -> None:
     refs = [history.say("one"), history.say("two"), history.say("three")]
     messages = said("one", "two", "three")
     messages = [LoggedMessage(ref, m.text) for ref, m in zip(refs, messages, strict=True)]
-    assert messages_gone(messages, history.view(), refs[:2]) == messages[:2]
-    assert messages_gone(messages, History().view(), ()) == messages
+    assert evicted_messages(messages, history.view(), refs[:2]) == messages[:2]
+    assert evicted_messages(messages, History().view(), ()) == messages
 
 
 # How the turn of a message ended, from the log

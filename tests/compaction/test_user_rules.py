@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule, parse
-from ctxagent.agent.compaction.summary.supersede import Superseded, claimed, without_superseded
+from ctxagent.agent.compaction.summary.supersede import (
+    Superseded,
+    superseded_entries,
+    without_superseded,
+)
 from ctxagent.agent.compaction.summary.user_rules import (
     merged_rules,
     quoted_rules,
@@ -88,13 +92,15 @@ def test_the_model_lifts_a_rule_with_later_words_of_the_user(change: tuple[str, 
     rule, lift = change
     messages = said("Do it.", rule, lift)
     old = SummaryDocument(rules=(UserRule(2, "Do it."), UserRule(4, rule)))
-    (gone,) = claimed([f'Rule 2 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF)
+    (gone,) = superseded_entries(
+        [f'Rule 2 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF
+    )
     assert gone == Superseded("rules", rule, f"the user (#6): {lift}", 4)
     assert without_superseded(old, [gone]).rules == old.rules[:1]
     # By its words alone, under another name of its kind.
-    assert [*claimed([f'Fact 9 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF)] == [
-        gone
-    ]
+    assert [
+        *superseded_entries([f'Fact 9 "{rule}": the user said "{lift}"'], old, messages, TEXT_OF)
+    ] == [gone]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
         "As I said: never touch vendor/.",
     )
     old = SummaryDocument(rules=(UserRule(4, "Never touch vendor/."),))
-    assert [*claimed([claim], old, messages, TEXT_OF)] == []
+    assert [*superseded_entries([claim], old, messages, TEXT_OF)] == []
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_a_rule_is_known_by_its_words_and_its_ref(claim: str, gone: str) -> None
     """The number does not count: the text that the model saw may have left rules out."""
     messages = said(*PAIRS[0], "Client may have some.")
     old = SummaryDocument(rules=(UserRule(2, PAIRS[0][0]), UserRule(4, PAIRS[0][1])))
-    assert [gone in each.text for each in claimed([claim], old, messages, TEXT_OF)] == [
+    assert [gone in each.text for each in superseded_entries([claim], old, messages, TEXT_OF)] == [
         True
     ] * bool(gone)
 
@@ -168,9 +174,9 @@ def test_a_rule_is_lifted_by_words_of_a_message_that_went_to_a_file() -> None:
     claim = 'Rule #2 "Never touch vendor/.": the user said "vendor/ is yours now"'
     messages = [*said("Never touch vendor/."), long]
     whole = {2: "Never touch vendor/.", 4: "A long text. From here on vendor/ is yours now. More."}
-    (gone,) = claimed([claim], old, messages, lambda message: whole[message.ref])
+    (gone,) = superseded_entries([claim], old, messages, lambda message: whole[message.ref])
     assert gone.why == "the user (#4): From here on vendor/ is yours now."
-    assert [*claimed([claim], old, messages, TEXT_OF)] == []
+    assert [*superseded_entries([claim], old, messages, TEXT_OF)] == []
 
 
 def test_other_entries_go_by_number_and_words() -> None:
@@ -186,7 +192,7 @@ def test_other_entries_go_by_number_and_words() -> None:
         'Fact 2 "no such fact": gone',
         "Everything else holds.",
     ]
-    gone = [*claimed(claims, old, [], TEXT_OF)]
+    gone = [*superseded_entries(claims, old, [], TEXT_OF)]
     assert [(each.section, each.text) for each in gone] == [
         ("decisions", old.decisions[1]), ("facts", old.facts[0]), ("blocked", old.blocked[0]),
     ]  # fmt: skip

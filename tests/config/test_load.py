@@ -183,7 +183,7 @@ def test_the_nearest_project_file_up_to_the_root_of_the_repository(place: Place)
     assert place.load(cwd=deep).settings.ui.theme == "auto"
 
 
-def test_below_home_without_a_repository_home_is_the_end(place: Place) -> None:
+def test_the_search_for_a_project_file_ends_at_home(place: Place) -> None:
     notes = place.home / "notes"
     notes.mkdir()
     (place.root / ".agentrc").write_text('[ui]\ntheme = "light"\n')
@@ -200,7 +200,7 @@ def made_odd(path: Path, kind: str) -> None:
     elif kind == "pipe":
         os.mkfifo(path)
     else:
-        path.symlink_to({"link to nothing": "nowhere", "loop": path.name}[kind])
+        path.symlink_to({"broken symlink": "nowhere", "loop": path.name}[kind])
 
 
 @pytest.mark.parametrize("whose", ["mine", "ours"])
@@ -209,7 +209,7 @@ def made_odd(path: Path, kind: str) -> None:
     [
         ("folder", "not a regular file"),
         ("pipe", "not a regular file"),
-        ("link to nothing", "a link to nothing"),
+        ("broken symlink", "a broken symlink"),
         ("loop", "symbolic links"),
     ],
 )

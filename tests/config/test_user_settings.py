@@ -112,7 +112,7 @@ def test_an_untrusted_projects_value_is_shown_as_not_in_force(home: Home) -> Non
     (home.project / ".agentrc").write_text('[permissions]\nmode = "bypass"\n')
     found = home.open().row("permissions.mode")
     assert (found.value, found.origin) == ('"ask"', "default")
-    assert found.held == f'"bypass" in {home.project}/.agentrc:2'
+    assert found.untrusted == f'"bypass" in {home.project}/.agentrc:2'
 
 
 def test_no_row_shows_a_secret(home: Home) -> None:

@@ -29,11 +29,11 @@ def test_thinking_and_signatures_are_for_the_model_that_made_them() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     reply = Item(1, "assistant", [thought, {**CALL, "signature": "s"}], 9)
     assert shown_blocks(reply)[0] == thought
-    reply.thinking, reply.foreign = False, True
+    reply.thinking, reply.by_other_model = False, True
     assert shown_blocks(reply) == [CALL]
 
 
-def test_a_copy_is_edited_alone() -> None:
+def test_an_edited_copy_leaves_the_item_unchanged() -> None:
     item = Item(1, "user", [RESULT], 9)
     copy = item.copy()
     copy.stubs["c"] = "[cleared]"

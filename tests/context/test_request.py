@@ -630,7 +630,7 @@ def nested(levels: int, inner: Any, wrap: Any) -> Any:
     return inner
 
 
-def test_what_is_nested_beyond_reason_is_left_out() -> None:
+def test_too_deeply_nested_values_are_left_out() -> None:
     deep = nested(800, {}, lambda value: {"a": [value]})
     call = {"type": "tool_use", "id": "a", "name": "Bash", "input": deep}
     usage = {"input": 1, "output": 1}

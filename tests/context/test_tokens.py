@@ -62,7 +62,7 @@ def test_fetching_says_why_it_failed(tmp_path: Path) -> None:
     )
     done = place.run("doctor", "--fetch-tokenizer", env=env)
     assert done.returncode == 1
-    assert "FAIL  tokenizer: not fetched" in done.stdout
+    assert "FAIL  tokenizer: not downloaded" in done.stdout
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_a_model_is_shown_what_it_thought_and_signed_itself() -> None:
     assert signed(fold([*back, asked(7, "two")])) == [[], ["two", "two"], []]
 
 
-def test_older_programs_left_out_thinking_for_ever() -> None:
+def test_older_logs_drop_thinking_permanently() -> None:
     old = [asked(1, "one", ""), said(2, "one"), asked(3, "two", ""), said(4, "two")]
     back = [*old, asked(5, "one", ""), said(6, "one")]
     assert signed(fold(back)) == [["one"], ["two"], ["one", "one"]]
@@ -140,9 +140,9 @@ def test_an_edit_drops_the_thinking_of_all_models_behind_it_but_of_those_that_bi
     assert signed(fold(log)) == [[], ["two"]]
     assert signed(fold([*log, asked(6, "one")])) == [["one"], []]
     assert signed(fold([*log, asked(6, "two", "free")])) == [[], ["two", "two"]]
-    taken_back = [*log, said(6, "two"), Revert(seq=7, target=5)]
-    assert signed(fold(taken_back)) == [[], ["two", "two"], ["two"]]
-    assert signed(fold([*taken_back, asked(8, "two", "free")]))[1:] == [["two", "two"]] * 2
+    undone = [*log, said(6, "two"), Revert(seq=7, target=5)]
+    assert signed(fold(undone)) == [[], ["two", "two"], ["two"]]
+    assert signed(fold([*undone, asked(8, "two", "free")]))[1:] == [["two", "two"]] * 2
 
 
 def test_a_block_keeps_the_thinking_of_the_model_that_is_asked() -> None:
@@ -399,7 +399,7 @@ def test_a_search_and_its_result_are_removed_together() -> None:
     assert shown(view, 1) == [text("So.")]
 
 
-def test_a_copy_is_changed_alone() -> None:
+def test_a_changed_copy_leaves_the_view_unchanged() -> None:
     view = fold(WORK)
     before = view.size
     act = mask(8, stub(4, "a"))
@@ -443,7 +443,7 @@ def test_a_block_of_the_api_comes_first_and_the_text_last() -> None:
     assert view.position(8) == 0
 
 
-def test_what_was_said_again_because_of_a_summary_goes_with_it() -> None:
+def test_reinserted_entries_are_removed_with_their_summary() -> None:
     again = [User(seq=seq, content="again", source="instructions") for seq in (9, 10)]
     log = [*WORK, summary(8, 6), *again, User(seq=11, content="New."), Revert(seq=12, target=8)]
     view = fold(log)
@@ -454,7 +454,7 @@ def test_what_was_said_again_because_of_a_summary_goes_with_it() -> None:
     assert [item.seq for item in fold(later).items][-2:] == [11, 13]
 
 
-def test_a_mask_that_was_taken_back_is_remembered() -> None:
+def test_a_mask_that_was_undone_is_remembered() -> None:
     log = [*WORK, mask(8, stub(4, "a")), mask(9, stub(6, "b"))]
     view = fold([*log, Revert(seq=10, target=8)])
     assert [found.masked for found in view.results()] == [False, True]
@@ -499,14 +499,14 @@ def test_all_kinds_of_input_count_as_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.3, 3.1, 0])
-def test_a_usage_that_cannot_be_true_is_not_believed(factor: float) -> None:
+def test_an_implausible_usage_is_ignored(factor: float) -> None:
     size = fold([LONG]).size
     view = fold([LONG, measured(round(factor * size))])
     assert (view.ratio, view.error) == (1.0, MIN_ERROR)
     assert view.prompt_tokens() == (view.size, view.size)
 
 
-def test_of_an_interrupted_reply_only_the_prompt_is_known() -> None:
+def test_an_interrupted_reply_counts_only_its_prompt() -> None:
     size = fold([LONG]).size
     words = reply(3, text("I do. " * 20), usage={"input": 2 * size}, stop_reason=INTERRUPTED)
     view = fold([LONG, words])
@@ -515,7 +515,7 @@ def test_of_an_interrupted_reply_only_the_prompt_is_known() -> None:
     assert view.items[-1].measured == 0
 
 
-def test_an_estimate_that_fell_short_is_feared_for_a_while() -> None:
+def test_an_underestimate_raises_the_error_margin_for_a_while() -> None:
     size = fold([LONG]).size
     view = fold([LONG, measured(round(1.22 * size))])
     assert view.error == pytest.approx(0.44, abs=0.01)

@@ -30,7 +30,7 @@ def test_the_count_is_that_of_the_definition(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n   x", "AAAAA", "AAAAbbbbbbbbbbbbb", "x   \n   "])
-def test_runs_at_the_edges(text: str) -> None:
+def test_runs_at_the_limits_of_a_match(text: str) -> None:
     assert count_word_classes(text) == len(_DEFINITION.findall(text))
 
 

@@ -100,12 +100,12 @@ def test_names_of_entries_that_are_not_there() -> None:
         mask(1),
     )
     assert found.dangling() == [
-        "mask #2 names #20",
-        "summary #3 names #40",
-        "summary #4 names #50",
-        "revert #5 names #60",
-        "pin #6 names #70",
-        "unpin #8 names #80",
+        "mask #2 refers to #20",
+        "summary #3 refers to #40",
+        "summary #4 refers to #50",
+        "revert #5 refers to #60",
+        "pin #6 refers to #70",
+        "unpin #8 refers to #80",
     ]
 
 
@@ -114,14 +114,16 @@ def test_numbers_that_a_repair_has_lost_are_no_missing_entries(tmp_path: Path) -
     found = gathered(User(content=""), lost)
     for seq, target in ((6, 1), (7, 2), (8, 5), (9, 10)):
         found.add(replace(Revert(target=target), seq=seq))
-    assert found.dangling() == ["revert #9 names #10"]
+    assert found.dangling() == ["revert #9 refers to #10"]
     (row,) = [row for row in found.findings(tmp_path) if "missing entries" in row.what]
-    assert row == Finding("references to missing entries", "revert #9 names #10; ignored")
+    assert row == Finding("references to missing entries", "revert #9 refers to #10; ignored")
 
 
 def test_a_summary_that_keeps_nothing_of_the_end_is_broken(tmp_path: Path) -> None:
     rows = findings(tmp_path, User(content=""), summary(9), summary(3))
-    assert rows["summary"] == Finding("summary", "#2 keeps from #9 on, which comes after it", False)
+    assert rows["summary"] == Finding(
+        "summary", "#2 keeps only entries from #9 on, after itself", False
+    )
     undone = gathered(User(content=""), summary(9), Revert(target=2))
     assert undone.impossible_summaries() == []
     again = gathered(User(content=""), summary(9), Revert(target=2), Revert(target=3))
@@ -130,7 +132,7 @@ def test_a_summary_that_keeps_nothing_of_the_end_is_broken(tmp_path: Path) -> No
 
 def test_a_recovery_that_failed_is_to_be_reviewed(tmp_path: Path) -> None:
     rows = findings(tmp_path, failure_note("nothing left"), Note(topic="x", text="other"))
-    assert rows["recoveries that failed, to be reviewed"].found == "#1 nothing left"
+    assert rows["failed recoveries, to be reviewed"].found == "#1 nothing left"
 
 
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:

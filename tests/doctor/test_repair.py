@@ -181,7 +181,7 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     ),
     "twice": (lambda ls: [*ls[:5], ls[4], *ls[5:]], "duplicate of #5 removed"),
     "out of order": (swap, "moved back into order"),
-    "two writers": (two_writers, "numbers already used"),
+    "two writers": (two_writers, "number already used"),
     "wrong number": (
         lambda ls: [*ls[:4], changed(ls[4], seq=5_000_000), *ls[5:]],
         "#5000000 corrected to #5",
@@ -293,7 +293,7 @@ def test_dangling_references_are_reported_and_harmless(log: Path) -> None:
     with log.open("ab") as file:
         file.write(b'{"v": 9, "seq": %d, "at": "", "kind": "hologram"}\n' % (opened.last_seq + 1))
     told = said(log, ok=True)
-    for part in ("names #7777", "pin", "names #8888", f"#{opened.last_seq} Bash (u)"):
+    for part in ("refers to #7777", "pin", "refers to #8888", f"#{opened.last_seq} Bash (u)"):
         assert part in told
     assert "results without a call: #" in told
     assert "unknown kinds: 1 hologram" in told

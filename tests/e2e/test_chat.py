@@ -71,7 +71,7 @@ def test_a_session(place: Place, dialect: str) -> None:
     assert answered[1]["usage"]["cache_read"] > 0
     checked = run(place, server, "replay")
     assert checked.returncode == 0, checked.stderr
-    assert "Our own sessions: 5 of 5 requests rebuilt to the byte" in checked.stdout
+    assert "Our own sessions: 5 of 5 requests rebuilt byte for byte" in checked.stdout
     assert "\n! " not in checked.stdout
 
 
@@ -196,6 +196,6 @@ def test_requests_of_an_unknown_protocol_are_not_rebuilt(place: Place) -> None:
         log.write_text(log.read_text().replace('"chat"', '"hologram"'))
         checked = run(place, server, "replay")
     assert checked.returncode == 0, checked.stderr
-    told = "0 of 0 requests rebuilt to the byte · 1 with an unknown protocol\n"
+    told = "0 of 0 requests rebuilt byte for byte · 1 with an unknown protocol\n"
     assert f"Our own sessions: {told}" in checked.stdout
     assert "\n! " not in checked.stdout

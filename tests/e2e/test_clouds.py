@@ -38,7 +38,7 @@ def session(place: Place, model: str, server: Server, environ: Mapping[str, str]
     assert {entry["model"] for entry in replies} == {model}
     (log,) = place.logs()
     replayed = place.run("replay", log.parent.name, env=environ).stdout.splitlines()
-    assert replayed[-1] == "Our own sessions: 3 of 3 requests rebuilt to the byte"
+    assert replayed[-1] == "Our own sessions: 3 of 3 requests rebuilt byte for byte"
 
 
 def test_a_session_on_bedrock(place: Place) -> None:

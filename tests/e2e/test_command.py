@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.cli.main import main
-from ctxagent.agent.cli.options import guarded
+from ctxagent.agent.cli.options import run_and_exit
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.ui.headless import Headless
@@ -554,7 +554,7 @@ def test_config_and_doctor(place: Place) -> None:
     assert place.run("config", "--trust").returncode == 0
     assert 'permissions.allow = ["Bash(make:*)"]' in place.run("config").stdout
     found = place.run("doctor")
-    assert "ok    settings: all in force" in found.stdout
+    assert "ok    settings: all applied" in found.stdout
     assert found.returncode == 1
     assert "FAIL  credentials" in found.stdout
     assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0
@@ -620,7 +620,7 @@ def test_demo_pauses_on_a_terminal(
 ) -> None:
     played = []
 
-    def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
+    def play(folder: Path, *, fast: bool, is_kept: bool = False) -> int:
         played.append(fast)
         return 0
 
@@ -787,7 +787,7 @@ def test_internal_error_has_no_traceback(
         return int({}["nowhere"])
 
     with pytest.raises(SystemExit) as left:
-        guarded(fail)
+        run_and_exit(fail)
     told = capsys.readouterr()
     assert (left.value.code, told.out) == (1, "")
     assert "KeyError: 'nowhere'" in told.err
@@ -806,7 +806,7 @@ def test_json_output_is_always_one_document(fault: BaseException, code: int, sta
     out = io.StringIO()
     front = Headless("json", out, io.StringIO())
     with pytest.raises(SystemExit) as left:
-        guarded(fail, front.fail)
+        run_and_exit(fail, front.fail)
     assert left.value.code == code
     result = json.loads(out.getvalue())
     assert (result["exit_code"], result["status"]) == (code, status)

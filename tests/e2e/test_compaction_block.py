@@ -126,7 +126,7 @@ def test_records_follow_the_block_and_its_text_is_kept(place: Place) -> None:
     assert (folder / "summary.md").read_text().startswith("## Session Intent")
     assert "blue_heron" in (folder / "summary.md").read_text()
     replayed = place.run("replay", str(place.logs()[0]))
-    told = re.search(r"(\d+) of (\d+) requests rebuilt to the byte", replayed.stdout)
+    told = re.search(r"(\d+) of (\d+) requests rebuilt byte for byte", replayed.stdout)
     assert told, replayed.stdout
     assert told[1] == told[2]
 

@@ -89,7 +89,9 @@ def test_context_shows_what_fills_the_window_at_any_width(
     assert f"{window.tokens:,} of 120,000 tokens" in shown
     found = letters(shown)
     assert sum(found.values()) == window.tokens
-    assert {"system prompt", "tools", "your words", "answers", "thinking", "tool calls"} <= {*found}
+    assert {"system prompt", "tools", "your messages", "answers", "thinking", "tool calls"} <= {
+        *found
+    }
     assert {"results: Read", "results: Grep", "results: Bash"} <= {*found}
     line = drawn(shown)
     assert len(line) == columns - 4
@@ -107,9 +109,9 @@ def test_context_shows_what_fills_the_window_at_any_width(
 @pytest.mark.parametrize("depth", ["plain", "mono", "color"])
 def test_the_bar_needs_no_colour(depth: render.Depth) -> None:
     parts = [
-        bar.Segment("one", 30, "filling.tools"),
-        bar.Segment("none", 0, "filling.tools"),
-        bar.Segment("two", 20, "filling.agent", count=3, saved=9),
+        bar.Segment("one", 30, "context.tools"),
+        bar.Segment("none", 0, "context.tools"),
+        bar.Segment("two", 20, "context.agent", count=3, saved=9),
         bar.Segment("rest", 50, "dim", fill="."),
     ]
     text = render.render_text([bar.Bar(parts), bar.legend(parts)], width=104, depth=depth)
@@ -147,7 +149,7 @@ def test_manual_actions_have_their_own_rows(tmp_path: Path) -> None:
 
     _, glass = drive(desk, act, glass=Glass(100, 40))
     found = letters(glass.all())
-    assert found["your commands"] > 10 * found["your words"]
+    assert found["your commands"] > 10 * found["your messages"]
     assert "notes" in found
     assert "your command: seq 1 40000" in glass.all()
     assert "your note: tabs, not blanks" in glass.all()

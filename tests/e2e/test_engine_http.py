@@ -150,7 +150,7 @@ def test_bound_thinking_survives_undos(project: Path, name: str) -> None:
     assert reverted_acts(talk) == {Mask, Summary}
 
 
-def test_a_summary_taken_back_after_more_calls(project: Path) -> None:
+def test_a_summary_undone_after_more_calls(project: Path) -> None:
     player = Player(4)
     with Server(player, bound=True, window=200_000) as server:
         talk = connected(project, server, NO_MASKS, 200_000)

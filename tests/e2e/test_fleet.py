@@ -226,13 +226,13 @@ def test_changed_task_is_reported_and_starts_again(fleet: Fleet) -> None:
     assert fleet.call("run", *options).returncode == 0
     fleet.write([{"id": "t0", "prompt": "Another.", "dir": "r0"}])
     told = fleet.call("run", *options)
-    assert (told.returncode, "t0 was changed after its start" in told.stderr) == (0, True)
+    assert (told.returncode, "t0 was changed after it began" in told.stderr) == (0, True)
     assert "`fleet retry` starts it again" in told.stderr
     (before,) = fleet.status()["each"]
     assert fleet.call("retry", "t0").returncode == 0
     assert "  stopped t0  2 calls" in fleet.call("status").stdout
     again = fleet.call("run", *options)
-    assert "t0 was changed after its start; now it starts again" in again.stderr
+    assert "t0 was changed after it began; it starts again now" in again.stderr
     assert again.returncode == 0
     assert len(fleet.logs()) == 2
     status = fleet.status()
@@ -508,7 +508,7 @@ def test_long_outage_ends_the_run_without_failed_tasks(fleet: Fleet) -> None:
         ended = fleet.call("run", *words, "--max-outage", "3", env=env)
         assert ended.returncode == 5, ended.stderr
         assert "ctxagent: the server does not answer: the model is overloaded" in ended.stderr
-        again = "run the same command again to continue, if needed with a longer --max-outage"
+        again = "run the same command again to continue, with a longer --max-outage to wait"
         assert again in ended.stderr
         status = fleet.status()
         assert status["failed"] == 0

@@ -97,7 +97,7 @@ def test_a_command_after_the_score_that_was_killed_is_run_again_only_when_told(
     os.killpg(killed_at_a_step(fleet, options), signal.SIGKILL)
     told = fleet.call("run", *options)
     assert told.returncode == 1
-    assert "after unknown: it began, but its end is unknown" in told.stderr
+    assert "after unknown: the command began, but its end is unknown" in told.stderr
     assert fleet.call("run", *options).returncode == 1
     assert said(fleet, "begun") == ["after"]
     (fleet.place.project / "go").touch()

@@ -90,12 +90,12 @@ def test_the_workers_end_with_their_fleet_and_agents_go_on(fleet: Fleet) -> None
         process.kill()
         tail(process)
         assert comes(lambda: not programs(fleet, "process_worker_pool.py"), PATIENCE)
-        assert len(programs(fleet, "pool_leash.py")) == 1
+        assert len(programs(fleet, "pool_supervisor.py")) == 1
         assert len(fleet.agents()) == 2
         for log in fleet.logs():
             (Path(json.loads(log.read_text().splitlines()[0])["cwd"]).parent / "go").touch()
         assert comes(lambda: not fleet.agents(), PATIENCE)
-        assert comes(lambda: not programs(fleet, "pool_leash.py"), PATIENCE)
+        assert comes(lambda: not programs(fleet, "pool_supervisor.py"), PATIENCE)
         done = fleet.call("run", "--config", "parsl.py", env=env)
         assert done.returncode == 0, done.stderr
         assert len(server.requests) == 4

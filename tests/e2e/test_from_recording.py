@@ -39,7 +39,7 @@ def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--continue"], "--from-recording starts a session of its own"),
+        (["--continue"], "--from-recording starts a new session"),
         (["--fork"], "--fork needs a session"),
         ([], "is not a recorded session in a known format"),
     ],

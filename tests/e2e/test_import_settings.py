@@ -76,7 +76,10 @@ def test_copied_settings_take_effect(place: Place) -> None:
     assert any("+allow = " in row["diff"] for row in found["files"])
     shown = place.run("import-settings", "--write").stdout
     assert '+allow = ["Bash(npm test:*)"]' in shown
-    assert "written. A project's file needs your trust again" in shown
+    assert (
+        "written. A changed file of the project needs your trust: `ctxagent config --trust`."
+        in shown
+    )
     settings = tomllib.loads((place.project / ".agentrc").read_text())
     assert settings["permissions"] == {
         "allow": ["Bash(npm test:*)"],

@@ -162,9 +162,9 @@ def test_a_projects_servers_start_only_when_trusted_and_again_after_a_change(pla
 @pytest.mark.parametrize(
     ("behaviour", "told", "said"),
     [
-        ("die", "is not there", "no such database"),
-        ("nonsense", "is not there", "Hello! This is no JSON."),
-        ("hang", "is not there", "it did not answer in 2 s"),
+        ("die", "is not available", "no such database"),
+        ("nonsense", "is not available", "Hello! This is no JSON."),
+        ("hang", "is not available", "it did not answer in 2 s"),
     ],
 )
 def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, said: str) -> None:
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, s
         ("hang in call", 2, "gave no answer in 2 s"),
         ("flood", 60, "it sent more than 10,000 messages in a minute"),
         ("endless", 60, "it sent a message of more than 32 MiB"),
-        ("nonsense in call", 60, "nonsense"),
+        ("nonsense in call", 60, "an invalid answer"),
     ],
 )
 def test_a_call_that_is_not_answered_is_sent_once(
@@ -484,7 +484,7 @@ def test_the_repl_shows_servers_and_asks_about_calls(place: Place) -> None:
         terminal.type("go\r")
         shown = terminal.see("[y]es")
         assert "mcp__plain__echo wants to" in shown
-        assert "the MCP server gone is not there" in shown
+        assert "the MCP server gone is not available" in shown
         assert "no such database" in shown
         terminal.type("a")
         terminal.see("mcp__plain__echo")
@@ -612,8 +612,8 @@ def test_a_login(place: Place, lifetime: str) -> None:
         call = use("mcp__guarded__add", {"a": 2, "b": 3})
         allow = ("--allow", "mcp__guarded")
         server, done = ran(place, [call, Say("Without it.")], *allow)
-        assert "it wants a login: `ctxagent mcp login guarded`" in done.stderr
-        assert "it wants a login" in results(server)[0]
+        assert "it requires a login: `ctxagent mcp login guarded`" in done.stderr
+        assert "it requires a login" in results(server)[0]
         process = place.start("mcp", "login", "guarded", stdout=subprocess.PIPE)
         assert process.stdout is not None
         address = next(line for line in process.stdout if line.startswith("http"))

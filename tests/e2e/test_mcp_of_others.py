@@ -151,4 +151,4 @@ def test_one_over_http(place: Place, programs: Path) -> None:
     with Server([use("mcp__zoo__weigh", {}), Say("It is away.")]) as server:
         done = place.run("-p", "go", "--allow", "mcp__zoo", env=place.server(server.url))
         assert done.returncode == 0, done.stderr
-    assert "The MCP server zoo is not there" in results(server)[0]
+    assert "The MCP server zoo is not available" in results(server)[0]

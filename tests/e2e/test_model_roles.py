@@ -51,7 +51,7 @@ def test_the_fallback_answers_while_the_first_is_overloaded(place: Place, status
     assert changes[-1] == FIRST
     assert SECOND in changes
     told = place.run("replay", env=env).stdout
-    rebuilt = re.search(r"(\d+) of (\d+) requests rebuilt to the byte", told)
+    rebuilt = re.search(r"(\d+) of (\d+) requests rebuilt byte for byte", told)
     assert rebuilt is not None
     assert rebuilt[1] == rebuilt[2]
 
@@ -72,7 +72,7 @@ def test_a_fallback_at_work_is_on_the_status_line(place: Place, size: tuple[int,
         terminal.type("/status\r")
         terminal.see("version")
         shown = " ".join(terminal.text().split())
-        assert re.search(rf"overloaded {FIRST}, asked again from [\d:]+ on; the fallback", shown)
+        assert re.search(rf"overloaded {FIRST}, retried from [\d:]+ on; the fallback", shown)
         terminal.type(f"/model {FIRST}\r")
         terminal.see("opus-5-5 · ask")
         terminal.type("/exit\r")

@@ -107,8 +107,8 @@ def test_texts_for_a_model_that_repeats_itself() -> None:
     calls = [CallMade("Bash", f'{{"command": "cat {name}.txt"}}', "", False) for name in "ab"]
     reply = Reply([], REPEATED, Usage(), "m", repeats="Let me look again. ")
     told = [
-        notice(Repetition((calls[0],), 3, is_told=False, is_over=False)),
-        notice(Repetition(tuple(calls), 3, is_told=False, is_over=False)),
+        notice(Repetition((calls[0],), 3, has_notice=False, must_end=False)),
+        notice(Repetition(tuple(calls), 3, has_notice=False, must_end=False)),
         str(continuation_prompt(reply)),
     ]
     check("loops.md", "\n\n---\n\n".join(told) + "\n")

@@ -215,7 +215,7 @@ class Late(bytes):
 
 def test_failed_write_keeps_the_line_of_another_writer(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "log.jsonl")
-    file.hold()
+    file.lock()
     file.write_line(b"one\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     line = Late(b"two\n")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.cli import stdin
-from ctxagent.agent.cli.stdin import Patience, read_beside_task
+from ctxagent.agent.cli.stdin import StdinTimeouts, read_attached_data
 from ctxagent.agent.features.prompt import system_prompt
 from ctxagent.agent.features.subagent_types import built_in_types
 
@@ -119,12 +119,12 @@ def test_pipe_without_a_writer_is_reported_and_ignored(place: Place, server: Ser
     os.close(reading)
     os.close(writing)
     assert done.stdout == "Yes.\n"
-    assert done.stderr == f"ctxagent: {stdin.NOBODY}\n"
+    assert done.stderr == f"ctxagent: {stdin.NO_WRITER}\n"
     assert texts(server) == ["hello"]
 
 
 class Source:
-    """Standard input as `read_beside_task` gets it, and what it prints."""
+    """Standard input as `read_attached_data` gets it, and what it prints."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.file = os.fdopen(number)
@@ -133,7 +133,7 @@ class Source:
 
     def read(self, **patience: float) -> Any:
         with self.file:
-            return read_beside_task(self.said.append, Patience(**patience))
+            return read_attached_data(self.said.append, StdinTimeouts(**patience))
 
 
 def test_waits_for_a_silent_program_but_not_for_a_pipe_without_one(
@@ -153,7 +153,7 @@ def test_waits_for_a_silent_program_but_not_for_a_pipe_without_one(
             stdin_of_slow.close()
 
         with source.file:
-            found = read_beside_task(release, Patience(first=0))
+            found = read_attached_data(release, StdinTimeouts(first=0))
     assert found is not None
     assert (found.data, found.cut) == (b"late\n", "")
     assert source.said == ["waiting for standard input from sh"]
@@ -161,7 +161,7 @@ def test_waits_for_a_silent_program_but_not_for_a_pipe_without_one(
     source = Source(monkeypatch, ours[0])
     assert source.read(first=0) is None
     os.close(ours[1])
-    assert source.said == [stdin.NOBODY]
+    assert source.said == [stdin.NO_WRITER]
 
 
 def test_endless_input_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_custom_system_prompt(place: Place) -> None:
             return server.requests[-1]["system"][0]["text"], done.stderr
 
         own = system_prompt("Rhyme.", own="You are a poet.")
-        assert own.startswith("You are a poet.\n\n# Limits you will meet\n")
+        assert own.startswith("You are a poet.\n\n# Limits\n")
         assert own.endswith("\n\nRhyme.")
         given = ("--system-prompt", "poet.md", "--append-system-prompt", "Rhyme.")
         assert run(*given, "-p", "sing")[0] == own

@@ -333,15 +333,21 @@ def test_every_kind_of_change_is_noticed(place: Place, change: str) -> None:
         (folder / "words").symlink_to("server.py")
     else:
         shutil.rmtree(folder)
-    wanted = "is not there any more" if change == "gone" else "has changed since it was added"
+    wanted = "no longer exists" if change == "gone" else "has changed since it was added"
     assert listed(place)[0]["problem"] == wanted
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda at: (at / "out").symlink_to("../../home"), "out is a link that leads out of it"),
-        (lambda at: (at / "out").symlink_to(at / "words"), "out is a link that leads out of it"),
+        (
+            lambda at: (at / "out").symlink_to("../../home"),
+            "out is a link that leads out of the plugin",
+        ),
+        (
+            lambda at: (at / "out").symlink_to(at / "words"),
+            "out is a link that leads out of the plugin",
+        ),
         (lambda at: os.mkfifo(at / "pipe"), "pipe is neither a file nor a folder nor a link"),
         (lambda at: os.truncate(at / "words", 1 << 40), "it has more than 50,000,000 bytes"),
         (
@@ -352,7 +358,7 @@ def test_every_kind_of_change_is_noticed(place: Place, change: str) -> None:
         (lambda at: put(at / ".claude-plugin/plugin.json", "[]"), "plugin.json is not an object"),
         (
             lambda at: put(at / ".claude-plugin/plugin.json", {"name": "../kit"}),
-            "its name is '../kit', not up to 80 letters",
+            "its name '../kit' is invalid: use up to 80 letters",
         ),
         (
             lambda at: (
@@ -388,7 +394,7 @@ def test_a_link_in_a_repository_that_leads_out(place: Place) -> None:
     committed(folder)
     done = place.run("plugin", "add", "--yes", f"file://{folder}")
     assert done.returncode == 2
-    assert "commands/out.md is a link that leads out of it" in done.stderr
+    assert "commands/out.md is a link that leads out of the plugin" in done.stderr
     assert listed(place) == []
 
 
@@ -481,7 +487,7 @@ def test_a_kill_in_the_middle_leaves_no_half(place: Place, kind: str, number: in
 
 @pytest.mark.parametrize(
     ("number", "problem"),
-    [(1, ""), (2, "is not there any more"), (3, "has changed since it was added")],
+    [(1, ""), (2, "no longer exists"), (3, "has changed since it was added")],
 )
 def test_a_kill_while_one_is_put_in_place_of_another(
     place: Place, number: int, problem: str

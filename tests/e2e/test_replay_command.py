@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ctxagent.agent.cli.main import main
-from ctxagent.agent.cli.progress import in_words
+from ctxagent.agent.cli.progress import duration_text
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import load_settings
 from ctxagent.agent.permissions.rules import parse_rule
@@ -246,9 +246,9 @@ def test_impossible_bound_names_the_nearest_settings(tmp_path: Path) -> None:
     options += ("--sweep", "microcompact.keep=1,2", "--bound", "0")
     result = run(tmp_path, *options)
     assert result.exit_code == 0, result.output
-    ending = result.stdout.partition("\nNo settings tried over")[2]
-    assert "miss at most 0.00% of the results; the lowest share is" in " ".join(ending.split())
-    assert ending.endswith("--bound allows more.\n")
+    ending = result.stdout.partition("\nNone of the settings tried over")[2]
+    assert "misses at most 0.00% of the results; the lowest share is" in " ".join(ending.split())
+    assert ending.endswith("To allow more, raise --bound.\n")
     assert max(map(len, ending.splitlines())) <= 80
     assert told(run(tmp_path, *options, "--json"))["best"] is None
 
@@ -280,7 +280,7 @@ def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
         assert calls_told(result.stdout) == ["2", "2"]
         played = told(run(own.root.parent, *named, *MODEL, "--json"))["recordings"]
         assert [recording["name"] for recording in played] == [id]
-        assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt to the byte\n")
+        assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt byte for byte\n")
 
 
 def test_recall_in_our_own_session_counts_as_needed(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_request_that_differs_from_the_log_is_named(own: Place, tmp_path: Path) 
     torn.write_text(torn.read_text().replace("read it", "read me") + "{torn}\n")
     result = run(tmp_path, folder, *MODEL)
     assert result.exit_code == 0, result.output
-    assert "Our own sessions: 0 of 2 requests rebuilt to the byte\n! " in result.stdout
+    assert "Our own sessions: 0 of 2 requests rebuilt byte for byte\n! " in result.stdout
     assert f"! {torn}: the request for #" in result.stdout
     assert f"note: {torn}" in result.stderr
     requests = told(run(tmp_path, folder, *MODEL, "--json"))["requests"]
@@ -376,8 +376,8 @@ def test_progress_line_is_removed_at_the_end(tmp_path: Path, session: Path) -> N
     assert calls_told(terminal.text()) == ["14", "14"]
 
 
-def test_a_guess_of_time_is_in_words() -> None:
-    assert [in_words(seconds) for seconds in (6.4, 89, 91, 3_600)] == [
+def test_an_estimated_time_is_shown_as_text() -> None:
+    assert [duration_text(seconds) for seconds in (6.4, 89, 91, 3_600)] == [
         "6 s",
         "89 s",
         "2 min",

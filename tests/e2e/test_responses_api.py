@@ -53,7 +53,9 @@ def test_calls_images_and_a_resume(place: Place) -> None:
     with ResponsesServer(steps, bound=True) as server:
         assert run(place, server.url, "-p", "look at @a.png") == "Black.\n"
         assert run(place, server.url, "-p", "And now?", "--continue") == "Bye.\n"
-        assert rebuilt(place, server.url) == "Our own sessions: 4 of 4 requests rebuilt to the byte"
+        assert (
+            rebuilt(place, server.url) == "Our own sessions: 4 of 4 requests rebuilt byte for byte"
+        )
     assert server.rejected == []
     sent: list[dict[str, Any]] = server.bodies[-1]["input"]
     assert [item["type"] for item in sent].count("reasoning") == 3
@@ -87,7 +89,9 @@ def test_a_server_of_others(place: Place, pytestconfig: pytest.Config) -> None:
         base = ("-c", f"model.base_url={server.url}/v1")
         assert run(place, server.url, "-p", "go", *base) == "Hi.\n"
         assert run(place, server.url, "-p", "again", "--continue", *base) == "Again.\n"
-        assert rebuilt(place, server.url) == "Our own sessions: 3 of 3 requests rebuilt to the byte"
+        assert (
+            rebuilt(place, server.url) == "Our own sessions: 3 of 3 requests rebuilt byte for byte"
+        )
     thoughts = [
         block["thinking"]
         for entry in place.entries()

@@ -21,7 +21,7 @@ from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedWords
+from ctxagent.agent.replay.recording import RecordedMessage
 from ctxagent.agent.session.conversation import CONVERSATION_NAME
 from ctxagent.agent.session.entries import Summary, User
 
@@ -87,7 +87,7 @@ def test_messages_during_a_turn_are_user_messages_but_not_turns(project: Path) -
     talk = Conversation(project, [Step(tools=TWO), Step(text="Done."), Step(text="Again.")])
     steer(talk, "begin", [], ["never touch setup.py"])
     talk.say("more")
-    assert [text for _, text in talk.agent.ledger.words] == [
+    assert [text for _, text in talk.agent.ledger.typed_messages] == [
         "begin",
         "never touch setup.py",
         "more",
@@ -195,5 +195,5 @@ def test_a_recording_of_it_is_played_as_one_turn(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO), Step(text="Done.")])
     steer(talk, "begin", [], ["use tabs"])
     steps = load_recording(talk.agent.log.path).steps
-    words = [step for step in steps if isinstance(step, RecordedWords)]
+    words = [step for step in steps if isinstance(step, RecordedMessage)]
     assert [(each.text, each.mid_turn) for each in words] == [("begin", False), ("use tabs", True)]

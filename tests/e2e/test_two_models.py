@@ -82,7 +82,7 @@ def test_model_used_again_gets_its_prefix_and_its_thinking(place: Place) -> None
     assert read > 0
 
     checked = place.run("replay", "--model", FIRST)
-    assert "Our own sessions: 8 of 8 requests rebuilt to the byte\n" in checked.stdout, checked
+    assert "Our own sessions: 8 of 8 requests rebuilt byte for byte\n" in checked.stdout, checked
     examined = place.run("doctor", env=place.server(server.url))
     assert examined.returncode == 0, examined.stdout
 
@@ -115,4 +115,4 @@ def test_three_protocols_in_one_session(place: Place) -> None:
     assert {text.partition(" ")[0] for text in said if text} == {"Walrus"}
 
     checked = place.run("replay", "--model", FIRST, env=env)
-    assert "Our own sessions: 14 of 14 requests rebuilt to the byte\n" in checked.stdout, checked
+    assert "Our own sessions: 14 of 14 requests rebuilt byte for byte\n" in checked.stdout, checked

@@ -80,7 +80,7 @@ class Session(History):
         if renewed:
             self.add(User, content="Still here.", source="environment")
 
-    def take_back(self, pick: int) -> None:
+    def undo(self, pick: int) -> None:
         """Revert a compaction or a revert."""
         seqs = [e.seq for e in self.entries if isinstance(e, Mask | Summary | Revert)]
         if seqs:
@@ -108,7 +108,7 @@ honest = st.one_of(
 acts = st.one_of(
     honest, st.tuples(st.just("summary"), numbers, st.lists(numbers, max_size=3), st.booleans())
 )
-reverts = st.tuples(st.just("take_back"), numbers)
+reverts = st.tuples(st.just("undo"), numbers)
 
 
 def play(session: Session, step: tuple[Any, ...]) -> None:
@@ -125,8 +125,8 @@ def play(session: Session, step: tuple[Any, ...]) -> None:
             session.summarize(least, renewed=renewed)
         case ("summary", start, keep, renewed):
             session.summary([2, max(2, start)], start, keep, renewed=renewed)
-        case ("take_back", pick):
-            session.take_back(pick)
+        case ("undo", pick):
+            session.undo(pick)
 
 
 def begun() -> Session:
@@ -147,9 +147,7 @@ def test_each_request_is_one_the_api_must_accept(steps: list[tuple[Any, ...]]) -
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(progress, acts, reverts), max_size=10), acts)
-def test_an_act_taken_back_leaves_no_trace(
-    steps: list[tuple[Any, ...]], act: tuple[Any, ...]
-) -> None:
+def test_an_act_undone_leaves_no_trace(steps: list[tuple[Any, ...]], act: tuple[Any, ...]) -> None:
     session = begun()
     for step in steps:
         play(session, step)
@@ -182,7 +180,7 @@ def test_without_reverts_adding_equals_folding(steps: list[tuple[Any, ...]]) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(progress, honest, reverts), max_size=12))
-def test_the_size_is_known_whatever_was_taken_back(steps: list[tuple[Any, ...]]) -> None:
+def test_the_size_is_known_whatever_was_undone(steps: list[tuple[Any, ...]]) -> None:
     session = begun()
     for step in steps:
         play(session, step)

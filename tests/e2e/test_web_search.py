@@ -386,7 +386,7 @@ def recall(ref: int) -> Say:
     return Say(tools=[("Recall", {"ref": ref})], thinking="Again.")
 
 
-def test_cleared_recalled_taken_back_and_resumed_after_a_kill(place: Place) -> None:
+def test_cleared_recalled_undone_and_resumed_after_a_kill(place: Place) -> None:
     """The server binds thinking to everything before it."""
     blocks = search("a", "walruses", "All of walruses", "Herrings\u200b", says="Walruses are big.")
     first = Say(blocks=blocks, thinking="Hm.")
@@ -432,7 +432,7 @@ def test_cleared_recalled_taken_back_and_resumed_after_a_kill(place: Place) -> N
     assert server.rejected == []
     before, after = server.requests
     assert sent(before) == [*pair("a"), *pair("b")]
-    assert sent(after) == pair("a"), "what was taken back is not cleared again"
+    assert sent(after) == pair("a"), "what was undone is not cleared again"
     for body in server.requests:
         assert cited("Walruses are big.", "a") in plain_blocks(body, "text")
     found_then = plain_blocks(server.requests[0], *SEARCH_BLOCKS)

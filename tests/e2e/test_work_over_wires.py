@@ -96,4 +96,4 @@ def test_the_same_work(tmp_path: Path, names: list[str]) -> None:
     assert not (place.project / NEVER).exists()
     assert examined.returncode == 0, examined.stdout
     count = f"{len(replies)} of {len(replies)}"
-    assert f"Our own sessions: {count} requests rebuilt to the byte\n" in checked.stdout, checked
+    assert f"Our own sessions: {count} requests rebuilt byte for byte\n" in checked.stdout, checked

@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> MemoryFolder:
 
 
 def keep(folder: MemoryFolder, name: str, text: str, about: str = "") -> None:
-    folder.make(folder.add(name, about, text, {"by": "user"}))
+    folder.write(folder.add(name, about, text, {"by": "user"}))
 
 
 def test_a_fact_is_a_markdown_file_with_a_head(folder: MemoryFolder) -> None:
@@ -75,7 +75,7 @@ def test_invalid_facts_are_skipped(folder: MemoryFolder, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "-x", "a" * 81, "é", "a b"])
 def test_a_name_is_plain(folder: MemoryFolder, name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a fact"):
+    with pytest.raises(UsageError, match="is not a valid name of a fact"):
         keep(folder, name, "text")
 
 
@@ -83,7 +83,7 @@ def test_invalid_facts_are_refused(folder: MemoryFolder) -> None:
     keep(folder, "there", "text")
     with pytest.raises(UsageError, match="there is a fact there already"):
         keep(folder, "there", "other")
-    with pytest.raises(UsageError, match="has 8,001 characters, and may have 8,000"):
+    with pytest.raises(UsageError, match="has 8,001 characters, but at most 8,000 are allowed"):
         keep(folder, "long", "x" * 8_001)
     for text in (" \n", ""):
         with pytest.raises(UsageError, match="no text"):
@@ -92,17 +92,17 @@ def test_invalid_facts_are_refused(folder: MemoryFolder) -> None:
         keep(folder, "odd", "\ud800")
     with pytest.raises(UsageError, match="there is no fact 'their'") as raised:
         folder.forget("their")
-    assert raised.value.hint == "Is there meant?"
+    assert raised.value.hint == "Did you mean there?"
 
 
 def test_an_edit_replaces_one_place(folder: MemoryFolder) -> None:
     keep(folder, "build", "make up, make")
     draft = folder.edit("build", "make up", "make down")
     assert "-make up, make\n+make down, make\n" in draft.diff
-    folder.make(draft)
+    folder.write(draft)
     assert folder.fact("build").text.endswith("\n\nmake down, make\n")
     for old, found in (("make", "2 times"), ("gone", "nowhere"), ("", "nowhere")):
-        with pytest.raises(UsageError, match=f"stands {found} in build"):
+        with pytest.raises(UsageError, match=f"occurs {found} in build"):
             folder.edit("build", old, "x")
     with pytest.raises(UsageError, match="no text"):
         folder.edit("build", "make down, make\n", "")
@@ -110,15 +110,15 @@ def test_an_edit_replaces_one_place(folder: MemoryFolder) -> None:
 
 def test_an_edit_changes_the_line_about_it_too(folder: MemoryFolder) -> None:
     keep(folder, "build", "Run make.")
-    folder.make(folder.edit("build", "make", 'make "all"'))
+    folder.write(folder.edit("build", "make", 'make "all"'))
     assert folder.fact("build").about == 'Run make "all".'
-    folder.make(folder.edit("build", "Run", "Start", "How to build"))
+    folder.write(folder.edit("build", "Run", "Start", "How to build"))
     text = folder.fact("build").text
     assert folder.fact("build").about == "How to build"
     assert text.endswith('---\n\nStart make "all".\n')
     assert text.count("about") == 1
     (folder.folder / "mine.md").write_text("My words\nand more.\n")
-    folder.make(folder.edit("mine", "words", "own words"))
+    folder.write(folder.edit("mine", "words", "own words"))
     assert folder.fact("mine").text == "My own words\nand more.\n"
 
 
@@ -126,16 +126,16 @@ def test_a_change_of_an_outdated_fact_is_refused(folder: MemoryFolder) -> None:
     keep(folder, "build", "one")
     edit, removal = folder.edit("build", "one", "two"), folder.forget("build")
     first, second = (folder.add("new", "", text, {}) for text in ("a", "b"))
-    folder.make(edit)
-    folder.make(first)
+    folder.write(edit)
+    folder.write(first)
     for late in (edit, removal, second):
         with pytest.raises(UsageError, match="has changed meanwhile"):
-            folder.make(late)
+            folder.write(late)
     assert folder.fact("build").text.endswith("two\n")
     assert folder.fact("new").text.endswith("a\n")
     removal = folder.forget("build")
     assert "-two\n" in removal.diff
-    folder.make(removal)
+    folder.write(removal)
     assert [fact.name for fact in folder.facts()[0]] == ["new"]
 
 
@@ -192,11 +192,11 @@ from ctxagent.agent.errors import UsageError
 from ctxagent.agent.extensions.memory import MemoryFolder
 folder, me = MemoryFolder(Path(sys.argv[1])), sys.argv[2]
 for number in range(20):
-    folder.make(folder.add(f"{me}-{number}", "", f"{me} {number}", {}))
+    folder.write(folder.add(f"{me}-{number}", "", f"{me} {number}", {}))
     for _ in range(10_000):
         try:
             text = folder.fact("shared").text
-            folder.make(folder.edit("shared", "END", f"{me}-{number} END"))
+            folder.write(folder.edit("shared", "END", f"{me}-{number} END"))
             break
         except UsageError:
             pass

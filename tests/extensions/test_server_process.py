@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.extensions.server_process import Complaint, Enclose, running
+from ctxagent.agent.extensions.server_process import Enclose, ExitInfo, run_server
 from ctxagent.tools.system.spawn import Enclosed
 
 from ..support.command import gone
@@ -33,20 +33,20 @@ def reporting(command: Sequence[str]) -> Enclosed:
 def test_a_server_answers_and_ends_with_its_child_processes(
     tmp_path: Path, enclose: Enclose | None
 ) -> None:
-    complaint = Complaint()
+    exit_info = ExitInfo()
 
     async def scene() -> list[int]:
-        async with running(
-            [sys.executable, "-c", ECHO], env=os.environ, cwd=tmp_path, complaint=complaint,
+        async with run_server(
+            [sys.executable, "-c", ECHO], env=os.environ, cwd=tmp_path, exit_info=exit_info,
             enclose=enclose,
         ) as server:  # fmt: skip
-            pids = [int(pid) for pid in (await server.out.readline()).split()]
-            server.into.write(b"herring\n")
-            assert await server.out.readline() == b"HERRING\n"
+            pids = [int(pid) for pid in (await server.stdout.readline()).split()]
+            server.stdin.write(b"herring\n")
+            assert await server.stdout.readline() == b"HERRING\n"
         return pids
 
     assert gone(*asyncio.run(scene()))
-    assert complaint.last_words == "walrus"
+    assert exit_info.last_stderr_line == "walrus"
 
 
 def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> 
 
     async def scene() -> None:
         with pytest.raises(OSError, match="it cannot be started"):
-            async with running(["walrus\0"], env=os.environ, cwd=tmp_path, complaint=Complaint()):
+            async with run_server(["walrus\0"], env=os.environ, cwd=tmp_path, exit_info=ExitInfo()):
                 pass
 
     asyncio.run(scene())
@@ -63,10 +63,10 @@ def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> 
 
 def test_too_many_messages_are_counted() -> None:
     async def scene() -> int:
-        complaint, count = Complaint(), 1
-        while not complaint.count_unasked():
+        exit_info, count = ExitInfo(), 1
+        while not exit_info.count_unrequested():
             count += 1
-        assert "messages in a minute" in complaint.reason
+        assert "messages in a minute" in exit_info.reason
         return count
 
     assert asyncio.run(scene()) == 10_001

@@ -61,14 +61,14 @@ def test_a_skill_is_what_its_file_says(place: Place) -> None:
     assert found == {
         "build": Skill(
             "build", "Says how.", "Run \ufffd[1mmake\ufffd.\n\tNow.", path,
-            ("Bash(make:*)", "Read"), for_model=False, for_person=False,
+            ("Bash(make:*)", "Read"), for_model=False, for_user=False,
         )
     }  # fmt: skip
     skill = found["build"]
     assert (skill.folder, skill.line) == (path.parent, "- build: Says how.")
     place.ours("plain")
     plain = place.load()[0]["plain"]
-    assert (plain.for_model, plain.for_person, plain.allowed_tools) == (True, True, ())
+    assert (plain.for_model, plain.for_user, plain.allowed_tools) == (True, True, ())
 
 
 def test_the_digest_depends_on_the_text() -> None:

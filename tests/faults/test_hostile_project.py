@@ -25,7 +25,7 @@ from ctxagent.tools.base import Context
 from ctxagent.tools.grep import GrepParams, GrepTool
 from ctxagent.tools.system.environment import child_environment
 from ctxagent.tools.system.git_head import current_branch
-from ctxagent.tools.system.project_files import left_out, survey
+from ctxagent.tools.system.project_files import ignored_paths, list_files
 
 from ..permissions.test_approval import judge
 from ..support.command import Place
@@ -115,9 +115,9 @@ def test_nothing_of_ours_that_looks_at_a_project_runs_its_code(trap: Trap, tmp_p
                              "RIPGREP_CONFIG_PATH": str(trap.project / "ripgreprc")})  # fmt: skip
     assert "Changed files" in environment_text(trap.project, env)
     assert current_branch(trap.project) == "main"
-    listing = asyncio.run(survey(trap.project, env=env))
+    listing = asyncio.run(list_files(trap.project, env=env))
     assert {"a.txt", "inner/a.txt"} <= set(listing.paths)
-    asyncio.run(left_out(trap.project, env))
+    asyncio.run(ignored_paths(trap.project, env))
     found = GrepTool().run(
         GrepParams(pattern="three", output_mode="content"), Context(trap.project, env=env)
     )

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.compaction.history import last_acts, person_spoke_since
+from ctxagent.agent.compaction.history import last_acts, user_wrote_since
 from ctxagent.agent.compaction.policy import PRESETS, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
@@ -526,7 +526,7 @@ class Walk:
     async def _uncompact(self) -> None:
         entries = self.talk.agent.log.entries()
         last = last_acts(entries)
-        if last and person_spoke_since(entries, last[-1].seq):
+        if last and user_wrote_since(entries, last[-1].seq):
             if self.chance.random() < 0.7:
                 return  # or the walk would be where it was again and again
             await self._go_on_in_copy(last[-1].seq)

@@ -69,7 +69,7 @@ def notices(talk: Conversation, level: str) -> list[str]:
     ],
 )
 def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> None:
-    assert [mention.given for mention in find_mentions(words, project)] == named
+    assert [mention.as_written for mention in find_mentions(words, project)] == named
 
 
 def test_files_directories_and_lines_are_brought_in(project: Path) -> None:
@@ -82,7 +82,9 @@ def test_files_directories_and_lines_are_brought_in(project: Path) -> None:
         "[The user attached the directory src:]\nsrc/app.py",
         "[The user attached the file my notes (old).txt:]\n1\ta note",
     ]
-    assert talk.agent.ledger.words == [(2, words)]  # a file's content is not what the person said
+    assert talk.agent.ledger.typed_messages == [
+        (2, words)
+    ]  # a file's content is not what the person said
     assert list(talk.agent.ledger.read) == ["src/app.py", "my notes (old).txt"]
     assert notices(talk, "info") == [
         "attached src/app.py:2-3", "attached src", "attached my notes (old).txt",
@@ -130,7 +132,7 @@ def test_a_large_file_comes_as_a_reference(project: Path) -> None:
     )
     assert lines[0] == "1\t0 of the lines of a log"
     assert DEFAULT.preview_chars / 2 < len("\n".join(lines)) <= DEFAULT.preview_chars
-    assert notices(talk, "info") == ["attached big.log, by reference: it is large"]
+    assert notices(talk, "info") == ["attached big.log, as a reference because it is large"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from ctxagent.agent.features.crash_recovery import (
     KILLED_TOPIC,
     NOT_BEGUN,
     CrashRecoveryFeature,
-    left_behind,
+    describe_leftovers,
     recover_from_kill,
 )
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -147,7 +147,7 @@ def test_what_an_unfinished_command_had_printed_is_named(left: Left) -> None:
     (path,) = note.data["outputs"]
     assert Path(path).read_bytes() == b"1\n2\n"
     assert path in str(words.content)
-    assert f"output until the kill: {path}" in left_behind(note, str)
+    assert f"output until the kill: {path}" in describe_leftovers(note, str)
 
 
 def test_a_turn_that_ended_leaves_nothing_to_find(left: Left) -> None:

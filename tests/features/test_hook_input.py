@@ -7,8 +7,8 @@ import pytest
 
 from ctxagent.agent.features.hook_input import (
     changed_arguments,
+    published_arguments,
     subagent_names,
-    told_arguments,
     tool_names,
     tool_response,
 )
@@ -33,9 +33,9 @@ PAIRS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_arguments_are_translated_in_both_directions(
     tool: str, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
-    assert told_arguments(tool, ours, CWD) == theirs
+    assert published_arguments(tool, ours, CWD) == theirs
     assert changed_arguments(tool, ours, theirs, CWD) is ours
-    assert told_arguments(tool, changed_arguments(tool, {}, theirs, CWD), CWD) == theirs
+    assert published_arguments(tool, changed_arguments(tool, {}, theirs, CWD), CWD) == theirs
 
 
 def test_only_what_is_changed_is_other() -> None:

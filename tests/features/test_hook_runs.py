@@ -68,7 +68,7 @@ def test_the_first_line_may_send_a_hook_to_the_background(
     for piece in pieces:
         sink.feed(piece)
     sink.close()
-    assert (sink.went_on.is_set(), sink.text()) == (goes_on, text)
+    assert (sink.goes_to_background.is_set(), sink.text()) == (goes_on, text)
 
 
 def test_a_first_line_without_end_is_not_kept() -> None:

@@ -93,7 +93,7 @@ def test_other_failures_are_warnings_and_stop_nothing(
     assert (tmp_path / "late").exists()
 
 
-def test_only_the_first_lines_are_told_however_much_there_is(tmp_path: Path) -> None:
+def test_a_veto_reason_is_limited_to_the_first_lines(tmp_path: Path) -> None:
     reason, _ = run(tmp_path, "seq 1000000; exit 2")
     assert reason == "1\n2\n3\n4\n5"
     reason, _ = run(tmp_path, "head -c 1000000 /dev/zero | tr '\\0' x; exit 2")

@@ -30,7 +30,7 @@ def shown(tmp_path: Path, found: list[Candidate]) -> list[str]:
 
 def test_the_order_of_the_standing_files(tmp_path: Path, where: InstructionPlaces) -> None:
     assert where.root == tmp_path / "repo"
-    found = shown(tmp_path, where.standing())
+    found = shown(tmp_path, where.for_all_work())
     names = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
     own = [
         "home/.codex/AGENTS.md",
@@ -40,15 +40,15 @@ def test_the_order_of_the_standing_files(tmp_path: Path, where: InstructionPlace
     ]
     folders = ("", "repo/", "repo/work/", "added/")
     assert found == [*own, *(f"{folder}{name}" for folder in folders for name in names)]
-    assert [each.is_scoped for each in where.standing()[-4:]] == [True] * 4
+    assert [each.is_scoped for each in where.for_all_work()[-4:]] == [True] * 4
     (tmp_path / "home/.claude/CLAUDE.md").touch()
-    assert shown(tmp_path, where.standing())[0] == "home/.claude/CLAUDE.md"
+    assert shown(tmp_path, where.for_all_work())[0] == "home/.claude/CLAUDE.md"
 
 
 def test_a_home_above_the_project_has_its_files_once(
     tmp_path: Path, where: InstructionPlaces
 ) -> None:
-    at_home = shown(tmp_path, replace(where, home=tmp_path).standing())
+    at_home = shown(tmp_path, replace(where, home=tmp_path).for_all_work())
     assert at_home.count(".claude/CLAUDE.md") == 1
     assert at_home.index(".claude/CLAUDE.md") < at_home.index("config/AGENTS.md")
 
@@ -68,7 +68,7 @@ def test_a_home_above_the_project_has_its_files_once(
 def test_the_folders_of_a_file(
     tmp_path: Path, where: InstructionPlaces, path: str, folders: list[str]
 ) -> None:
-    found = where.below([tmp_path / path])
+    found = where.for_files([tmp_path / path])
     assert shown(tmp_path, [each for each in found if each.path.name == "AGENTS.md"]) == [
         f"{folder}/AGENTS.md" for folder in folders
     ]
@@ -78,8 +78,8 @@ def test_the_folders_of_a_file(
 def test_a_link_to_the_project_is_the_project(tmp_path: Path, where: InstructionPlaces) -> None:
     (tmp_path / "link").symlink_to("repo")
     linked = replace(where, cwd=tmp_path / "link" / "work")
-    assert linked.located(tmp_path / "repo/other/a.py") == tmp_path / "link/other/a.py"
-    assert linked.below([tmp_path / "repo/other/a.py"])[0].folder == tmp_path / "link/other"
+    assert linked.below_root(tmp_path / "repo/other/a.py") == tmp_path / "link/other/a.py"
+    assert linked.for_files([tmp_path / "repo/other/a.py"])[0].folder == tmp_path / "link/other"
 
 
 def test_a_repository_that_has_the_home_in_it_is_no_project(
@@ -90,8 +90,8 @@ def test_a_repository_that_has_the_home_in_it_is_no_project(
     wide = replace(where, cwd=tmp_path / "elsewhere", home=tmp_path / "link")
     assert wide.root == tmp_path / "elsewhere"
     assert wide.roots == [tmp_path / "elsewhere", tmp_path / "added"]
-    assert wide.below([tmp_path / "repo/other/a.py"]) == []
-    inside = [each for each in wide.standing() if each.path.is_relative_to(wide.cwd)]
+    assert wide.for_files([tmp_path / "repo/other/a.py"]) == []
+    inside = [each for each in wide.for_all_work() if each.path.is_relative_to(wide.cwd)]
     assert {each.root for each in inside} == {wide.cwd}
 
 
@@ -99,7 +99,7 @@ def test_files_below_a_working_directory_with_the_home_in_it_stay_in_their_folde
     tmp_path: Path, where: InstructionPlaces
 ) -> None:
     wide = replace(where, cwd=tmp_path)
-    for each in wide.below([tmp_path / "elsewhere/in/a.py"]):
+    for each in wide.for_files([tmp_path / "elsewhere/in/a.py"]):
         assert each.root == each.folder
 
 

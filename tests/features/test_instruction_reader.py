@@ -115,7 +115,7 @@ def test_a_hostile_head_takes_little_time(head: str, is_read: bool) -> None:
 def read(project: Path, **more: object) -> InstructionReader:
     where = places(project, project.parent / "config", project.parent, project.parent / "home")
     reader = InstructionReader(where, **more)  # type: ignore[arg-type]
-    reader.read(where.standing())
+    reader.read(where.for_all_work())
     reader.files = [file for file in reader.files if file.path.is_relative_to(project)]
     return reader
 
@@ -189,7 +189,7 @@ def test_a_rule_waits_for_its_files(project: Path) -> None:
     touched = read(project, touched=[project / "web" / "in" / "a.ts"])
     assert names(touched) == ["more.md", "web.md"]
     assert names(read(project, touched=[project / "a.ts"])) == []
-    assert names(read(project, told={str(rules / "web.md")})) == ["more.md", "web.md"]
+    assert names(read(project, in_context={str(rules / "web.md")})) == ["more.md", "web.md"]
 
 
 def test_a_home_that_is_a_repository_opens_none_of_its_files(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_home_that_is_a_repository_opens_none_of_its_files(tmp_path: Path) -> 
     (project / "CLAUDE.md").symlink_to(home / "config")
     where = places(project, tmp_path / "config", tmp_path, home)
     reader = InstructionReader(where)
-    texts = [file.text for file in reader.read(where.standing())]
+    texts = [file.text for file in reader.read(where.for_all_work())]
     assert texts == [
         "Obey. @~/config\n\n[@~/config is not imported: it is outside of the project]",
         LINK_OUTSIDE,
@@ -222,7 +222,7 @@ def test_what_a_project_imports_from_the_home_imports_nothing_outside_of_the_pro
     (project / "AGENTS.md").write_text(" ".join(f"@~/.claude/{name}" for name in named))
     where = places(project, project.parent / "config", project.parent, home)
     reader = InstructionReader(where)
-    files = reader.read(each for each in where.scoped([project]) if not each.is_rule)
+    files = reader.read(each for each in where.in_folders([project]) if not each.is_rule)
     assert [file.path.name for file in files] == ["in.md", "own.md", "AGENTS.md"]
     assert "[@~/.netrc is not imported: it is outside of the project]" in files[1].text
     assert files[2].text.count("is not imported") == 1
@@ -271,7 +271,7 @@ def test_what_others_may_write_is_not_imported_into_the_users_own_files(project:
     own.write_text(f"Mine. @{shared}")
     where = places(project, project.parent / "config", project.parent, project.parent / "home")
     reader = InstructionReader(where)
-    texts = [file.text for file in reader.read(where.standing())]
+    texts = [file.text for file in reader.read(where.for_all_work())]
     assert texts[-1] == "Mine. @" + str(shared)
     assert texts[0].startswith("[not taken in: everyone may write to")
     assert reader.others.keys() == {shared}

@@ -22,7 +22,7 @@ TEXTS = (None, "", "  \n", "one", "two")  # None: there is no such file
 steps = st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(TEXTS)), max_size=4)
 
 
-class Told:
+class Conversation:
     """A conversation that got the instruction files below `root`."""
 
     def __init__(self, root: Path) -> None:
@@ -41,7 +41,7 @@ class Told:
 
     def reader(self) -> InstructionReader:
         where = places(self.root / "top" / "in", self.root / "config", self.root)
-        return instructions.standing_reader(where, self.view, lambda path: False)
+        return instructions.reader_for_all_work(where, self.view, lambda path: False)
 
     def found(self) -> list[InstructionFile]:
         return [file for file in self.reader().files if file.path.is_relative_to(self.root)]
@@ -64,7 +64,7 @@ class Told:
         else:
             path.write_text(text)
 
-    def standing(self) -> dict[str, str]:
+    def texts_in_context(self) -> dict[str, str]:
         """Return the text of each file according to the newest entry about it."""
         known = dict[str, str]()
         for item in self.view.items:
@@ -84,7 +84,7 @@ def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(
     rounds: list[list[tuple[str, str | None]]],
 ) -> None:
     with TemporaryDirectory() as folder:
-        told = Told(Path(folder))
+        told = Conversation(Path(folder))
         for number, changes in enumerate(rounds):
             for name, text in changes:
                 told.write(name, text)
@@ -94,7 +94,7 @@ def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(
                 told.change()
             assert told.change() == []
             files = told.found()
-            known, texts = told.standing(), {file.text for file in files if file.text}
+            known, texts = told.texts_in_context(), {file.text for file in files if file.text}
             assert set(known.values()) == texts
             for file in files:
                 name = str(file.path.relative_to(told.root))
@@ -102,7 +102,7 @@ def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(
 
 
 def test_a_text_that_a_summary_cut_is_still_known(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    told = Conversation(tmp_path)
     told.write(PLACES[1], "one " * 100)
     (whole,) = instructions.first_entries(told.found(), told.view, (), WINDOW)
     told.hear([User(content="Instructions …", source=whole.source, details=whole.details)])
@@ -110,7 +110,7 @@ def test_a_text_that_a_summary_cut_is_still_known(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_redacted_is_known(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    told = Conversation(tmp_path)
     told.write(PLACES[1], "one")
 
     def redact(entry: User) -> User:
@@ -125,7 +125,7 @@ def test_a_path_that_is_redacted_is_known(tmp_path: Path) -> None:
 
 
 def test_files_of_another_folder_are_not_taken_for_deleted(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    told = Conversation(tmp_path)
     told.write(PLACES[1], "one")
     told.first()
     elsewhere = InstructionReader(places(tmp_path / "other", tmp_path / "config", tmp_path))
@@ -137,7 +137,7 @@ def test_files_of_another_folder_are_not_taken_for_deleted(tmp_path: Path) -> No
 
 
 def test_texts_that_were_replaced_count_for_the_budget(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    told = Conversation(tmp_path)
     for number in range(10):
         told.write(PLACES[1], f"{number} " * 7_000)
         told.change()

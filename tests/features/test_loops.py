@@ -45,7 +45,7 @@ def test_a_repeated_call_is_told_and_then_ends_the_turn(project: Path) -> None:
     assert talk.of(End)[0].status == "limit"
 
 
-def test_a_model_that_listens_goes_on(project: Path) -> None:
+def test_a_model_that_stops_repeating_continues(project: Path) -> None:
     talk = talk_with(project, [FAILS] * 4 + [Step(text="There is none.")])
     assert talk.say("go").status == "ok"
     assert len(notices(talk)) == 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ctxagent.agent.events import Answer, FormQuestion, Question
-from ctxagent.agent.extensions.mcp.inputs import AskedForm, AskedVisit, form_fields
+from ctxagent.agent.extensions.mcp.inputs import FormRequest, VisitRequest, form_fields
 from ctxagent.agent.features.mcp_respondent import MAX_TRIES, McpRespondent
 from ctxagent.agent.loop.call_gate import CallGate
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -34,7 +34,7 @@ class User:
 def filled_in(handle: SessionHandle, user: User) -> Any:
     handle.ask = user
     respondent = McpRespondent(handle, cast(CallGate, None), None, {})
-    form = AskedForm("shop", "What do you want?", form_fields(SCHEMA) or ())
+    form = FormRequest("shop", "What do you want?", form_fields(SCHEMA) or ())
     return asyncio.run(respondent.fill_in(form))
 
 
@@ -51,8 +51,8 @@ def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
     user = User("4", "Town 1", "six", "6")
     assert filled_in(handle, user) == {"size": 6, "town": "Town 1"}
     assert [form[0].text for form in user.forms[1:]] == [
-        "'4' does not do: at least 5.\nsize",
-        "'six' does not do: it is not a whole number.\nsize",
+        "'4' is not valid: at least 5.\nsize",
+        "'six' is not valid: it is not a whole number.\nsize",
     ]
 
 
@@ -65,7 +65,7 @@ def test_invalid_values_and_declined_forms(handle: SessionHandle) -> None:
 
 
 def test_only_agreement_opens_a_page(handle: SessionHandle) -> None:
-    asked = AskedVisit("shop", "Pay.", "https://pay.example/1")
+    asked = VisitRequest("shop", "Pay.", "https://pay.example/1")
     for said, agreed in (("open it", True), ("do not open it", False), ("later", False)):
         handle.ask = User(said)
         respondent = McpRespondent(handle, cast(CallGate, None), None, {})

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> MemoryFolder:
 
 
 def keep(folder: MemoryFolder, name: str, text: str) -> None:
-    folder.make(folder.add(name, "", text, {}))
+    folder.write(folder.add(name, "", text, {}))
 
 
 def begun(handle: SessionHandle, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
@@ -82,15 +82,15 @@ def test_changes_by_others_are_reported_once(handle: SessionHandle, folder: Memo
         keep(folder, name, f"Fact {name}")
     feature = begun(handle, folder)
     keep(folder, "d", "Fact d")
-    folder.make(folder.edit("a", "Fact", "Other"))
-    folder.make(folder.forget("b"))
+    folder.write(folder.edit("a", "Fact", "Other"))
+    folder.write(folder.forget("b"))
     os.utime(folder.folder / "d.md", (1, 1))
     turn(feature)
     turn(feature)
     assert told(handle)[1:] == [
         "[The memory of this project has changed.]\n- a: Other a\n- d: Fact d\nForgotten: b."
     ]
-    folder.make(folder.forget("d"))
+    folder.write(folder.forget("d"))
     turn(feature)
     assert told(handle)[2:] == ["[The memory of this project has changed.]\nForgotten: d."]
 
@@ -123,15 +123,15 @@ def test_errors_say_what_to_do(handle: SessionHandle, folder: MemoryFolder) -> N
     keep(folder, "build", "make")
     feature = begun(handle, folder)
     for arguments, error in (
-        ({"name": "biuld"}, "There is no fact 'biuld'. Is build meant?"),
+        ({"name": "biuld"}, "There is no fact 'biuld'. Did you mean build?"),
         ({"action": "write", "name": "build", "text": "x"},
          "There is a fact build already. Edit it, or choose a name."),
         ({"action": "edit", "name": "build", "old": "cmake", "text": "x"},
-         "The text to replace stands nowhere in build. Read it again."),
+         "The text to replace occurs nowhere in build. Read it again."),
         ({"action": "forget", "name": "../old"},
          "There is no fact '../old'. There are: build."),
-        ({"action": "write", "text": "x"}, "'' is no name of a fact. A name has letters, digits and"
-         " -, such as build-command."),
+        ({"action": "write", "text": "x"}, "'' is not a valid name of a fact. A name has letters, "
+         "digits and -, such as build-command."),
     ):  # fmt: skip
         with pytest.raises(ToolError) as raised:
             call(feature, **arguments)
@@ -150,7 +150,7 @@ def test_what_was_shown_is_what_is_made(handle: SessionHandle, folder: MemoryFol
     resolved, params = tool.resolve(change)
     shown = asyncio.run(resolved.preview(params, handle.context))
     assert "-make\n" in shown["diff"]
-    folder.make(folder.edit("build", "make", "make, by another session"))
+    folder.write(folder.edit("build", "make", "make, by another session"))
     with pytest.raises(ToolError, match="The fact build has changed meanwhile"):
         asyncio.run(resolved.run(params, handle.context))
     assert folder.is_used

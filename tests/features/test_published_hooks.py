@@ -149,7 +149,7 @@ def test_conditions_are_judged_on_what_the_hook_before_changed(tmp_path: Path) -
     assert talk.heard == []
 
 
-def test_what_is_said_at_a_start_is_not_said_again_while_it_stands(tmp_path: Path) -> None:
+def test_a_start_text_that_is_in_the_context_is_not_recorded_again(tmp_path: Path) -> None:
     start = hook("SessionStart", "echo hello")
     talk = Talk(tmp_path, start)
     talk.run(lambda f: f.session_started())
@@ -215,7 +215,7 @@ def test_a_guard_that_fails_is_named_and_the_call_goes_on(
     assert talk.run(lambda f: f.before_tool(call())) == [None]
     (warning,) = talk.warnings
     assert warning.startswith(f"the hook PreToolUse of the file .claude/settings.json {problem}")
-    assert warning.endswith(". The call goes on without this hook")
+    assert warning.endswith(". The call continues without this hook")
 
 
 def test_failures_and_words_for_the_user(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_hooks_in_the_background_are_heard_later_and_ended_at_the_close(tmp_path
     assert talk.said == ["late"]
 
 
-def test_a_hook_goes_on_in_the_background_by_its_own_words(tmp_path: Path) -> None:
+def test_a_hook_moves_itself_to_the_background(tmp_path: Path) -> None:
     line = f"""echo '{{"async": true}}'; read -r < go; {says(additionalContext="late")}"""
     os.mkfifo(tmp_path / "go")
     talk = Talk(tmp_path, hook("UserPromptSubmit", line))

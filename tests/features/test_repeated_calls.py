@@ -62,8 +62,10 @@ def test_a_repeated_call_gets_a_notice_and_then_ends_the_turn() -> None:
         calls.add(entry)
         if isinstance(entry, ToolResult):
             repetition = calls.found()
-            states.append(repetition and (repetition.times, repetition.is_told, repetition.is_over))
-            if repetition and not repetition.is_told:
+            states.append(
+                repetition and (repetition.times, repetition.has_notice, repetition.must_end)
+            )
+            if repetition and not repetition.has_notice:
                 calls.add(notice(repetition))
     assert states == [
         None, None, (3, False, False), (4, True, False), (5, True, False), (6, True, True),
@@ -80,7 +82,7 @@ def test_a_cycle_is_found_with_its_calls(period: int) -> None:
     told = [*steps(cycle * 3), notice(repetition)]
     again = found([*told, *steps(cycle * 3)])
     assert again is not None
-    assert again.is_over
+    assert again.must_end
 
 
 def test_a_cycle_of_five_is_not_detected() -> None:
@@ -102,7 +104,7 @@ def test_another_call_or_result_ends_the_repetition(other: tuple[str, Any, str])
     told = [*told, notice(found(told)), *steps([other, FAILS, FAILS, FAILS])]
     repetition = found(told)
     assert repetition is not None
-    assert not repetition.is_told
+    assert not repetition.has_notice
 
 
 def test_an_error_is_another_result() -> None:
@@ -157,8 +159,8 @@ def test_a_call_that_waits_may_be_repeated_more_often() -> None:
         repetition = found(calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE))
         assert repetition is not None
         told = [*calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE), notice(repetition)]
-        assert not found([*told, *waits(9, MAX_TIMES)]).is_over  # type: ignore[union-attr]
-        assert found([*told, *calls(PATIENCE_FACTOR * (MAX_TIMES - TIMES_UNTIL_NOTICE))]).is_over  # type: ignore[union-attr]
+        assert not found([*told, *waits(9, MAX_TIMES)]).must_end  # type: ignore[union-attr]
+        assert found([*told, *calls(PATIENCE_FACTOR * (MAX_TIMES - TIMES_UNTIL_NOTICE))]).must_end  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["Mcp", "Knock"])
@@ -179,7 +181,7 @@ def test_a_damaged_notice_is_none(told: dict[str, Any]) -> None:
     notice = User(content="", source="notice", details={"repeats": told})
     repetition = found([*steps([FAILS] * 2), notice, *steps([FAILS] * 2)])
     assert repetition is not None
-    assert not repetition.is_told
+    assert not repetition.has_notice
 
 
 def test_calls_of_one_reply_count_in_its_order() -> None:
@@ -199,10 +201,10 @@ def test_many_equal_calls_in_one_reply_are_told_first() -> None:
     entries += [result(f"1.{place}", "") for place in range(17)]
     repetition = found(entries)
     assert repetition is not None
-    assert (repetition.times, repetition.is_told, repetition.is_over) == (6, False, False)
+    assert (repetition.times, repetition.has_notice, repetition.must_end) == (6, False, False)
     again = found([*entries, notice(repetition), *steps([("Bash", {}, "")])])
     assert again is not None
-    assert (again.times, again.is_over) == (6, True)
+    assert (again.times, again.must_end) == (6, True)
     other = found([*entries, notice(repetition), *steps([("Bash", {"command": "ls"}, "")])])
     assert other is None
 
@@ -210,7 +212,7 @@ def test_many_equal_calls_in_one_reply_are_told_first() -> None:
 def test_calls_in_one_reply_do_not_run_beyond_the_limit() -> None:
     def beyond(entries: list[Entry], *calls: tuple[str, Any]) -> list[int]:
         calls_seen = folded([*entries, reply(*calls, number=9)])
-        return [n for n in range(len(calls)) if calls_seen.is_beyond(f"9.{n}")]
+        return [n for n in range(len(calls)) if calls_seen.is_over_limit(f"9.{n}")]
 
     same, other = ("Bash", {"command": "make"}), ("Read", {"path": "a"})
     assert beyond([], *[same] * 8) == [6, 7]

@@ -53,10 +53,10 @@ def test_the_model_is_told_the_schema_once_and_again_after_a_summary(handle: Ses
     handle.record(User(content="Count."))
     for _ in range(2):
         asyncio.run(made.before_call())
-    assert told(handle) == [schema().told]
+    assert told(handle) == [schema().instruction]
     handle.record(Summary(document={}, text="Counted.", covers=[1, 2], keep_from=3))
     asyncio.run(made.before_call())
-    assert told(handle) == [schema().told] * 2
+    assert told(handle) == [schema().instruction] * 2
 
 
 def test_a_turn_without_a_schema_tells_nothing_and_takes_any_answer(handle: SessionHandle) -> None:

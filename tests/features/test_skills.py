@@ -116,7 +116,7 @@ def test_what_the_model_cannot_load(handle: SessionHandle) -> None:
 def test_a_message_that_begins_with_its_name_loads_a_skill(
     handle: SessionHandle, events: list[Event]
 ) -> None:
-    feature = skills(handle, Files(WALRUS, replace(HERON, for_person=False)))
+    feature = skills(handle, Files(WALRUS, replace(HERON, for_user=False)))
     for text in ("feed the /walrus", "/heron", "/nothing"):
         say(feature, text)
     say(feature, "/walrus", verbatim=True)
@@ -169,7 +169,7 @@ def test_a_long_skill_is_cut_and_kept_in_a_file(handle: SessionHandle, events: l
     assert loaded.offloaded is not None
     assert long.body in (handle.folder / loaded.offloaded).read_text()
     warning = next(event.text for event in events if isinstance(event, Notice))
-    assert f"are more than {SKILL_SHARE:.0%} of the window" in warning
+    assert f"one skill takes at most {SKILL_SHARE:.0%} of the window" in warning
 
 
 def test_a_summary_that_drops_them_gives_list_and_text_again(handle: SessionHandle) -> None:

@@ -13,7 +13,7 @@ from ctxagent.agent.errors import ConfigError
 from ctxagent.agent.features.subagent_types import (
     AgentType,
     load_types,
-    parse_others_type,
+    parse_other_agent_type,
     parse_type,
     project_files,
 )
@@ -254,7 +254,7 @@ def test_a_type_for_another_agent(
 ) -> None:
     words = "and wide " * 100
     text = f"---\nname: far\ndescription: |\n  Looks: far\n  {words}\n{head}\n---\nLook."
-    found = parse_others_type(text, "f", ["Read", "Grep", "Bash", "Edit", "Task"])
+    found = parse_other_agent_type(text, "f", ["Read", "Grep", "Bash", "Edit", "Task"])
     assert (found.name, found.tools, found.model, found.prompt) == ("far", tools, model, "Look.")
     assert found.description.startswith("Looks: far and wide ")
     assert len(found.description) == 500
@@ -270,7 +270,7 @@ def test_a_type_for_another_agent(
 )
 def test_a_broken_type_for_another_agent(head: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse_others_type(f"---\n{head}\n---\nLook.", "f", ["Read"])
+        parse_other_agent_type(f"---\n{head}\n---\nLook.", "f", ["Read"])
 
 
 def test_types_for_another_agent_in_the_home_and_a_project(tmp_path: Path) -> None:
@@ -296,4 +296,4 @@ def test_types_for_another_agent_in_the_home_and_a_project(tmp_path: Path) -> No
 
 def test_what_is_ignored_in_a_file_for_another_agent() -> None:
     text = "---\nname: far\ndescription: d\ncolor: blue\ntools: Read, LS\n---\nLook."
-    assert parse_others_type(text, "f", ["Read"]).ignored == ("color", "tool LS")
+    assert parse_other_agent_type(text, "f", ["Read"]).ignored == ("color", "tool LS")

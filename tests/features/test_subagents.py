@@ -478,7 +478,7 @@ def test_cancelling_ends_all_and_keeps_what_they_had(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_alone_is_cancelled(tmp_path: Path) -> None:
+def test_only_the_stopped_subagent_is_cancelled(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if prompt == "ask: 0":
             running = talk.agent.context.agents[talk.agents()["t0"].id]

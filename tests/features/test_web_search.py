@@ -19,7 +19,7 @@ from ctxagent.agent.config.settings import (
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.errors import PromptTooLong, RequestRejected
 from ctxagent.agent.events import Event, Notice
-from ctxagent.agent.features.web_search import WebSearchFeature, asks_for_searches
+from ctxagent.agent.features.web_search import WebSearchFeature, has_web_searches
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.factory import make_model
 from ctxagent.agent.session.entries import Assistant, Mask, Session, User
@@ -46,14 +46,14 @@ def test_a_new_session_has_searches_where_the_public_api_makes_them(
 ) -> None:
     made = replace(replace(Settings(), model=CLAUDE), **settings)
     model = make_model(made, {"ANTHROPIC_API_KEY": "k", **environ}, tmp_path)
-    assert asks_for_searches(made, model.abilities.searches_web, []) is expected
+    assert has_web_searches(made, model.abilities.searches_web, []) is expected
 
 
 def test_a_session_keeps_what_it_began_with() -> None:
-    assert not asks_for_searches(Settings(), True, [{"name": "Bash"}])
-    assert asks_for_searches(Settings(), True, [{"name": "Bash"}, TOOL])
-    assert asks_for_searches(Settings(), None, [TOOL])
-    assert not asks_for_searches(Settings(), False, [TOOL])  # such a model cannot be sent it
+    assert not has_web_searches(Settings(), True, [{"name": "Bash"}])
+    assert has_web_searches(Settings(), True, [{"name": "Bash"}, TOOL])
+    assert has_web_searches(Settings(), None, [TOOL])
+    assert not has_web_searches(Settings(), False, [TOOL])  # such a model cannot be sent it
 
 
 def searched(handle: SessionHandle, *, is_whole: bool = True) -> WebSearchFeature:

@@ -17,19 +17,19 @@ def test_a_look_shows_activities_and_progress(tmp_path: Path) -> None:
     RunNotes(1_000.0, 0.25, 1).write(fleet.folder)
     fleet.say(calling("make test"))
     live = fleet.live()
-    view = live.look()
+    view = live.refresh()
     assert (view.counts["failed"], view.counts["running"], view.counts["waiting"]) == (1, 1, 8)
     assert (view.finished, view.tasks, view.dollars, view.calls) == (1, 10, 0.75, 4)
     assert (view.dollars_per_hour, view.seconds_left) == (None, None)
     (worker,) = view.workers
-    assert (worker.id, worker.words, worker.calls) == ("t1", "Bash make test", 1)
+    assert (worker.id, worker.activity, worker.calls) == ("t1", "Bash make test", 1)
     (end,) = view.ended
     assert (end.id, end.state, end.why) == ("t0", "failed", "error: No.")
     fleet.say(RESULT)
-    assert live.look().workers[0].words == ASKING
+    assert live.refresh().workers[0].activity == ASKING
     fleet.ledger.end("t1", "s1", 1, AttemptOutcome(1.25, exit_code=0))
     fleet.now += 100
-    view = live.look()
+    view = live.refresh()
     assert (view.finished, view.workers, view.dollars) == (2, [], 1.5)
     assert view.dollars_per_hour == pytest.approx(3_600 * 1.25 / 100)
     assert view.seconds_left == pytest.approx(8 * 100)
@@ -40,7 +40,7 @@ def test_a_fleet_whose_run_has_ended_has_no_pace_and_no_workers(tmp_path: Path) 
     fleet = RunningFleet(tmp_path)
     RunNotes(1_000.0, 0.0, 0, (OutageNote("server", "dead", 900.0, 1_100.0),)).write(fleet.folder)
     fleet.is_running = False
-    view = fleet.live().look()
+    view = fleet.live().refresh()
     assert (view.counts["stopped"], view.counts["running"]) == (1, 0)
     assert (view.workers, view.outages, view.dollars_per_hour) == ((), (), None)
 
@@ -62,12 +62,12 @@ def test_a_look_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.Monke
     fleet.say(calling("make"))
     read.clear()
     looking = fleet.live()
-    assert looking.look().workers[0].words == "Bash make"
-    assert looking.look().calls == 3 + 51
+    assert looking.refresh().workers[0].activity == "Bash make"
+    assert looking.refresh().calls == 3 + 51
     fleet.say(RESULT)
     read.clear()
-    looking.look()
-    looking.look()
+    looking.refresh()
+    looking.refresh()
     assert len(read) == 1
 
 

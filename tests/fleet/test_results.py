@@ -2,13 +2,16 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
 from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.results import CellResults, compare, results_of
+from ctxagent.agent.fleet.results import CellResults, RunComparison, compare, results_of
+from ctxagent.agent.fleet.results_text import comparison_lines
+from ctxagent.agent.fleet.statistics import Estimate
 from ctxagent.agent.fleet.summary import FleetSummary
 
 RATES = {"lean": 0.55, "ledger": 0.85}  # of all attempts; tasks differ
@@ -64,6 +67,22 @@ def test_two_presets_are_distinguished_with_true_rates_in_the_intervals(
     assert found.dollars.low is not None
     assert found.dollars.high is not None
     assert found.dollars.low < DOLLARS["ledger"] - DOLLARS["lean"] < found.dollars.high
+
+
+def test_a_comparison_is_told_with_units_and_intervals() -> None:
+    same, dollars = Estimate(0.0, None, None), Estimate(-0.25, -0.5, 0.125)
+    found = RunComparison(20, 5, 3, 0.7265625, Estimate(0.02, -0.03, 0.07), dollars, same, {})
+    assert list(comparison_lines("default", "lean", found)) == [
+        "tasks with a verdict in both runs: 20. lean passes more often than default in 5, "
+        "less often in 3, equally often in 12",
+        "exact sign test: p = 0.727",
+        "pass@1, lean minus default: +2.0 percentage points (95 % interval: -3.0 to +7.0)",
+        "dollars per attempt, lean minus default: -$0.2500 (95 % interval: -$0.5000 to +$0.1250)",
+        "turns per attempt, lean minus default: +0.00 "
+        "(no interval, because it is the same for all tasks)",
+    ]
+    unpriced = list(comparison_lines("default", "lean", replace(found, dollars=None)))
+    assert unpriced[3] == "dollars per attempt: unknown, because no price is known for some calls"
 
 
 def test_attempts_without_a_verdict_are_listed_but_not_counted(tmp_path: Path) -> None:

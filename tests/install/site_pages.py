@@ -24,7 +24,7 @@ from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.extensions.command_groups import GROUPS
 from ctxagent.agent.library.result import STATUS_CODES
 from ctxagent.agent.ui.commands import COMMANDS
-from ctxagent.agent.ui.habits import habits
+from ctxagent.agent.ui.foreign_names import foreign_names
 from ctxagent.tests.install.command_help import CommandHelp, subcommands, whole_command
 
 ROOT = Path(ctxagent.__file__).resolve().parent
@@ -157,7 +157,9 @@ def slash_commands_page() -> str:
             if each.group == group
         ]
         parts += [f"\n## {group.capitalize()}", *rows] if rows else []
-    rows = [(f"`/{name}`", f"`{stands_for}`") for name, stands_for in habits("aliases").items()]
+    rows = [
+        (f"`/{name}`", f"`{stands_for}`") for name, stands_for in foreign_names("aliases").items()
+    ]
     parts += ["\n## Aliases from other agents\n", *_table(("alias", "command"), rows)]
     return "\n".join(parts) + "\n"
 

@@ -63,5 +63,5 @@ def test_what_is_on_this_machine(launch: LaunchOptions) -> None:
     found = recordings.find(everywhere=False)
     assert len(found) == len(recordings.find(everywhere=True)) == 13
     qwen = next(each.path for each in found if each.agent == "qwen-code")
-    assert recordings.words(qwen) == ["Find the fault.", "Go on, please."]
-    assert recordings.words("/no/such/file") == []
+    assert recordings.first_messages(qwen) == ["Find the fault.", "Go on, please."]
+    assert recordings.first_messages("/no/such/file") == []

@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.config.settings import ModelSettings, Settings
 from ctxagent.agent.launch import LaunchOptions
-from ctxagent.agent.library.login import Logins, add_kept_keys
+from ctxagent.agent.library.login import Logins, add_stored_keys
 from ctxagent.agent.models.providers import providers
 
 CLOSED = "http://127.0.0.1:9/v1"
@@ -47,15 +47,15 @@ def test_providers_that_need_only_a_key(logins: Logins) -> None:
 
 def test_a_key_is_used_at_once_and_kept_until_it_is_forgotten(logins: Logins) -> None:
     openai = providers()["openai"]
-    assert not logins.has_kept(openai)
-    assert logins.keep(openai, "test-key-1") == logins.store.path
+    assert not logins.has_stored(openai)
+    assert logins.store_key(openai, "test-key-1") == logins.store.path
     assert logins.environ["OPENAI_API_KEY"] == "test-key-1"
-    assert logins.has_kept(openai)
+    assert logins.has_stored(openai)
     environ: dict[str, str] = {}
-    add_kept_keys(environ, logins.launch.state)
+    add_stored_keys(environ, logins.launch.state)
     assert environ == {"OPENAI_API_KEY": "test-key-1"}
-    assert logins.forget(openai)
-    assert not logins.forget(openai)
+    assert logins.remove_key(openai)
+    assert not logins.remove_key(openai)
     assert "OPENAI_API_KEY" not in logins.environ
 
 

@@ -122,8 +122,8 @@ def test_a_cancelled_end_announces_nothing(project: Path) -> None:
     talk.say("hello")
 
     async def interrupted() -> None:
-        leaving = asyncio.ensure_future(talk.agent.leave())
-        talk.agent.handle.session.resume_cache.leave = (  # type: ignore[method-assign]
+        leaving = asyncio.ensure_future(talk.agent.close_except_model())
+        talk.agent.handle.session.resume_cache.save_at_close = (  # type: ignore[method-assign]
             lambda log: loop.call_soon_threadsafe(leaving.cancel) and None
         )
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ def test_a_subagent_leaves_what_is_shared_to_its_session(
     fence, tracker = Fence(), Tracker()
     shared: Any = talk.agent
     shared.context.sandbox, shared.runner.change_tracker = fence, tracker
-    asyncio.run(talk.agent.leave())
+    asyncio.run(talk.agent.close_except_model())
     assert (fence.removed, tracker.closed) == (times, times)
 
 

@@ -403,7 +403,7 @@ def test_a_host_is_reached_by_the_rules_of_calls(
     project: Path, allow: list[str], deny: list[str], reason: str
 ) -> None:
     talk = Conversation(project, allow=allow, deny=deny)
-    why = asyncio.run(talk.agent.runner.gate.why_not_reached("pypi.org"))
+    why = asyncio.run(talk.agent.runner.gate.network_refusal("pypi.org"))
     assert why.startswith(reason)
     assert bool(why) == bool(reason)
 
@@ -569,7 +569,7 @@ def test_a_command_runs_within_the_limits_of_its_verdict(
 def test_only_a_command_has_limits(project: Path, handle: SessionHandle) -> None:
     gate = confined_gate(project, handle, None)
     context = gate.context_to_run(EditTool(), Verdict("allow", "", path="/judged"))
-    assert context == replace(handle.context, judged="/judged")
+    assert context == replace(handle.context, judged_path="/judged")
 
 
 def test_an_unasked_command_needs_no_watch(project: Path, handle: SessionHandle) -> None:
@@ -599,4 +599,4 @@ def test_without_a_sandbox_a_call_keeps_its_context(handle: SessionHandle) -> No
     context = CallGate(handle, Features(handle.emit)).context_to_run(
         BashTool(), Verdict("allow", "", confined=True, path="/judged")
     )
-    assert context == replace(handle.context, judged="/judged")
+    assert context == replace(handle.context, judged_path="/judged")

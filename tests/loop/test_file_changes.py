@@ -481,7 +481,7 @@ def test_a_change_by_another_session_is_not_attributed_to_the_command(tmp_path: 
     bench = Shared(tmp_path, plain=True)
     theirs = str(bench.project / "theirs.txt")
     call = bench.other.begin([theirs])
-    bench.other.tell(call, {theirs: "?"}, ended=False)
+    bench.other.record_changes(call, {theirs: "?"}, ended=False)
     assert bench.did("echo x > new.txt; touch $(echo theirs).txt").keys() == {"new.txt"}
 
 
@@ -529,7 +529,7 @@ def test_a_rewind_saves_files_and_reports_its_changes(tmp_path: Path) -> None:
     path, wrong = str(bench.project / "a.txt"), str(bench.project / ("x" * 300))
     assert asyncio.run(bench.tracker.save_before_rewind([path, wrong])) == {wrong}
     assert bench.saved_contents()[0] == ("command", "a.txt", "one\ntwo\n")
-    bench.tracker.tell_others([TreeChange(path, "deleted")])
+    bench.tracker.report_to_others([TreeChange(path, "deleted")])
     (call,) = bench.seen_by_other()
     assert (call.changed, call.end < float("inf")) == ({path: "deleted"}, True)
 
@@ -540,7 +540,7 @@ def test_without_a_record_and_a_saver_there_is_nothing_to_report(tmp_path: Path)
     assert tracker
     path = str(bench.project / "a.txt")
     assert asyncio.run(tracker.save_before_rewind([path])) == frozenset()
-    tracker.tell_others([TreeChange(path, "deleted")])
+    tracker.report_to_others([TreeChange(path, "deleted")])
     assert bench.log.last_seq == 1
 
 

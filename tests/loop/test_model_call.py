@@ -168,7 +168,7 @@ def test_an_interrupt_before_anything_came_leaves_nothing() -> None:
     assert [entry.content for entry in taken] == [[]]
 
 
-def test_an_attempt_that_broke_off_is_kept_for_its_price() -> None:
+def test_a_failed_attempt_is_recorded_with_its_cost() -> None:
     retry = Retrying(1, 3, 0.0, "overloaded")
     result, kept, events = played(TAKEN, TextDelta(WORDS), retry, TAKEN, TextDelta("hi"), REPLY)
     assert result is REPLY

@@ -22,7 +22,7 @@ def notices(handle: SessionHandle) -> list[object]:
     ]
 
 
-def test_the_model_hears_of_each_change_once(handle: SessionHandle) -> None:
+def test_the_model_is_notified_of_each_change_once(handle: SessionHandle) -> None:
     handle.record(User(content="go"))
     announce_mode(handle, "bypass")
     assert notices(handle) == []

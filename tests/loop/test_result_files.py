@@ -50,7 +50,7 @@ def filed(folder: Path, text: bytes, *, is_needed: bool, limit: int = 1 << 20) -
 
 def test_a_small_text_stays(folder: Path) -> None:
     details: dict[str, Any] = {}
-    assert Told(folder).files.settle("Bash", Output("small"), details) == ("small", None)
+    assert Told(folder).files.store("Bash", Output("small"), details) == ("small", None)
     assert details == {}
     assert not (folder / "offloaded").exists()
 
@@ -58,7 +58,7 @@ def test_a_small_text_stays(folder: Path) -> None:
 def test_a_large_text_goes_to_a_file(folder: Path) -> None:
     details: dict[str, Any] = {}
     whole = words(2_000)
-    text, path = Told(folder).files.settle("Bash", Output(whole), details)
+    text, path = Told(folder).files.store("Bash", Output(whole), details)
     assert path is not None
     assert path.startswith("offloaded/")
     assert path.endswith("_Bash_7.md")
@@ -71,14 +71,14 @@ def test_a_large_text_goes_to_a_file(folder: Path) -> None:
 def test_without_a_session_folder_the_text_stays() -> None:
     told = Told(None)
     whole = words(2_000)
-    assert told.files.settle("Bash", Output(whole), {}) == (whole, None)
-    assert told.files.settle("Bash", Output("part", whole="all"), {}) == ("part", None)
-    assert told.files.kept_original(Output("", original=PNG)) == {}
+    assert told.files.store("Bash", Output(whole), {}) == (whole, None)
+    assert told.files.store("Bash", Output("part", whole="all"), {}) == ("part", None)
+    assert told.files.save_original(Output("", original=PNG)) == {}
     assert told.files.opener("Bash", "t") is None
 
 
 def test_the_whole_text_of_a_partial_output_is_saved(folder: Path) -> None:
-    text, path = Told(folder).files.settle("Bash", Output("part", whole="all of it"), {})
+    text, path = Told(folder).files.store("Bash", Output("part", whole="all of it"), {})
     assert path is not None
     assert (folder / path).read_text() == "all of it"
     assert text == f"part\n[All of it: Read or Grep {folder / path}, or Recall #7]"
@@ -86,13 +86,13 @@ def test_the_whole_text_of_a_partial_output_is_saved(folder: Path) -> None:
 
 def test_an_output_that_has_its_file_already(folder: Path) -> None:
     output = Output("short", filed=filed(folder, b"short\n", is_needed=False))
-    assert Told(folder).files.settle("Bash", output, {}) == ("short", None)
+    assert Told(folder).files.store("Bash", output, {}) == ("short", None)
     assert list((folder / "offloaded").iterdir()) == []
 
 
 def test_a_file_that_is_needed_gets_its_lasting_name(folder: Path) -> None:
     output = Output("the end", filed=filed(folder, b"much\nthe end\n", is_needed=True))
-    text, path = Told(folder).files.settle("Bash", output, {})
+    text, path = Told(folder).files.store("Bash", output, {})
     assert path is not None
     assert path.endswith("_Bash_7.md")
     assert (folder / path).read_bytes().startswith(b"much")
@@ -104,7 +104,7 @@ def test_a_large_output_that_has_its_file_is_referred_to(folder: Path) -> None:
     details: dict[str, Any] = {}
     whole = words(2_000)
     output = Output(whole, filed=filed(folder, whole.encode(), is_needed=False))
-    text, path = Told(folder).files.settle("Bash", output, details)
+    text, path = Told(folder).files.store("Bash", output, details)
     assert path is not None
     assert f"**File:** {folder / path}" in text
     assert details["gate"] == "HOOK-CTX-001"
@@ -116,7 +116,7 @@ def test_a_cut_output_is_reported(folder: Path) -> None:
     told = Told(folder, replace(DEFAULT, demote_above=None))
     output = Output("x", filed=filed(folder, b"x" * 900_000, is_needed=True, limit=300_000))
     details = {"printed_bytes": 900_000, "kept_bytes": 300_000, "cut_by": "the limit"}
-    text, _ = told.files.settle("Bash", output, details)
+    text, _ = told.files.store("Bash", output, details)
     assert "[What is kept of it: Read or Grep " in text
     (warning,) = told.warnings
     assert warning == (
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_renamed_stays_where_it_is(folder: Path) -> None:
     output = Output("x", filed=filed(folder, b"x\n", is_needed=True))
     (folder / "offloaded" / "running.partial.md").unlink()
     told = Told(folder)
-    _, path = told.files.settle("Bash", output, {})
+    _, path = told.files.store("Bash", output, {})
     assert path == "offloaded/running.partial.md"
     assert "cannot be renamed" in told.warnings[0]
 
@@ -138,22 +138,22 @@ def test_a_text_that_cannot_be_kept_stays_in_the_context(tmp_path: Path) -> None
     with small_disk(tmp_path / "disk") as disk:
         disk.fill()
         told, details = Told(disk.path), dict[str, Any]()
-        assert told.files.settle("Bash", Output(whole), details) == (whole, None)
+        assert told.files.store("Bash", Output(whole), details) == (whole, None)
         assert details["gate"] == "HOOK-CTX-001"
         assert details["not_offloaded"] == "No space left on device"
         assert "stays in the context: it cannot be saved in" in told.warnings[0]
-        text, path = told.files.settle("Bash", Output("part", whole=whole), {})
+        text, path = told.files.store("Bash", Output("part", whole=whole), {})
         assert (text, path) == ("part\n[The rest cannot be kept: No space left on device]", None)
-        assert told.files.kept_original(Output("", original=PNG * 1_000)) == {}
+        assert told.files.save_original(Output("", original=PNG * 1_000)) == {}
         assert "only the log has the original image" in told.warnings[-1]
 
 
 def test_an_image_is_kept_as_it_was(folder: Path) -> None:
-    kept = Told(folder).files.kept_original(Output("", original=PNG))["image"]
+    kept = Told(folder).files.save_original(Output("", original=PNG))["image"]
     assert (folder / kept["path"]).read_bytes() == PNG
     assert kept["bytes"] == len(PNG)
     assert len(kept["sha256"]) == 64
-    assert Told(folder).files.kept_original(Output("")) == {}
+    assert Told(folder).files.save_original(Output("")) == {}
 
 
 def test_the_file_of_a_running_call(folder: Path) -> None:

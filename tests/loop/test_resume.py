@@ -65,8 +65,8 @@ def folds(kept: CachedState) -> str:
 
 def follow(kept: CachedState, log: Path) -> CachedState:
     kept.follow(log)
-    if kept.standing.behind:
-        kept.standing.catch_up(Entries(log))
+    if kept.state.behind:
+        kept.state.catch_up(Entries(log))
     return kept
 
 
@@ -161,7 +161,7 @@ def test_cache_and_rest_of_the_log_equal_the_whole_log(
         for entry in entries.entries:
             ledger.add(entry)
             totals.add(entry)
-        standing = kept.standing
+        standing = kept.state
         assert standing.view == fold(entries.entries)
         assert (standing.ledger, standing.totals) == (ledger, totals)
         assert kept.warnings(log) == entries.warnings
@@ -319,7 +319,7 @@ def log(tmp_path: Path) -> Path:
 def leave(log: Path) -> None:
     """Open a session, and leave it."""
     held, _, resumption = resume_session(log)
-    resumption.leave(held)
+    resumption.save_at_close(held)
     held.close()
 
 
@@ -340,7 +340,7 @@ def test_a_session_continues_from_the_cache(log: Path) -> None:
     held, standing, resumption = resume_session(log)
     added = held.append(User(content="and now?"))
     assert added.seq == standing.highest + 1
-    resumption.leave(held)
+    resumption.save_at_close(held)
     held.close()
     assert covered(log) == size  # so little more is not worth writing all of it again
     assert folds(ResumeCache(log).read()) == folds(whole(log))
@@ -402,7 +402,7 @@ def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
         file.seek(log.read_bytes().index(b"lines"))
         file.write(b"limes")
     held.append(User(content="after"))
-    resumption.leave(held)
+    resumption.save_at_close(held)
     held.close()
     assert covered(log) == 0
 
@@ -475,7 +475,7 @@ def test_a_session_continues_if_the_cache_cannot_be_written(log: Path) -> None:
 @pytest.mark.slow
 def test_a_read_only_session_writes_no_cache(log: Path) -> None:
     held, standing, resumption = resume_session(log, read_only=True)
-    resumption.leave(held)
+    resumption.save_at_close(held)
     assert standing.entries == len(list(Entries(log)))
     assert {each.name for each in log.parent.iterdir()} == {"log.jsonl"}
 
@@ -489,10 +489,10 @@ def test_a_revert_of_cached_entries(log: Path) -> None:
     held.append(Revert(target=last.seq))
     held.append(User(content="x" * 2 * MIN_UNCACHED_LOG_BYTES))  # more than enough to keep it anew
     before = log.with_name(CACHE_NAME).read_bytes()
-    resumption.leave(held)
+    resumption.save_at_close(held)
     held.close()
     assert log.with_name(CACHE_NAME).read_bytes() == before
-    assert ResumeCache(log).read().standing.view == fold(Entries(log))
+    assert ResumeCache(log).read().state.view == fold(Entries(log))
     leave(log)
     assert covered(log) == log.stat().st_size
 
@@ -505,8 +505,8 @@ def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
     text = "x" * 50_000
     for _ in range(40):
         held.append(User(content=text))
-        resumption.renew_aside()
-    resumption.leave(held)
+        resumption.renew_in_background()
+    resumption.save_at_close(held)
     held.close()
     assert covered(log) > size
     assert folds(ResumeCache(log).read()) == folds(whole(log))
@@ -586,9 +586,9 @@ def test_the_cache_of_another_version_does_not_count(
     leave(short)
     with monkeypatch.context() as other:
         other.setattr(resume, "__version__", "0.0")
-        resume._cache_form.cache_clear()
+        resume._cache_key.cache_clear()
         assert covered(short) == 0
-    resume._cache_form.cache_clear()
+    resume._cache_key.cache_clear()
     assert covered(short) == short.stat().st_size
 
 
@@ -674,7 +674,7 @@ def told(file, name):
 before, log = told("io", "rchar:"), Path(sys.argv[1])
 held, standing, resumption = resume_session(log)
 seen = told("io", "rchar:") - before
-resumption.leave(held)
+resumption.save_at_close(held)
 held.close()
 print(standing.entries, seen, told("status", "VmHWM:") * 1024)
 """
@@ -721,5 +721,5 @@ def test_the_cache_does_not_contain_the_log(log: Path) -> None:
 @pytest.mark.slow
 def test_the_next_number_is_known_without_the_cache(log: Path) -> None:
     held = Log.open(log)
-    assert held.last_seq == ResumeCache(log).read().standing.highest
+    assert held.last_seq == ResumeCache(log).read().state.highest
     held.close()

@@ -39,7 +39,7 @@ def test_a_user_who_does_not_let_it_go_on(handle: SessionHandle, answer: Answer 
     assert [label for label, _ in form.choices] == [STOP, GO_ON]
 
 
-def test_a_user_who_lets_it_go_on_and_says_how(handle: SessionHandle) -> None:
+def test_the_user_continues_with_or_without_a_message(handle: SessionHandle) -> None:
     handle.ask, _ = answering(Answer(True, words=[GO_ON]), Answer(True, words=["Read the log."]))
     ends(handle)
     ends(handle)

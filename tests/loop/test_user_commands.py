@@ -62,7 +62,7 @@ def test_a_command_joins_the_context_with_the_next_words(tmp_path: Path) -> None
     assert fold(talk.entries()) == talk.agent.view
 
 
-def test_what_is_told_while_it_runs(tmp_path: Path) -> None:
+def test_a_running_command_emits_tool_events(tmp_path: Path) -> None:
     talk = Conversation(tmp_path)
     entry = run(talk, "echo working; echo done")
     (started,), (finished,) = talk.seen(ToolStarted), talk.seen(ToolFinished)
@@ -232,7 +232,7 @@ def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:
         ("what! #now", None),
     ],
 )
-def test_what_is_by_hand(words: str, command: tuple[str, str] | None) -> None:
+def test_which_inputs_are_manual_commands(words: str, command: tuple[str, str] | None) -> None:
     found = parse(words)
     assert (found and (found[0].name, found[1])) == command
 
@@ -362,7 +362,7 @@ def test_a_command_is_interrupted(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
+def test_a_prefix_without_text_prints_its_usage(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     async def act(seat: Seat) -> None:
@@ -375,7 +375,7 @@ def test_a_mark_alone_explains_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_note_says_how_to_take_it_back(tmp_path: Path) -> None:
+def test_a_pinned_note_says_how_to_unpin_it(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Noted."))
 
     async def act(seat: Seat) -> None:

@@ -106,7 +106,7 @@ def test_a_model_on_this_machine_is_free_and_its_server_is_asked_for_its_window(
 def test_a_budget_needs_a_price() -> None:
     check_price("openai/gpt-5.5")
     for unknown in ("unheard-of", "openai/unheard-of", "scripted"):
-        with pytest.raises(UsageError, match="a budget in dollars cannot be kept"):
+        with pytest.raises(UsageError, match="a budget in dollars cannot be enforced"):
             check_price(unknown)
         assert cost(unknown, MILLION) is None
 

@@ -80,8 +80,8 @@ def test_a_model_of_another_provider_is_not_asked_at_the_same_address() -> None:
     "name", ["ANTHROPIC_CUSTOM_HEADERS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_API_KEY"]
 )
 def test_variables_belong_to_a_provider(name: str) -> None:
-    assert factory.is_of_provider(name)
+    assert factory.is_provider_variable(name)
 
 
 def test_other_variables_belong_to_none() -> None:
-    assert not factory.is_of_provider("HOME")
+    assert not factory.is_provider_variable("HOME")

@@ -11,8 +11,8 @@ from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.errors import ModelError
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.overview import (
-    facts_of,
-    models_of_others,
+    models_of_other_providers,
+    price_and_window,
     provider_states,
     providers_without_key,
     served_models,
@@ -68,7 +68,7 @@ def test_a_server_lists_its_models_with_windows_and_prices(tmp_path: Path) -> No
     assert [each.id for each in found] == ["vllm/walrus", "vllm/seal"]
     assert found[0].limits == Limits(32_000, None, "server")
     assert found[1].limits is None
-    assert facts_of(found[0].limits, found[0].price) == ("free", "32k")
+    assert price_and_window(found[0].limits, found[0].price) == ("free", "32k")
 
 
 def test_the_public_list_of_the_messages_api_has_bare_ids(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_public_list_of_the_messages_api_has_bare_ids(tmp_path: Path) -> Non
         environ = {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "key-1"}
         found = listed("anthropic", environ, tmp_path)
     assert asked[0]["authorization"] == "Bearer key-1"
-    assert [(each.id, facts_of(each.limits, each.price)) for each in found] == [
+    assert [(each.id, price_and_window(each.limits, each.price)) for each in found] == [
         ("claude-opus-5-5", ("$4/20/0.2", "1M"))
     ]
 
@@ -95,13 +95,13 @@ def test_what_other_providers_list_is_gathered(tmp_path: Path) -> None:
         server(200, {"data": [{"id": "gemma"}]}) as (two, _),
     ):
         environ = alone(OLLAMA_BASE_URL=one, LMSTUDIO_BASE_URL=two, ANTHROPIC_API_KEY="key-1")
-        found = asyncio.run(models_of_others(Settings(), environ, tmp_path))
+        found = asyncio.run(models_of_other_providers(Settings(), environ, tmp_path))
     assert sorted(each.id for each in found) == ["lmstudio/gemma", "ollama/qwen3"]
 
 
 def test_facts_in_words() -> None:
-    assert facts_of(None, None) == ("", "")
-    assert facts_of(None, Price(1, 2, 0.5, 0)) == ("$1/2/0.5", "")
+    assert price_and_window(None, None) == ("", "")
+    assert price_and_window(None, Price(1, 2, 0.5, 0)) == ("$1/2/0.5", "")
 
 
 def test_a_hosted_provider_without_a_key_needs_one() -> None:

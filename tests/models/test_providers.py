@@ -14,7 +14,7 @@ from ctxagent.agent.models.providers import (
     endpoint_of,
     find_provider,
     providers,
-    served,
+    resolve_model,
 )
 from ctxagent.agent.security.redaction import redaction_for
 from ctxagent.tools.system.environment import child_environment
@@ -41,7 +41,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
     ],
 )
 def test_the_first_part_of_an_id_is_the_provider(id: str, provider: str, name: str) -> None:
-    found = served(id)
+    found = resolve_model(id)
     assert (found.provider.name, found.name) == (provider, name)
 
 
@@ -164,7 +164,9 @@ def test_a_missing_key_is_named_with_the_next_step() -> None:
     assert e.value.hint == "export OPENAI_API_KEY=…"
     own_endpoint = endpoint_of("openai/gpt", None, {})
     own_endpoint = own_endpoint._replace(provider=replace(own_endpoint.provider, keys=()))
-    with pytest.raises(NoCredentials, match="No key for openai: no variable is named") as e:
+    with pytest.raises(
+        NoCredentials, match="No key for openai: no variable for its key is configured"
+    ) as e:
         find_key(own_endpoint, {})
     assert "local = true" in e.value.hint
     with pytest.raises(NoCredentials, match="OPENAI_API_KEY is set but empty"):

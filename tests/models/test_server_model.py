@@ -49,7 +49,7 @@ class TextDraft:
         self.stopped = event.get("end", False)
         yield TextDelta(event["text"])
 
-    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+    def take_unstreamed(self, answer: dict[str, Any]) -> Iterator[Delta]:
         return self.take({**answer, "end": True})
 
     def reply(self) -> Reply:

@@ -28,21 +28,21 @@ def test_a_wait_of_one_agent_applies_to_another(tmp_path: Path) -> None:
 
 def test_the_longest_wait_counts_and_one_of_a_wrong_clock_does_not(tmp_path: Path) -> None:
     wait = SharedWait(tmp_path / "wait")
-    assert wait.left() == 0
+    assert wait.seconds_left() == 0
     wait.extend(40)
     wait.extend(1)
-    assert wait.left() > 30
+    assert wait.seconds_left() > 30
     later = time.time() + 10 * MAX_SHARED_WAIT_S
     os.utime(tmp_path / "wait", (later, later))
-    assert wait.left() == 0
+    assert wait.seconds_left() == 0
     wait.extend(40)
-    assert wait.left() > 30
+    assert wait.seconds_left() > 30
 
 
 def test_a_file_that_cannot_be_made_keeps_nobody_from_asking(tmp_path: Path) -> None:
     missing = SharedWait(tmp_path / "no folder" / "wait")
     missing.extend(30)
-    assert missing.left() == 0
+    assert missing.seconds_left() == 0
     (tmp_path / "link").symlink_to(tmp_path / "precious")
     SharedWait(tmp_path / "link").extend(30)
     assert not (tmp_path / "precious").exists()

@@ -17,7 +17,7 @@ from ctxagent.agent.models.transport import (
     ErrorAnswer,
     HttpTransport,
     NotConnected,
-    told_error,
+    parse_error,
 )
 
 
@@ -40,7 +40,7 @@ from ctxagent.agent.models.transport import (
     ],
 )
 def test_an_error_is_read_in_every_form(answer: object, told: tuple[str, str] | None) -> None:
-    assert told_error(answer) == told
+    assert parse_error(answer) == told
 
 
 @contextmanager

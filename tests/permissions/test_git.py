@@ -150,7 +150,7 @@ def test_an_index_with_shortened_paths(repository: Path) -> None:
         listed = subprocess.run([*run, "ls-files"], capture_output=True, text=True, check=True)
         found = git.tracked_paths(str(repository))
         assert found == [f"{repository}/{line}" for line in listed.stdout.splitlines()]
-        assert git.path_that_leaves(str(repository)) == ""
+        assert git.index_path_outside(str(repository)) == ""
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/shadow", "src/../../secret", "..", "a/../b"])
@@ -162,7 +162,7 @@ def test_an_index_that_leads_out_of_the_project(repository: Path, path: str) -> 
     data = b"DIRC\0\0\0\2\0\0\0\1" + entry
     (repository / ".git" / "index").write_bytes(data + hashlib.sha1(data).digest())
     leaves = os.path.normpath(path) if path != "a/../b" else ""
-    assert git.path_that_leaves(str(repository)) == leaves
+    assert git.index_path_outside(str(repository)) == leaves
     for command in ("git diff", "git add .", "git status"):
         approval = Approval(cwd=repository, allow=["Bash(git:*)"], path="/usr/bin:/bin")
         asked = approval.judge(BashTool(), BashParams(command=command)).action == "ask"

@@ -170,7 +170,7 @@ def usual_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(project: Path, command: str, *, confined: bool = True, **given: Any) -> str:
     approval = Approval(cwd=project, **given)
-    approval.looks_confined = lambda: confined
+    approval.kernel_confines_read_only = lambda: confined
     text = command.replace("PROJECT", str(project))
     return approval.judge(BashTool(), BashParams(command=text)).action
 
@@ -212,7 +212,7 @@ def test_commands_that_receive_names_need_kernel_confinement(project: Path, comm
 
 def test_a_command_that_only_looks_says_so(project: Path) -> None:
     approval = Approval(cwd=project, allow=["Bash(mkdir:*)"])
-    for command, looks in (
+    for command, expected in (
         ("ls", True),
         ("ls | head", True),
         ("cd src && git log", True),
@@ -223,7 +223,7 @@ def test_a_command_that_only_looks_says_so(project: Path) -> None:
         ("python x.py", False),
     ):
         verdict = approval.judge(BashTool(), BashParams(command=command))
-        assert verdict.looks is looks, command
+        assert verdict.read_only is expected, command
 
 
 def test_rules_hold_within(project: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_wrapper_without_a_command_is_not_transparent(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "feeds"),
+    ("text", "passes_names"),
     [
         ("xargs wc", True), ("xargs -0 wc", True), ("xargs -r -n 5 wc", True),
         ("xargs -P 4 -L 1 wc", True), ("xargs -n5 wc", True), ("xargs --null wc", True),
@@ -85,8 +85,8 @@ def test_a_wrapper_without_a_command_is_not_transparent(text: str) -> None:
         ("find . -exec git log {} +", False), ("sudo ls", False),
     ],
 )  # fmt: skip
-def test_commands_that_hand_names_to_another(text: str, feeds: bool) -> None:
-    assert find_inner_commands(text.split(" ")).feeds is feeds
+def test_commands_that_hand_names_to_another(text: str, passes_names: bool) -> None:
+    assert find_inner_commands(text.split(" ")).passes_names is passes_names
 
 
 def test_find_starts_each_of_its_commands() -> None:

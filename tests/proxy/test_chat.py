@@ -89,12 +89,12 @@ def test_a_question_goes_behind_the_last_words(last: Json, expected: list[Json])
 
 def test_texts_alone_are_sent_without_the_conversation() -> None:
     given = body(user("Go."), tools=[{}], stream=True, stream_options={"include_usage": True})
-    alone = FORMAT.alone(given, ["a", "b"], 7)
+    alone = FORMAT.with_only_texts(given, ["a", "b"], 7)
     assert alone == {
         "model": "m", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 7,
         "messages": [user("a\n\nb")],
     }  # fmt: skip
-    limit = FORMAT.alone({"max_completion_tokens": 9}, ["a"], 7)
+    limit = FORMAT.with_only_texts({"max_completion_tokens": 9}, ["a"], 7)
     assert limit["max_completion_tokens"] == 7
 
 

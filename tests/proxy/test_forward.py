@@ -43,9 +43,9 @@ def test_the_version_is_there_once(base: str, path: str, query: str, url: str) -
 def test_only_readable_encodings_are_asked_for() -> None:
     given = [("Accept-Encoding", "gzip, br;q=0.5, zstd"), ("Connection", "x"), ("X-A", "1")]
     kept = [("Accept-Encoding", "gzip"), ("X-A", "1")]
-    assert request_headers(given, reads_along=True) == kept
-    assert request_headers(given, reads_along=False) == [given[0], given[2]]
-    none = request_headers([("accept-encoding", "br")], reads_along=True)
+    assert request_headers(given, is_read=True) == kept
+    assert request_headers(given, is_read=False) == [given[0], given[2]]
+    none = request_headers([("accept-encoding", "br")], is_read=True)
     assert none == [("accept-encoding", "identity")]
 
 

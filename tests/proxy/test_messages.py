@@ -105,7 +105,7 @@ def test_a_question_goes_behind_the_last_words() -> None:
 
 def test_texts_alone_are_sent_without_the_conversation() -> None:
     given = body(user(text("Go.")), tools=[{}], thinking={"type": "enabled"}, system="s")
-    alone = FORMAT.alone(given, ["a", "b"], 7)
+    alone = FORMAT.with_only_texts(given, ["a", "b"], 7)
     assert alone == {
         "model": "m", "stream": True, "max_tokens": 7, "messages": [user(text("a"), text("b"))],
     }  # fmt: skip
@@ -114,9 +114,9 @@ def test_texts_alone_are_sent_without_the_conversation() -> None:
 def test_properties_of_a_body() -> None:
     assert FORMAT.output_room(body()) == 9
     assert FORMAT.output_room({"max_tokens": "many"}) == 0
-    assert not FORMAT.has_marks(body(user(text("a"))))
-    assert FORMAT.has_marks(body(user(text("a", **MARK))))
-    assert FORMAT.has_marks(body(**MARK))
+    assert not FORMAT.is_cached(body(user(text("a"))))
+    assert FORMAT.is_cached(body(user(text("a", **MARK))))
+    assert FORMAT.is_cached(body(**MARK))
     assert FORMAT.messages({"messages": "x"}) is None
     given = body(system=[text("a"), text("b")], tools=[{"name": "t", **MARK}])
     found = FORMAT.preamble(given)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.page import MAX_LISTED, bill, page, page_headers
+from ctxagent.agent.proxy.page import MAX_LISTED, cost_sentence, page, page_headers
 from ctxagent.agent.proxy.status import ProxyNote, ProxyStatus, StatusReader
 from ctxagent.agent.session.store import Project
 
@@ -49,8 +49,9 @@ def test_it_has_curve_bill_edits_and_notes_of_each_session(tmp_path: Path) -> No
     status = written(tmp_path, long_session(OLD), Proxied(NEW).words("new"))
     shown = Page(page(status, [ProxyNote("2026-01-01T08:00:00Z", "it failed")], "/home/p"))
     assert len(shown.ids) == len({*shown.ids})
+    total = cost_sentence(status.with_dollars, status.without_dollars)
     assert shown.texts["sums"].split() == [
-        *f"ctxagent proxy 2 sessions: {bill(status.with_dollars, status.without_dollars)}".split(),
+        *f"ctxagent proxy 2 sessions: {total}".split(),
         "/home/p",
     ]
     assert "it failed" in shown.texts["faults"]
@@ -98,7 +99,7 @@ def test_without_a_session_it_says_how_to_begin(tmp_path: Path) -> None:
     ],
 )
 def test_a_bill_is_one_sentence(spent: float | None, unedited: float | None, told: str) -> None:
-    assert bill(spent, unedited) == told
+    assert cost_sentence(spent, unedited) == told
 
 
 def test_texts_of_a_session_are_escaped(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_question_goes_to_the_end() -> None:
 
 
 def test_texts_alone_are_sent_without_the_conversation() -> None:
-    alone = FORMAT.alone(body(user("Go."), tools=[{}], stream=True), ["a", "b"], 70)
+    alone = FORMAT.with_only_texts(body(user("Go."), tools=[{}], stream=True), ["a", "b"], 70)
     assert alone == {
         "model": "m", "store": False, "stream": True, "max_output_tokens": 70,
         "input": [user("a\n\nb", type="message")],
@@ -99,7 +99,7 @@ def test_a_reply_that_calls_any_tool_is_no_end() -> None:
     draft = FORMAT.draft({"model": "m"})
     usage = {"input_tokens": 3, "output_tokens": 5}
     answer = {"id": "r", "status": "completed", "output": [SHELL], "usage": usage}
-    for _ in draft.take_whole(answer):
+    for _ in draft.take_unstreamed(answer):
         pass
     reply = FORMAT.reply(draft)
     assert (reply.stop_reason, reply.usage.output) == ("tool_use", 5)

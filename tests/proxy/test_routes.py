@@ -187,7 +187,7 @@ def test_figures_come_again_only_when_they_have_changed(project: Project) -> Non
 # Undo of a session that is not open
 
 
-def test_an_edit_is_taken_back_once(project: Project) -> None:
+def test_an_edit_is_undone_once(project: Project) -> None:
     log, own = edited().write(project), Own(project)
 
     async def go() -> None:

@@ -30,7 +30,7 @@ from ctxagent.agent.context import tokens
 from ctxagent.agent.features.prompt import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedReply, RecordedStep, RecordedWords
+from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep
 from ctxagent.agent.session.store import Project, locate_log
 
 from ..support.command import Place, comes
@@ -317,7 +317,7 @@ def _fitting(steps: Sequence[RecordedStep]) -> int:
     """Return how many steps have no more than RECORDED_TOKENS, with long results cut."""
     total = 0
     for number, step in enumerate(steps):
-        if isinstance(step, RecordedWords):
+        if isinstance(step, RecordedMessage):
             total += tokens.estimate(step.text)
         elif isinstance(step, RecordedReply):
             said = [step.text, *(json.dumps(call.input) for call in step.calls)]

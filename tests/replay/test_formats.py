@@ -24,8 +24,8 @@ from ctxagent.agent.replay.recording import (
     UNANSWERED,
     RecordedCall,
     RecordedCompaction,
+    RecordedMessage,
     RecordedReply,
-    RecordedWords,
     Recording,
 )
 from ctxagent.agent.session.entries import (
@@ -69,7 +69,7 @@ def replies(recording: Recording) -> list[RecordedReply]:
 
 
 def said(recording: Recording) -> list[str]:
-    return [step.text for step in recording.steps if isinstance(step, RecordedWords)]
+    return [step.text for step in recording.steps if isinstance(step, RecordedMessage)]
 
 
 def calls(recording: Recording) -> list[RecordedCall]:
@@ -163,7 +163,7 @@ def test_codex(read: Read) -> None:
             ]
         )
     )  # fmt: skip
-    words = [step for step in recording.steps if isinstance(step, RecordedWords)]
+    words = [step for step in recording.steps if isinstance(step, RecordedMessage)]
     assert [step.text for step in words if not step.by_client] == ["Read AGENTS.md."]
     assert [step.text[:8] for step in words if step.by_client] == ["Rules.", "# AGENTS"]
     assert [(r.text, r.prompt, len(r.calls)) for r in replies(recording)] == [
@@ -458,7 +458,7 @@ def test_texts_can_always_be_written(read: Read) -> None:
 )
 def test_times(told: Any, at: float | None, read: Read) -> None:
     row = {**claude_line("user", 0, "Go."), "timestamp": told}
-    assert read(lines([row])).steps == (RecordedWords("Go.", at),)
+    assert read(lines([row])).steps == (RecordedMessage("Go.", at),)
 
 
 @pytest.mark.slow

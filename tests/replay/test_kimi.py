@@ -5,9 +5,9 @@ from pathlib import Path
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.recording import (
     RecordedCall,
+    RecordedMessage,
     RecordedReply,
     RecordedStep,
-    RecordedWords,
     Recording,
 )
 
@@ -31,7 +31,7 @@ def test_the_summary_in_the_context(tmp_path: Path) -> None:
     )
     assert recording.system == "Be exact."
     assert recording.steps == (
-        RecordedWords(f"{heading}\n{SUMMARY}", is_summary=True),
+        RecordedMessage(f"{heading}\n{SUMMARY}", is_summary=True),
         RecordedReply("I go on."),
     )
 
@@ -61,9 +61,9 @@ def test_kimi_code(tmp_path: Path) -> None:
     )  # fmt: skip
     call = RecordedCall("c", "Bash", {"command": "ls"}, "no such folder", True, at=1_790_000_003.0)
     steps: tuple[RecordedStep, ...] = (
-        RecordedWords(TASK, 1_790_000_000.0),
+        RecordedMessage(TASK, 1_790_000_000.0),
         RecordedReply("I look.", (call,), 1_790_000_002.0),
-        RecordedWords(MORE, 1_790_000_004.0),
+        RecordedMessage(MORE, 1_790_000_004.0),
         RecordedReply("Done.", (), 1_790_000_005.0),
     )
     assert (recording.format, recording.cwd) == ("kimi", "/p")

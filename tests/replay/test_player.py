@@ -18,9 +18,9 @@ from ctxagent.agent.replay.player import Player, Terms, play
 from ctxagent.agent.replay.recording import (
     RecordedCall,
     RecordedCompaction,
+    RecordedMessage,
     RecordedReply,
     RecordedStep,
-    RecordedWords,
     Recording,
 )
 from ctxagent.agent.replay.results import ReplayRun, Share, Sums
@@ -54,7 +54,7 @@ def bash(number: int, size: int, at: float | None = None, **given: str) -> Recor
 
 def working(calls: int, size: int, every: float | None = None) -> Recording:
     times = [None if every is None else every * n for n in range(calls)]
-    return recording(RecordedWords("go"), *(bash(n, size, at) for n, at in enumerate(times)))
+    return recording(RecordedMessage("go"), *(bash(n, size, at) for n, at in enumerate(times)))
 
 
 def strictly(played: Recording, terms: Terms, folder: Path) -> Player:
@@ -119,10 +119,10 @@ def test_what_a_cache_has_forgotten_is_written_again() -> None:
 def test_after_a_pause_old_results_are_cleared_immediately() -> None:
     """The cache has expired, so clearing costs nothing extra."""
     played = recording(
-        RecordedWords("go", 0.0),
+        RecordedMessage("go", 0.0),
         *(bash(n, 1_500, 10.0 * n) for n in range(6)),
         RecordedReply("Done.", (), 70.0),
-        RecordedWords("And now?", 1_000.0),
+        RecordedMessage("And now?", 1_000.0),
         RecordedReply("Nothing.", (), 1_010.0),
     )
     run = play(played, terms(replace(DEFAULT, clear_keep=2)))
@@ -133,7 +133,7 @@ def test_after_a_pause_old_results_are_cleared_immediately() -> None:
 
 def test_a_session_that_cannot_fit_gives_the_reason() -> None:
     small = replace(terms(window=4_000), system=words(5_000))
-    run = play(recording(RecordedWords("go"), RecordedReply("No.")), small)
+    run = play(recording(RecordedMessage("go"), RecordedReply("No.")), small)
     assert "cannot be made to fit" in run.stopped
     assert run.priced == ()
 
@@ -141,10 +141,10 @@ def test_a_session_that_cannot_fit_gives_the_reason() -> None:
 def test_recorded_compactions_are_not_counted_as_acts() -> None:
     run = play(
         recording(
-            RecordedWords("a"),
+            RecordedMessage("a"),
             RecordedReply("b"),
             RecordedCompaction(),
-            RecordedWords("c"),
+            RecordedMessage("c"),
             RecordedReply("d"),
         ),
         terms(),
@@ -169,7 +169,7 @@ def test_paths_and_errors_that_the_last_context_has() -> None:
         "f", "bash", {"command": "make"}, "line\nerror: no rule for z", is_error=True
     )
     run = play(
-        recording(RecordedWords("go"), RecordedReply("", (edit, failed)), RecordedReply("Done.")),
+        recording(RecordedMessage("go"), RecordedReply("", (edit, failed)), RecordedReply("Done.")),
         terms(),
     )
     assert run.paths == run.errors == Share(1, 1)
@@ -292,7 +292,7 @@ def test_a_need_is_priced_and_counts_in_the_sums() -> None:
     read = RecordedCall("r", "Read", {"file_path": "a.py"}, f"{line}\n{words(1_500)}")
     edit = {"file_path": "a.py", "old_string": line, "new_string": "y"}
     played = recording(
-        RecordedWords("go"),
+        RecordedMessage("go"),
         RecordedReply("", (read,)),
         *(bash(n, 1_500) for n in range(12)),
         RecordedReply("", (RecordedCall("e", "Edit", edit, "Done."),)),
@@ -399,7 +399,7 @@ def test_dropped_thinking_is_priced_separately() -> None:
     """The first 15 of 20 replies have recorded output: 500 tokens more than their content."""
     said = 40
     steps = [replace(bash(n, 3_000), output=said + 500 if n < 15 else None) for n in range(20)]
-    played = recording(RecordedWords("go"), *steps)
+    played = recording(RecordedMessage("go"), *steps)
     large = terms(ALONE, window=1_000_000)  # without a summary
     calm, edited = play(played, large).thinking, play(played, terms(PRESETS["v5"])).thinking
     assert calm.told == edited.told == Share(15, 20)

@@ -16,10 +16,10 @@ from ctxagent.agent.replay.report.json import document
 from ctxagent.agent.replay.report.measures import (
     Figures,
     anonymized,
+    drawbacks_sentence,
     format_percent,
     format_tokens,
     headline,
-    price_sentence,
     total_figures,
 )
 from ctxagent.agent.replay.report.page import page
@@ -60,17 +60,19 @@ def test_the_sentence_is_about_the_cheapest_setting() -> None:
     assert v5.sums.dollars < none.sums.dollars
     ratio = v5.sums.dollars / none.sums.dollars
     assert headline(compared).startswith(f"v5 costs {ratio:.2f} of none over 2 sessions: $")
-    assert f"{v5.sums.missed} results needed when gone; 0 results lost." in price_sentence(compared)
+    assert f"{v5.sums.missed} results needed when gone; 0 results lost." in drawbacks_sentence(
+        compared
+    )
     saved = none.sums.summaries - v5.sums.summaries
-    assert (f"room to save {saved} summar" in price_sentence(compared)) == (saved > 0)
-    assert "Not played to the end: 1 session of none." in price_sentence(compared)
+    assert (f"room to save {saved} summar" in drawbacks_sentence(compared)) == (saved > 0)
+    assert "Not played to the end: 1 session of none." in drawbacks_sentence(compared)
 
 
 @pytest.mark.slow
 def test_the_sentence_for_one_setting_and_for_no_recording() -> None:
     alone = comparison(1, 10, ("default",))
     assert re.fullmatch(r"default costs \$[\d.]+ over 1 session\.", headline(alone))
-    assert "; 0 results needed when gone; 0 results lost." in price_sentence(alone)
+    assert "; 0 results needed when gone; 0 results lost." in drawbacks_sentence(alone)
     nothing = Comparison(LABELS, ())
     assert headline(nothing) == "No recording was played."
     assert comparison_table(nothing) == ((), [])
@@ -82,7 +84,7 @@ def test_the_sentence_counts_lost_results() -> None:
     compared = comparison(1, 10, ("none", "v5"))
     rows = tuple(tuple(replace(r, recovered=Share(7, 10)) for r in row) for row in compared.runs)
     lossy = replace(compared, runs=rows)
-    assert "3 results lost." in price_sentence(lossy)
+    assert "3 results lost." in drawbacks_sentence(lossy)
     assert ("Recovered exactly", "70%", "70%") in comparison_table(lossy)[1]
 
 

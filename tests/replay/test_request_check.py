@@ -246,7 +246,7 @@ def test_a_long_session_is_rebuilt_byte_for_byte(long: Long) -> None:
     assert Counter(digests(*logs)) == sent
     assert long.found.holds, long.found.first
     count = sent.total()
-    assert long.found.line() == f"{count} of {count} requests rebuilt to the byte"
+    assert long.found.line() == f"{count} of {count} requests rebuilt byte for byte"
     assert long.found.counts["attempt"] == RequestCounts(equal=1)
     assert long.found.counts["summary"].equal == long.script.records - len(given_up)
 
@@ -298,7 +298,7 @@ def test_a_log_without_digests_says_so(long: Long, tmp_path: Path) -> None:
     assert not found.holds
     assert found.first is None
     count = len(of(long.log, Assistant))
-    assert found.line() == f"0 of 0 requests rebuilt to the byte · {count} without a digest"
+    assert found.line() == f"0 of 0 requests rebuilt byte for byte · {count} without a digest"
 
 
 NONSENSE: list[dict[str, Any]] = [
@@ -400,7 +400,7 @@ def test_a_summary_in_parts_and_its_verification(tmp_path: Path) -> None:
     assert count == 7
     assert found.counts["summary"] == RequestCounts(equal=2)
     assert found.counts["verify"] == RequestCounts(apart=1)
-    told = f"{count - 1} of {count - 1} requests rebuilt to the byte"
+    told = f"{count - 1} of {count - 1} requests rebuilt byte for byte"
     assert found.line() == f"{told} · 1 not built from the context"
 
 

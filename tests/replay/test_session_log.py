@@ -13,7 +13,7 @@ from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import View, start_folding
 from ctxagent.agent.loop.resume import SessionState, resume_session
 from ctxagent.agent.replay.formats import FORMATS, load_recording
-from ctxagent.agent.replay.recorded_entries import EntryTerms
+from ctxagent.agent.replay.recorded_entries import EntryStorage
 from ctxagent.agent.replay.session_log import RECORDING_TOPIC, write_session_log
 from ctxagent.agent.session.entries import Note, Revert, Session, Summary
 from ctxagent.agent.session.log import LOG_NAME, Entries, without_redaction
@@ -49,7 +49,7 @@ def opened(tmp_path: Path) -> Open:
     def opened(data: bytes) -> tuple[Path, SessionState]:
         (tmp_path / "recording").write_bytes(data)
         log = tmp_path / "project" / "sessions" / "id" / LOG_NAME
-        terms = EntryTerms(log.parent, 200_000, policy_of(Settings()))
+        terms = EntryStorage(log.parent, 200_000, policy_of(Settings()))
         recording = load_recording(tmp_path / "recording")
         opening = Session(id="id", cwd="/here", version="1", model="")
         write_session_log(recording, log, opening, terms, without_redaction)
@@ -82,7 +82,7 @@ def test_a_session_of_every_agent_can_be_continued(format: str, opened: Open) ->
     assert TASK in recalled
     assert CODE in recalled
     assert FAILED in recalled
-    assert {TASK, MORE} <= {words for _, words in state.ledger.words}
+    assert {TASK, MORE} <= {words for _, words in state.ledger.typed_messages}
     (note,) = (e for e in Entries(log) if isinstance(e, Note) and e.topic == RECORDING_TOPIC)
     assert note.data["format"] == format
 
@@ -194,6 +194,6 @@ def test_words_of_the_recording_agent_are_not_the_users(opened: Open) -> None:
             ]
         )
     )
-    assert [words for _, words in state.ledger.words] == [TASK]
+    assert [words for _, words in state.ledger.typed_messages] == [TASK]
     assert state.began == "/elsewhere"
     assert "Caveat" in sent(state.view)

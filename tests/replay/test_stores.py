@@ -12,7 +12,7 @@ import pytest
 
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedReply, RecordedWords, Recording
+from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, Recording
 from ctxagent.agent.replay.tool_names import translate
 
 from ..support.sessions.recorded import opencode, steps
@@ -49,7 +49,7 @@ def test_sessions_recorded_by_the_real_agents(name: str, tmp_path: Path) -> None
     assert recording.format == KEPT_BY[name]
     assert (recording.skipped, recording.orphans) == (0, 0)
     assert recording.cwd == "/home/me/project" * (recording.format in TELL_CWD)
-    words = [s for s in recording.steps if isinstance(s, RecordedWords) and not s.by_client]
+    words = [s for s in recording.steps if isinstance(s, RecordedMessage) and not s.by_client]
     assert [step.text.strip('"') for step in words] == ["Find the fault."]
     replies = [step for step in recording.steps if isinstance(step, RecordedReply)]
     assert [reply.text for reply in replies] == ["I look.", "", "Done."]
@@ -114,7 +114,7 @@ def test_one_of_several_sessions_of_a_database(tmp_path: Path) -> None:
         base.execute(row)
 
     def words(recording: Recording) -> list[str]:
-        return [s.text for s in recording.steps if isinstance(s, RecordedWords)]
+        return [s.text for s in recording.steps if isinstance(s, RecordedMessage)]
 
     assert words(load_recording(path)) == ["Find the fault."]
     assert words(load_recording(Path(f"{path}#old"))) == ["Hi"]

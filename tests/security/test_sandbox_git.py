@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_no_repository(tmp_path: Path) -> None:
     found = find_repository(str(tmp_path))
-    assert (found.folders, found.closed, found.absent) == ((), (), ())
+    assert (found.folders, found.read_only, found.must_not_exist) == ((), (), ())
     assert repository_root(str(tmp_path)) == ""
 
 
@@ -34,8 +34,8 @@ def test_read_only_parts_and_parts_that_must_not_appear(project: Path) -> None:
     (project / "src").mkdir()
     found = find_repository(str(project / "src"))
     assert found.folders == (f"{project}/.git",)
-    assert {f"{project}/.git/config", f"{project}/.git/hooks"} == set(found.closed)
-    assert f"{project}/.git/commondir" in found.absent
+    assert {f"{project}/.git/config", f"{project}/.git/hooks"} == set(found.read_only)
+    assert f"{project}/.git/commondir" in found.must_not_exist
     assert repository_root(str(project / "src")) == str(project)
 
 
@@ -43,7 +43,7 @@ def test_a_linked_work_tree(project: Path, tmp_path: Path) -> None:
     git(project, "worktree", "add", "-q", str(tmp_path / "other"))
     found = find_repository(str(tmp_path / "other"))
     assert f"{project}/.git" in found.folders
-    assert str(tmp_path / "other/.git") in found.closed
+    assert str(tmp_path / "other/.git") in found.read_only
 
 
 def test_a_submodule_with_its_repository_in_place(project: Path) -> None:
@@ -53,6 +53,6 @@ def test_a_submodule_with_its_repository_in_place(project: Path) -> None:
     git(project, "add", "inner")
     found = find_repository(str(project))
     assert found.folders == (f"{project}/.git", f"{project}/inner/.git")
-    assert f"{project}/inner/.git/config" in found.closed
+    assert f"{project}/inner/.git/config" in found.read_only
     (project / ".git" / "index").write_bytes(b"DIRC")
     assert find_repository(str(project)).folders == (f"{project}/.git",)

@@ -15,8 +15,8 @@ from ctxagent.agent.session.checkpoints import (
     TURN_TRIGGER,
     CheckpointFacts,
     Checkpoints,
+    RestorePlan,
     RewindPoint,
-    WayBack,
     entries_up_to_checkpoint,
     load_checkpoint,
     rewind_points,
@@ -80,8 +80,8 @@ class Place:
     def back(self, number: int) -> Checkpoint:
         """Restore the files of a point. Return the checkpoint taken before."""
         before = self.take("before rewind")
-        held = self.checkpoints.cover(WayBack(self.point(number)), before)
-        self.checkpoints.restore(WayBack(self.point(number)))
+        held = self.checkpoints.add_overwritten_files(RestorePlan(self.point(number)), before)
+        self.checkpoints.restore(RestorePlan(self.point(number)))
         return before if held == before else self.add(held)  # type: ignore[return-value]
 
     def point(self, number: int) -> RewindPoint:
@@ -264,7 +264,7 @@ def test_files_go_back_to_what_they_were(session: Place) -> None:
     before = tree(project)
     make_a_mess(project)
     mess = tree(project)
-    difference = session.checkpoints.difference(WayBack(session.point(1)))
+    difference = session.checkpoints.difference(RestorePlan(session.point(1)))
     rows = {os.path.relpath(c.path, project): c.action for c in difference.changes}
     assert rows == {
         "a.py": "modified", "tool.sh": "modified", "link": "modified", "gone.txt": "created",
@@ -276,7 +276,7 @@ def test_files_go_back_to_what_they_were(session: Place) -> None:
     kept = session.back(1)
     assert tree(project) == {**before, "out.log": mess["out.log"]}
     assert not (project / "made").exists()
-    assert session.checkpoints.difference(WayBack(session.point(1))).changes == []
+    assert session.checkpoints.difference(RestorePlan(session.point(1))).changes == []
 
     session.back(kept.number)  # and the way back
     assert tree(project) == mess
@@ -322,11 +322,11 @@ def test_without_snapshots_a_point_says_why(session: Place) -> None:
     for point in session.points():
         assert point.changed
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.difference(WayBack(point))
+            session.checkpoints.difference(RestorePlan(point))
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.restore(WayBack(point))
+            session.checkpoints.restore(RestorePlan(point))
         with pytest.raises(RecordError, match="keeps no snapshots"):
-            session.checkpoints.cover(WayBack(point), taken)
+            session.checkpoints.add_overwritten_files(RestorePlan(point), taken)
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ def test_a_snapshot_whose_objects_are_gone(tmp_path: Path) -> None:
     git(project, "reflog", "expire", "--expire=now", "--all")
     git(project, "gc", "-q", "--prune=now")
     with pytest.raises(RecordError, match="are gone"):
-        session.checkpoints.difference(WayBack(session.point(1)))
+        session.checkpoints.difference(RestorePlan(session.point(1)))
     with pytest.raises(RecordError, match="are gone"):
         session.back(1)
     assert (project / "a.py").read_text() == "two\n"
@@ -405,7 +405,7 @@ def test_a_broken_checkpoint_names_itself_and_blocks_nothing(
         load_checkpoint(session.folder, taken.number)
     assert str(path) in error.value.message
     assert why in error.value.message
-    assert session.checkpoints.difference(WayBack(session.point(taken.number))).changes == []
+    assert session.checkpoints.difference(RestorePlan(session.point(taken.number))).changes == []
     assert [e.seq for e in entries_up_to_checkpoint(session.log.path)] == [1, 2, 3]
     assert session.take().number == taken.number + 1
 

@@ -69,7 +69,7 @@ def test_an_entry_is_its_line_of_the_log() -> None:
     assert from_json(User, json.loads(json.dumps(written))) == entry
 
 
-def test_what_follows_from_other_fields_is_found_again() -> None:
+def test_derived_fields_are_recomputed() -> None:
     assert from_json(Shape, to_json(Shape, SHAPE)).sides == 2
 
 

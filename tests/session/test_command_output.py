@@ -34,7 +34,7 @@ _LINES = st.lists(st.lists(_PARTS, max_size=4).map(" ".join), max_size=9)
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(_LINES)
-def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
+def test_error_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
     shown = [line for line in lines if line.strip()]
     telling = [line for line in shown if _ERROR.search(line)] or shown[-1:]
     assert telling_lines(lines) == tuple(
@@ -48,7 +48,7 @@ def test_telling_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
 def test_success_is_a_sign_of_it_and_none_of_an_error(lines: list[str]) -> None:
     text = "\n".join(lines)
     said = bool(_SUCCESS.search(text)) and not _ERROR.search(_NO_ERRORS.sub("", text))
-    assert CommandOutput(lines).says_success() == said
+    assert CommandOutput(lines).has_success_sign() == said
 
 
 def test_the_lines_of_an_offloaded_result_are_those_of_its_preview() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ctxagent.agent.session.command_work import answers_no, works_of
+from ctxagent.agent.session.command_work import answers_no, find_work
 
 
 def works(command: str) -> list[str]:
-    return [" ".join(work.words) for work in works_of(command)]
+    return [" ".join(work.words) for work in find_work(command)]
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def test_the_programs_that_a_command_runs(command: str, found: list[str]) -> Non
     assert works(command) == found
 
 
-def test_where_and_with_what_it_runs() -> None:
-    first, second = works_of("cd a && A=1 make && cd b && make")
+def test_folder_and_variables() -> None:
+    first, second = find_work("cd a && A=1 make && cd b && make")
     assert (first.folder, first.variables, first.words) == ("a", ("A=1",), ("make",))
     assert (second.folder, second.variables) == ("a/b", ())
-    (work,) = works_of("cd a; cd /b; env B=2 make")
+    (work,) = find_work("cd a; cd /b; env B=2 make")
     assert (work.folder, work.variables) == ("/b", ("B=2",))
 
 
 @pytest.mark.parametrize(
-    ("command", "decides"),
+    ("command", "decides_success"),
     [
         ("make", [True]), ("make && ls", [True, True]), ("make; ls", [False, True]),
         ("make || ls", [False, False]),
@@ -50,8 +50,8 @@ def test_where_and_with_what_it_runs() -> None:
         ("set -o pipefail; make | tail; ls", [False, True]),
     ],
 )  # fmt: skip
-def test_whether_it_decides(command: str, decides: list[bool]) -> None:
-    assert [work.decides for work in works_of(command)] == decides
+def test_decides_success(command: str, decides_success: list[bool]) -> None:
+    assert [work.decides_success for work in find_work(command)] == decides_success
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_whether_it_decides(command: str, decides: list[bool]) -> None:
         ("make >> log 2>&1", False), ("make |& tail", True), ("make && ls | grep x", True),
     ],
 )  # fmt: skip
-def test_whether_the_end_of_its_output_is_shown(command: str, shown: bool) -> None:
-    assert works_of(command)[0].is_shown is shown
+def test_is_shown(command: str, shown: bool) -> None:
+    assert find_work(command)[0].is_shown is shown
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_a_question_answered_no(command: str, code: int) -> None:
         ("make || grep x f", 1), ("grep x f; make", 1), ("grep $(x) f; make", 1), ("egrep x f", 0),
     ],
 )  # fmt: skip
-def test_a_failure_is_no_answer(command: str, code: int | None) -> None:
+def test_real_failures_are_not_negative_answers(command: str, code: int | None) -> None:
     assert not answers_no(command, code)

@@ -112,7 +112,7 @@ def test_unknown_fields_and_kinds_survive() -> None:
     assert encode(other) == {"v": 1, "seq": 3, "at": "then", "kind": "future", "a": 1}
 
 
-def test_how_a_request_was_made_never_costs_a_reply() -> None:
+def test_a_malformed_request_field_does_not_lose_the_reply() -> None:
     entry = line("assistant", **REPLY, request="garbled")
     assert isinstance(entry, Assistant)
     assert entry.request == {}

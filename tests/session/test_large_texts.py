@@ -35,7 +35,7 @@ def place(text: str, *words: str) -> tuple[int, str] | None:
         ("a::needle::b", ["a::needle::b"], 1),
     ],
 )  # fmt: skip
-def test_how_well_words_match(text: str, words: list[str], level: int | None) -> None:
+def test_match_levels(text: str, words: list[str], level: int | None) -> None:
     found = place(text, *words)
     assert (found and found[0]) == level
 

@@ -593,7 +593,7 @@ def test_words_todos_and_denials() -> None:
     for _ in range(2):
         script.add(Note, topic="permission", text="not authorised: Bash git push")
     script.add(Note, topic="warning", text="something else")
-    assert list(script.ledger.words) == [(words, "Mend it."), (words + 2, "See:\n[image]")]
+    assert list(script.ledger.typed_messages) == [(words, "Mend it."), (words + 2, "See:\n[image]")]
     assert list(script.ledger.todos) == [{"content": "Find", "status": "completed"}]
     assert list(script.ledger.denials) == ["not authorised: Bash git push"]
 
@@ -693,7 +693,7 @@ def test_a_real_conversation_gives_real_facts(tmp_path: Path) -> None:
     assert list(ledger.read) == ["old.txt"]
     (failed,) = ledger.unresolved()
     assert (failed.exit_code, failed.errors) == (3, ("error: no luck",))
-    assert [words for _, words in ledger.words] == ["Make a greeting."]
+    assert [words for _, words in ledger.typed_messages] == ["Make a greeting."]
     assert list(ledger.offloaded.values()) == [failed.ref]
 
 
@@ -803,7 +803,7 @@ def test_a_job_that_began_before_a_failure_does_not_resolve_it() -> None:
     assert [resolved for _, resolved in standing(script).values()] == [None]
 
 
-def test_a_jobs_failure_that_is_told_after_a_newer_run_passed_is_resolved() -> None:
+def test_a_job_failure_reported_after_a_newer_pass_is_resolved() -> None:
     script = Script()
     script.run("pytest", 1, "FAILED t/a.py::test_x - boom")
     start_job(script, "pytest")
@@ -840,7 +840,7 @@ def test_a_question_that_is_answered_no_is_no_failure(command: str, code: int) -
         ('for f in a b; do grep "$(cat $f)" c; false; done', 1), ("cd nowhere", 1),
     ],
 )  # fmt: skip
-def test_a_failure_is_no_answer(command: str, code: int) -> None:
+def test_real_failures_are_not_negative_answers(command: str, code: int) -> None:
     script = Script()
     script.run(command, code, "")
     assert open_commands(script) == [command]

@@ -23,7 +23,7 @@ from ctxagent.agent.session.listing import (
 )
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project, all_logs
-from ctxagent.agent.session.titles import keep_title, title_note
+from ctxagent.agent.session.titles import save_title, title_note
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
@@ -91,7 +91,7 @@ def test_a_title_takes_the_place_of_the_first_words(tmp_path: Path) -> None:
     log.append(User(content="fix the parser"))
     for title in ("The first", " The parser,\nmended "):
         note = log.append(title_note(title))
-        keep_title(log.path.parent, note.text)
+        save_title(log.path.parent, note.text)
     for _ in range(40):
         log.append(said("word " * 5_000))
     log.close()
@@ -130,7 +130,7 @@ def test_words_that_stand_far_from_the_end(tmp_path: Path, length: int) -> None:
     assert (session_row(log).last, session_row(log).entries) == ("near the end", 5)
 
 
-def test_nothing_said(tmp_path: Path) -> None:
+def test_a_session_without_messages_has_no_title(tmp_path: Path) -> None:
     assert session_row(write(tmp_path, opened())).title == ""
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"")
@@ -218,7 +218,7 @@ def test_rows_are_kept_as_long_as_the_logs_are_the_same(tmp_path: Path) -> None:
     ["", "[]", "{", "[" * 9_999, '{"v": 2, "cards": {"s1": 1}}', '{"v": 1, "cards": [1]}',
      '{"v": 1, "cards": {"s0": 7, "s1": [SIZE, TIME, 1, "", 2, "", ""]}}'],
 )  # fmt: skip
-def test_a_garbled_catalogue_is_made_anew(tmp_path: Path, text: str) -> None:
+def test_a_damaged_catalogue_is_rebuilt(tmp_path: Path, text: str) -> None:
     project = Project(tmp_path / "state", tmp_path)
     logs = [
         write(project.folder / "sessions" / f"s{n}", User(content="a"))

@@ -248,7 +248,7 @@ def test_a_bad_field_does_not_affect_other_entries(data: st.DataObject) -> None:
         (12, "reason", None), (12, "seq", 10**30), (12, "seq", True),
     ],
 )  # fmt: skip
-def test_a_line_whose_field_is_garbled_is_skipped_and_told(
+def test_a_line_with_a_malformed_field_is_skipped_with_a_warning(
     tmp_path: Path, number: int, name: str, value: object
 ) -> None:
     path = tmp_path / "log.jsonl"
@@ -319,7 +319,7 @@ def test_a_fork_is_a_copy_with_an_id_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_lock_is_reported(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path;"
         "from ctxagent.agent.session.log import Log;"

@@ -21,22 +21,22 @@ def path(tmp_path: Path) -> Path:
 
 def opened(path: Path, **options: bool) -> LogFile:
     file = LogFile(path, **options)
-    assert file.hold() == []
+    assert file.lock() == []
     return file
 
 
 def test_lines_are_appended_under_the_lock(path: Path) -> None:
     file = LogFile(path)
-    assert not file.is_held
-    assert file.hold() == []
-    assert file.is_held
+    assert not file.is_locked
+    assert file.lock() == []
+    assert file.is_locked
     file.write_line(b"one\n")
     file.write_line(b"two\n")
     file.sync()
     assert path.read_bytes() == b"one\ntwo\n"
     assert (path.parent / "lock").read_text() == f"{os.getpid()}\n"
     file.close()
-    assert not file.is_held
+    assert not file.is_locked
 
 
 def test_a_closed_file_takes_no_more(path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_closed_file_takes_no_more(path: Path) -> None:
 def test_a_read_only_file_is_never_written(path: Path) -> None:
     file = LogFile(path, read_only=True)
     with pytest.raises(RecordError, match="read-only here"):
-        file.hold()
+        file.lock()
     file.close()
     assert file.refusal.startswith("this session is read-only here")
     assert not path.parent.exists()
@@ -64,7 +64,7 @@ def test_a_second_writer_is_told_who_has_it(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(locks, "LOCK_PAUSE_S", 0)
     first = opened(path)
     with pytest.raises(SessionBusy, match=str(os.getpid())):
-        LogFile(path).hold()
+        LogFile(path).lock()
     first.close()
     opened(path).close()
 
@@ -75,20 +75,20 @@ def test_a_log_that_is_a_link_or_a_folder_is_not_opened(path: Path, tmp_path: Pa
     path.symlink_to(tmp_path / "target")
     file = LogFile(path)
     with pytest.raises(RecordError, match="cannot record the session"):
-        file.hold()
-    assert not file.is_held
+        file.lock()
+    assert not file.is_locked
     path.unlink()
     opened(path).close()  # the lock was released
     path.unlink()
     path.mkdir()
     with pytest.raises(RecordError, match="cannot record the session"):
-        LogFile(path).hold()
+        LogFile(path).lock()
 
 
 def test_a_lock_that_is_no_file(path: Path) -> None:
     (path.parent / "lock").mkdir(parents=True)
     with pytest.raises(RecordError, match="is not a file that can be written") as error:
-        LogFile(path).hold()
+        LogFile(path).lock()
     assert "Remove it" in error.value.hint
 
 
@@ -112,7 +112,7 @@ def test_a_log_that_something_else_has_written_to_is_released(path: Path) -> Non
     with pytest.raises(RecordError, match="10 bytes found, 4 written") as error:
         file.write_line(b"two\n")
     assert "/resume" in error.value.hint
-    assert not file.is_held
+    assert not file.is_locked
     assert path.read_bytes() == b"one\nother\n"
     assert file.refusal.startswith("another program has changed the log")
     file.close()
@@ -179,9 +179,9 @@ def test_a_session_whose_first_line_fails_is_removed(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match="No space left"):
             file.write_line(b"x" * 20_000)
         assert not path.parent.exists()
-        assert not file.is_held
+        assert not file.is_locked
         disk.free()
-        assert file.hold() == []
+        assert file.lock() == []
         file.write_line(b"one\n")
         assert path.read_bytes() == b"one\n"
         file.close()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.session.same_work import MAX_TEXT_CHARS, GivenTask, likeness
+from ctxagent.agent.session.same_work import MAX_TEXT_CHARS, GivenTask, similarity
 
 Task = tuple[str, str]
 
@@ -115,22 +115,22 @@ DIFFERENT: list[tuple[Task, Task]] = [
 
 @pytest.mark.parametrize(("one", "other"), SAME, ids=lambda task: task[0])
 def test_the_same_work(one: Task, other: Task) -> None:
-    assert likeness(GivenTask(*one), GivenTask(*other)) > 0
-    assert likeness(GivenTask(*other), GivenTask(*one)) > 0
+    assert similarity(GivenTask(*one), GivenTask(*other)) > 0
+    assert similarity(GivenTask(*other), GivenTask(*one)) > 0
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=lambda task: task[0])
-def test_other_work(one: Task, other: Task) -> None:
-    assert likeness(GivenTask(*one), GivenTask(*other)) == 0
-    assert likeness(GivenTask(*other), GivenTask(*one)) == 0
+def test_different_tasks_have_no_similarity(one: Task, other: Task) -> None:
+    assert similarity(GivenTask(*one), GivenTask(*other)) == 0
+    assert similarity(GivenTask(*other), GivenTask(*one)) == 0
 
 
 def test_files_that_the_earlier_one_touched_count_as_its_own() -> None:
     new = GivenTask("Repair config loading", "Config loading in src/config/load.py drops keys.")
     words = ("Find the lost keys", "Some keys vanish when the config is loaded. Repair it.")
-    assert not likeness(new, GivenTask(*words))
-    assert likeness(new, GivenTask(*words, files=["README.md", "src/config/load.py"]))
-    assert not likeness(new, GivenTask(*words, files=["README.md", "src/config/save.py"]))
+    assert not similarity(new, GivenTask(*words))
+    assert similarity(new, GivenTask(*words, files=["README.md", "src/config/load.py"]))
+    assert not similarity(new, GivenTask(*words, files=["README.md", "src/config/save.py"]))
 
 
 def test_the_place_is_known_by_any_form_of_its_path() -> None:
@@ -139,37 +139,37 @@ def test_the_place_is_known_by_any_form_of_its_path() -> None:
     )
     for place in ("/p/src/auth/token.py", "auth/token.py", "src/auth/", "`./src/auth/`"):
         new = GivenTask("Token check review", f"How are tokens checked in {place}? Review that.")
-        assert likeness(new, before) > 1, place
+        assert similarity(new, before) > 1, place
     other = GivenTask("Token check review", "How are tokens checked in lib/jwt.py? Review that.")
-    assert not likeness(other, before)
+    assert not similarity(other, before)
 
 
-def test_what_looks_like_a_path_and_is_none() -> None:
+def test_texts_that_only_look_like_paths() -> None:
     before = GivenTask(
         "Count the lists", "Count the entries, e.g. of red and/or blue lists. 3.5 s at most."
     )
     new = GivenTask(
         "Count all lists", "Count entries of lists (i.e. red/blue), see https://x.example/a/b."
     )
-    assert likeness(new, before)
+    assert similarity(new, before)
 
 
-def test_the_closer_one_is_more_alike() -> None:
+def test_the_closer_task_is_more_similar() -> None:
     new = GivenTask("Fix the parser test", "Fix tests/test_parser.py: the parser test fails.")
     near = GivenTask("Repair parser test", "The parser test in tests/test_parser.py fails. Fix it.")
     far = GivenTask("Run the parser test", "Run it often and say whether the parser test is flaky.",
                ["tests/test_parser.py"])  # fmt: skip
-    assert likeness(new, near) > likeness(new, far)
+    assert similarity(new, near) > similarity(new, far)
 
 
 @given(st.text(max_size=60), st.text(max_size=200), st.text(max_size=60), st.text(max_size=200))
-def test_any_text_is_like_itself(one: str, prompt: str, other: str, more: str) -> None:
-    assert likeness(GivenTask(one, prompt), GivenTask(one, prompt)) > 0
-    assert likeness(GivenTask(one, prompt), GivenTask(other, more)) >= 0
+def test_any_text_is_similar_to_itself(one: str, prompt: str, other: str, more: str) -> None:
+    assert similarity(GivenTask(one, prompt), GivenTask(one, prompt)) > 0
+    assert similarity(GivenTask(one, prompt), GivenTask(other, more)) >= 0
 
 
 @pytest.mark.slow
 def test_a_long_text_is_compared_by_its_beginning() -> None:
     long = "".join(f"word{n} " for n in range(200_000))
-    assert likeness(GivenTask("Sum the words", long), GivenTask("Sum all of the words", long)) > 0
+    assert similarity(GivenTask("Sum the words", long), GivenTask("Sum all of the words", long)) > 0
     assert len(long) > 100 * MAX_TEXT_CHARS

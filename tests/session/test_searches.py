@@ -21,7 +21,7 @@ def asked(**arguments: Any) -> dict[str, Any]:
     return {"type": "server_tool_use", "name": "web_search", "input": arguments}
 
 
-def test_what_was_asked() -> None:
+def test_queries_of_search_blocks() -> None:
     assert searches.is_search(asked())
     assert not searches.is_search({"type": "server_tool_use", "name": "other"})
     assert not searches.is_search({"type": "tool_use", "name": "web_search"})

@@ -6,8 +6,8 @@ from ctxagent.agent.session.entries import Entry, Note, Session, ToolResult, Use
 from ctxagent.agent.session.since_point import (
     COMMAND,
     EDIT,
+    read_facts_since,
     read_lineage,
-    read_since,
     saved_note,
 )
 from ctxagent.agent.worktree import SavedFile
@@ -33,8 +33,8 @@ def test_the_first_state_after_the_point_counts() -> None:
         saved_note([SavedFile("/a", NEW, 1)], EDIT),
         saved_note([SavedFile("/a", OLD, 1), SavedFile("/b", why="large")], COMMAND),
     )
-    assert read_since(entries, 0).saved["/a"].blob == OLD
-    since = read_since(entries, 3)
+    assert read_facts_since(entries, 0).saved["/a"].blob == OLD
+    since = read_facts_since(entries, 3)
     assert since.saved["/a"].blob == NEW
     assert since.own == {"/a"}
     assert since.not_saved == ["/b"]
@@ -46,7 +46,7 @@ def test_changes_are_own_or_uncertain() -> None:
         {"path": "/seen", "action": "created", "certain": False},
         {"path": "/changed", "action": "modified"},
     ]
-    since = read_since(numbered(result(changes=rows, command="make > /made; cat x")), 0)
+    since = read_facts_since(numbered(result(changes=rows, command="make > /made; cat x")), 0)
     assert since.own == {"/made", "/changed"}
     assert since.uncertain == {"/seen"}
     assert since.saved == {"/made": SavedFile("/made")}
@@ -55,8 +55,8 @@ def test_changes_are_own_or_uncertain() -> None:
 
 def test_commands_that_only_read_are_left_out() -> None:
     entries = numbered(result(command="make"), result(command="cat a"), result(command="make"))
-    assert read_since(entries, 0).commands == ("make",)
-    assert read_since(entries, 3).commands == ()
+    assert read_facts_since(entries, 0).commands == ("make",)
+    assert read_facts_since(entries, 3).commands == ()
 
 
 def test_damage_counts_as_nothing() -> None:
@@ -66,7 +66,7 @@ def test_damage_counts_as_nothing() -> None:
         Note(topic="saved", text="", data={"files": 5}),
         result(changes=5, command=5),
     )
-    since = read_since(entries, 0)
+    since = read_facts_since(entries, 0)
     assert (since.saved, since.own, since.commands) == ({}, frozenset(), ())
 
 

@@ -26,7 +26,7 @@ from ctxagent.agent.session.entries import (
 )
 from ctxagent.agent.session.log import Log, read_log
 from ctxagent.agent.session.store import Project
-from ctxagent.agent.session.titles import kept_title, title_note
+from ctxagent.agent.session.titles import saved_title, title_note
 
 
 def write(path: Path, *entries: Entry) -> Path:
@@ -176,7 +176,7 @@ def test_a_copy_has_all_that_the_session_keeps(project: Project) -> None:
         "conversation.md",
         "title",
     }
-    assert kept_title(copy) == "My title"
+    assert saved_title(copy) == "My title"
     assert (folder / "files.md").exists()
 
 

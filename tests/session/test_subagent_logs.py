@@ -141,7 +141,7 @@ def test_resume_with_another_type_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_done_by_hand_counts_for_the_parent(tmp_path: Path) -> None:
+def test_manual_work_in_a_subagent_counts_for_the_parent(tmp_path: Path) -> None:
     place = Place(tmp_path)
     parent: list[Any] = [tasks("red", type="general"), Say("Done.")]
     with Server(Cast(parent, lambda word, number: Say("It is red."))) as server:
@@ -260,7 +260,7 @@ def test_a_finished_one_hands_over_no_next_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
+def test_stopping_a_waiting_subagent_stops_no_other(tmp_path: Path) -> None:
     stopped: list[str] = []
 
     def child(talk: Talk, prompt: str, number: int) -> Step:

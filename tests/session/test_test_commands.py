@@ -55,14 +55,14 @@ def test_the_runner(command: str, runner: str, arguments: list[str]) -> None:
     assert (found.runner, list(found.arguments)) == (runner, arguments)
 
 
-def test_where_and_with_what_it_runs() -> None:
+def test_folder_and_variables() -> None:
     found = find_test_command("cd a && cd b && A=1 env B=2 pytest")
     assert (found.folder, found.variables) == ("a/b", ("A=1", "B=2"))
     assert find_test_command("cd /a; pytest").folder == "/a"
 
 
 @pytest.mark.parametrize(
-    ("command", "single", "quiet", "decides"),
+    ("command", "single", "is_only_printer", "decides_success"),
     [
         ("pytest", True, True, True), ("pytest a; pytest b", False, True, False),
         ("pytest && npm test", False, True, True),
@@ -78,9 +78,15 @@ def test_where_and_with_what_it_runs() -> None:
         ("cat f | pytest", True, False, True),
     ],
 )  # fmt: skip
-def test_what_else_the_command_does(command: str, single: bool, quiet: bool, decides: bool) -> None:
+def test_single_only_printer_and_decides_success(
+    command: str, single: bool, is_only_printer: bool, decides_success: bool
+) -> None:
     found = find_test_command(command)
-    assert (found.single, found.quiet, found.decides) == (single, quiet, decides)
+    assert (found.single, found.is_only_printer, found.decides_success) == (
+        single,
+        is_only_printer,
+        decides_success,
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_sign_is_where_its_pattern_matches(sign: results._Sign) -> None:
 def test_a_failed_test_is_named(line: str, name: str) -> None:
     report = results.read_report(f"some output\n{line}\nmore")
     assert report.failed == (name,)
-    assert not report.clean
+    assert not report.has_no_failure
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_passed_test_is_named(line: str, name: str) -> None:
     report = results.read_report(line)
     assert report.passed == {name}
     assert report.failed == ()
-    assert report.clean
+    assert report.has_no_failure
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_passed_test_is_named(line: str, name: str) -> None:
 )  # fmt: skip
 def test_each_runner_says_that_all_passed(text: str, runner: str) -> None:
     report = results.read_report(f"some output\n{text}\nmore")
-    assert report.says == {runner}
-    assert report.clean
-    assert results.read_report(f"{text}\n1 failed").says == frozenset()
+    assert report.passing_runners == {runner}
+    assert report.has_no_failure
+    assert results.read_report(f"{text}\n1 failed").passing_runners == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_each_runner_says_that_all_passed(text: str, runner: str) -> None:
      "0 runs, 0 assertions, 0 failures, 0 errors, 0 skips", "# pass 0", "0 passing"],
 )  # fmt: skip
 def test_no_tests_and_no_runner_say_nothing(text: str) -> None:
-    assert results.read_report(text).says == frozenset()
+    assert results.read_report(text).passing_runners == frozenset()
 
 
 def test_tests_that_were_left_out() -> None:
@@ -159,12 +159,12 @@ def test_tests_that_were_left_out() -> None:
     "text", ["2 failed", "1 error", "3 failures", "1 failing", "FAILED", "FAIL x", "not ok 1"]
 )
 def test_a_failure_without_a_name(text: str) -> None:
-    assert not results.read_report(text).clean
+    assert not results.read_report(text).has_no_failure
 
 
 @pytest.mark.parametrize("text", ["0 failed", "10 fails", "no errors", "it FAILED", "is not ok"])
 def test_no_failure(text: str) -> None:
-    assert results.read_report(text).clean
+    assert results.read_report(text).has_no_failure
 
 
 def test_each_test_is_named_once_and_what_failed_did_not_pass() -> None:

@@ -105,7 +105,7 @@ def session(model: str) -> Session:
     return Session(id="i", cwd="/", version="1", model=model)
 
 
-def test_when_a_model_replied_last() -> None:
+def test_the_time_of_a_models_last_reply() -> None:
     at = "2026-01-01T00:00:00.000Z"
     found = totals(
         session("a"), reply(at=at), reply(at="2027-01-01T00:00:00Z", purpose="summary"),

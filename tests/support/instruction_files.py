@@ -16,4 +16,4 @@ def instruction_files(
     cwd: Path, config_home: Path, trust_dir: Path, home: Path | None = None
 ) -> list[InstructionFile]:
     where = places(cwd, config_home, trust_dir, home)
-    return InstructionReader(where).read(where.standing())
+    return InstructionReader(where).read(where.for_all_work())

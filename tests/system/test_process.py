@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.tools.system import leash, process_table
+from ctxagent.tools.system import end_with_parent, process_table
 from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, KeptOutput, Live, clean
 from ctxagent.tools.system.environment import child_environment, is_secret
 from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
 from ctxagent.tools.system.process_table import ProcessTable, PsutilTable, birth
-from ctxagent.tools.system.text_bytes import whole
+from ctxagent.tools.system.text_bytes import whole_length
 
 from ..support.command import alive, comes, gone
 
@@ -351,8 +351,8 @@ def test_no_control_character_survives(text: str) -> None:
 def test_a_cut_falls_between_characters(text: str) -> None:
     data = text.encode()
     for end in range(len(data) + 1):
-        data[: whole(data[:end])].decode()
-        assert end - whole(data[:end]) < 4
+        data[: whole_length(data[:end])].decode()
+        assert end - whole_length(data[:end]) < 4
 
 
 def capture(chunks: list[bytes], kept: int) -> KeptOutput:
@@ -551,7 +551,7 @@ def test_git_runs_nothing_that_a_folder_configures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("bound", "size"), [("", 5_000), (",1000", 1_000)])
 def test_a_leash_bounds_the_files_of_its_command(tmp_path: Path, bound: str, size: int) -> None:
     held, end = os.pipe()
-    leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held}{bound}"]
+    leashed = [sys.executable, "-I", "-S", end_with_parent.__file__, f"{held}{bound}"]
     command = [*leashed, "sh", "-c", "head -c 5000 /dev/zero > written"]
     done = subprocess.run(command, cwd=tmp_path, pass_fds=[held], start_new_session=True)
     os.close(held)

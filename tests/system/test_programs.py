@@ -19,7 +19,7 @@ from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.grep import GrepParams, GrepTool
 from ctxagent.tools.system.child import child
 from ctxagent.tools.system.programs import describe_program, distrust, own_environment, program
-from ctxagent.tools.system.project_files import survey
+from ctxagent.tools.system.project_files import list_files
 
 from ..support.command import Place
 
@@ -54,7 +54,7 @@ def test_none_comes_from_where_commands_write(tmp_path: Path) -> None:
     path = ":".join((planted, f"{tmp_path}/link", f"{tmp_path}/links", os.environ["PATH"]))
     env = {"PATH": path, "HOME": str(tmp_path)}
     assert program("git", path) == f"{planted}/git"
-    asyncio.run(survey(cwd, env=env))
+    asyncio.run(list_files(cwd, env=env))
     assert mark.read_text()  # it would be run, if this folder were not told of:
     mark.unlink()
     distrust([str(tmp_path / "written")])
@@ -66,7 +66,7 @@ def test_none_comes_from_where_commands_write(tmp_path: Path) -> None:
             await started.end()
         return said.decode()
 
-    assert asyncio.run(survey(cwd, env=env)).paths == ["a.txt"]
+    assert asyncio.run(list_files(cwd, env=env)).paths == ["a.txt"]
     found = GrepTool().run(GrepParams(pattern="needle"), Context(cwd, env=env))
     assert "a.txt" in asyncio.run(found).text
     assert "Changed files" in environment_text(cwd, env)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.tools.system.project_files import in_order, left_out, printable, survey
+from ctxagent.tools.system.project_files import ignored_paths, in_order, list_files, printable
 
 
 def write(root: Path, *names: str, content: str = "x\n") -> None:
@@ -22,7 +22,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def listed(root: Path, limit: int = 1000) -> list[str]:
-    return in_order(asyncio.run(survey(root, limit)).paths)
+    return in_order(asyncio.run(list_files(root, limit)).paths)
 
 
 @pytest.fixture(params=["git", "walk"])
@@ -53,7 +53,7 @@ def test_ignore_files_of_every_kind_and_place(root: Path) -> None:
 def test_left_out_names_whole_directories(root: Path) -> None:
     write(root, "node_modules/a/b.js", "node_modules/c.js", "x.log", "src/y.log", "src/z.py")
     write(root, ".gitignore", content="node_modules/\n*.log\n")
-    assert asyncio.run(left_out(root)) == ["node_modules/", "src/y.log", "x.log"]
+    assert asyncio.run(ignored_paths(root)) == ["node_modules/", "src/y.log", "x.log"]
 
 
 def test_an_ignored_directory_can_be_listed_itself(root: Path) -> None:
@@ -79,9 +79,9 @@ def test_links_are_listed_and_not_followed(root: Path) -> None:
 
 def test_the_limit_is_kept_and_told(root: Path) -> None:
     write(root, *(f"{n}.txt" for n in range(7)))
-    assert asyncio.run(survey(root, 5)).complete is False
+    assert asyncio.run(list_files(root, 5)).complete is False
     assert len(listed(root, 5)) == 5
-    assert asyncio.run(survey(root, 7)).complete is True
+    assert asyncio.run(list_files(root, 7)).complete is True
 
 
 def test_names_that_are_no_utf8(root: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_directory_that_is_not_there_is_empty(tmp_path: Path) -> None:
 def test_unreadable_directories_are_counted(root: Path) -> None:
     write(root, "a.txt", "closed/b.txt")
     (root / "closed").chmod(0)
-    found = asyncio.run(survey(root))
+    found = asyncio.run(list_files(root))
     (root / "closed").chmod(0o700)
     assert (found.paths, found.unreadable) == (["a.txt"], 1)
 
@@ -153,7 +153,7 @@ def test_a_repository_cannot_run_its_commands(tmp_path: Path) -> None:
     assert mark.exists()  # the trap works
     mark.unlink()
     assert listed(root) == ["a.txt"]
-    asyncio.run(left_out(root))
+    asyncio.run(ignored_paths(root))
     assert not mark.exists()
 
 
@@ -163,4 +163,4 @@ def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path) -> None:
         git(tmp_path / name, "init", "-q")
     there = str(tmp_path / "there")
     env = {**os.environ, "GIT_DIR": f"{there}/.git", "GIT_WORK_TREE": there}
-    assert asyncio.run(survey(tmp_path / "here", env=env)).paths == ["here.txt"]
+    assert asyncio.run(list_files(tmp_path / "here", env=env)).paths == ["here.txt"]

@@ -147,7 +147,7 @@ def test_what_a_subagent_tells_has_its_name() -> None:
     assert "\n? Bash wants to run\n" in watch.text
 
 
-def test_where_nothing_is_painted_the_start_is_printed() -> None:
+def test_the_start_of_a_subagent_is_printed_on_the_plain_screen() -> None:
     printed: list[object] = []
     transcript = Transcript(printed.append, paints=False)
     for event in (*started(1), AgentProgress("a1", 2, 5, 6_000, "GREEN", "Read")):
@@ -208,7 +208,7 @@ def test_headless_tells_the_start_and_the_end(format: OutputFormat) -> None:
         }  # fmt: skip
 
 
-def test_four_side_by_side_stay_calm(tmp_path: Path) -> None:
+def test_parallel_subagents_repaint_only_what_changed(tmp_path: Path) -> None:
     """A step of one subagent repaints only the changed part of its line."""
     written: list[str] = []
 

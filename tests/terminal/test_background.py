@@ -66,7 +66,7 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
     assert not result.is_error
 
 
-def test_a_command_by_hand_goes_to_the_background_too(tmp_path: Path) -> None:
+def test_a_user_command_goes_to_the_background(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="I know."))
 
     async def act(seat: Seat) -> None:
@@ -241,7 +241,9 @@ def test_the_model_is_told_once_that_a_job_ended(tmp_path: Path) -> None:
     told = [re.findall(line, json.dumps(body["messages"])) for body in server.requests]
     assert [len(each) for each in told] == [0, 0, 0, 1, 1, 1]
     assert re.match(r"job-1 has ended after \d+ s: exit 3\. Job with action", told[-1][0])
-    assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
+    assert re.search(
+        r"(\d+) of \1 requests rebuilt byte for byte", replayed.stdout + replayed.stderr
+    )
 
 
 def test_leaving_within_a_question_of_permission(tmp_path: Path) -> None:

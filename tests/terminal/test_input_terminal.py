@@ -212,7 +212,7 @@ def test_words_with_a_leading_blank_are_not_kept_by_an_end_either(place: Place) 
     assert "secret" not in kept.read_text()
 
 
-def test_by_hand_where_lines_are_read(place: Place) -> None:
+def test_user_commands_on_the_plain_screen(place: Place) -> None:
     with Server([Say("Seen.")]) as server:
         terminal = Terminal("--plain", cwd=place.project, env=place.server(server.url))
         terminal.see("/help\n>")

@@ -58,7 +58,7 @@ def test_a_signal_that_ends_it_gives_the_keyboard_back(place: Place, number: int
 
 
 @pytest.mark.parametrize(("reported", "offs"), [("0", 1), ("5", 2), ("1", 1)])
-def test_a_start_takes_back_what_a_killed_one_has_left(
+def test_a_start_resets_the_keyboard_protocol_after_a_kill(
     place: Place, reported: str, offs: int
 ) -> None:
     terminal = Terminal(cwd=place.project, env=place.server("http://127.0.0.1:9"))

@@ -30,7 +30,7 @@ def test_esc_is_a_key_of_its_own_and_a_chord_takes_its_time(tmp_path: Path) -> N
     assert 2 * ESCAPE_TIMEOUT_S < 0.3 < CHORD_TIMEOUT_S
 
 
-def test_the_word_about_leaving_goes_at_the_next_key(tmp_path: Path) -> None:
+def test_the_next_key_removes_the_hint_about_leaving(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         await seat.idle()
         seat.press(CTRL_C)
@@ -108,7 +108,7 @@ def test_alt_with_a_key_does_not_interrupt(tmp_path: Path, key: str) -> None:
         await seat.until(lambda: seat.repl.working)
         seat.press(key)
         await seat.until("One.")
-        seat.repl.screen.words.reset()  # type: ignore[attr-defined]
+        seat.repl.screen.draft.reset()  # type: ignore[attr-defined]
 
     _, glass = drive(desk, act)
     assert "interrupted" not in glass.all()

@@ -79,7 +79,7 @@ def test_an_answer_in_the_midst_of_work(place: Place) -> None:
     assert DARK not in terminal.raw.partition(b"Well.")[0]
 
 
-def test_an_answer_to_somebody_who_leaves(place: Place) -> None:
+def test_a_report_that_arrives_while_leaving_is_not_printed(place: Place) -> None:
     terminal = Terminal(cwd=place.project, env=place.server("http://127.0.0.1:9"))
     terminal.see(lambda _: ASKED in terminal.raw)
     terminal.type("/quit\r\x1b]11;rgb:0000/0000/0000\x07\x1b[?62c")
@@ -95,7 +95,7 @@ def test_an_answer_to_somebody_who_leaves(place: Place) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_who_is_not_asked(place: Place, environ: dict[str, str]) -> None:
+def test_terminals_without_a_background_query(place: Place, environ: dict[str, str]) -> None:
     env = place.server("http://127.0.0.1:9") | environ
     terminal = Terminal(cwd=place.project, env=env)
     terminal.see("GREEN")
@@ -216,10 +216,10 @@ def test_doctor_says_what_the_terminal_can_do(place: Place) -> None:
 
     text = doctor()
     assert "ok    terminal: xterm-256color, 150x40" in text
-    assert "ok    screen: painted" in text
+    assert "ok    screen: interactive, with menus and a status line" in text
     assert "ok    colours: 256 (TERM=xterm-256color), theme auto" in text
     assert "ok    characters: UTF-8 (LANG=C.UTF-8)" in text
-    assert "lines only, because TERM=dumb" in doctor(TERM="dumb")
+    assert "plain lines, because TERM=dumb" in doctor(TERM="dumb")
     assert "ASCII, because LC_ALL=C; LANG=C.UTF-8 may enable" in doctor(LC_ALL="C")
     assert "xterm-256color in tmux, 150x40" in doctor(TMUX="/tmp/tmux,1,0")
     assert "because --plain or ui.plain" in place.run("--plain", "doctor").stdout

@@ -97,7 +97,7 @@ PAINT = b"\x1b[?25l\x1b[?7l\x1b[0m\x1b[Jlive\r\nmore\x1b[?7h\x1b[?25h"
         (PAINT + b"\x1b[?1049h\x1b[H", 3),
     ],
 )
-def test_the_tape_is_heard(raw: bytes, count: int) -> None:
+def test_terminal_faults_are_counted(raw: bytes, count: int) -> None:
     assert len(faults(raw)) == count
 
 

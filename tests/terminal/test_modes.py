@@ -123,13 +123,13 @@ class Faulty:
             raise ZeroDivisionError("a fault in the status line")
         return [("", "fine")]
 
-    def own_line(self, width: int) -> list[Fragment]:
+    def status_command_line(self, width: int) -> list[Fragment]:
         return []
 
     def live(self) -> Sequence[object]:
         return []
 
-    def tell(self, error: CtxagentError) -> None:
+    def show_error(self, error: CtxagentError) -> None:
         raise error
 
     def cycle_mode(self) -> None:
@@ -181,7 +181,7 @@ def shell(place: Place, server: Server) -> Terminal:
     return terminal
 
 
-def test_stopped_and_gone_on(place: Place) -> None:
+def test_suspend_and_resume(place: Place) -> None:
     with Server([Say("I am here.")]) as server:
         terminal = shell(place, server)
         terminal.type("half a sen")
@@ -202,7 +202,7 @@ def test_stopped_and_gone_on(place: Place) -> None:
         terminal.leave()
 
 
-def test_stopped_in_the_middle_of_a_turn(place: Place) -> None:
+def test_suspend_during_a_turn(place: Place) -> None:
     text = "\n\n".join(f"Paragraph {n:02d}. {WORDS}" for n in range(20))
     with Server([Say(text, deltas=200, pace=0.01)]) as server:
         terminal = shell(place, server)
@@ -221,7 +221,7 @@ def test_stopped_in_the_middle_of_a_turn(place: Place) -> None:
     assert [text.count(f"Paragraph {n:02d}.") for n in range(20)] == [1] * 20
 
 
-def test_stopped_from_outside(place: Place) -> None:
+def test_suspend_by_a_signal(place: Place) -> None:
     with Server([Say("I am here.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("GREEN")
@@ -282,7 +282,7 @@ def all_there(text: str) -> None:
     assert text.count("The end.") == 1
 
 
-def test_a_terminal_that_takes_nothing_holds_up_nobody(place: Place) -> None:
+def test_a_paused_terminal_blocks_nothing(place: Place) -> None:
     steps = Steps()
     with Server(steps) as server:
         terminal = Terminal(
@@ -296,7 +296,7 @@ def test_a_terminal_that_takes_nothing_holds_up_nobody(place: Place) -> None:
         assert terminal.leave() == 0
 
 
-def test_a_pipe_that_nobody_reads_holds_up_nobody(place: Place) -> None:
+def test_a_full_pipe_blocks_nothing(place: Place) -> None:
     steps = Steps()
     master, slave = pty.openpty()
     with Server(steps) as server:
@@ -314,7 +314,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(place: Place) -> None:
     all_there(text)
 
 
-def test_a_terminal_that_takes_nothing_can_be_left(place: Place) -> None:
+def test_leaving_with_a_paused_terminal(place: Place) -> None:
     steps = Steps()
     with Server(steps) as server:
         terminal = Terminal(

@@ -202,7 +202,7 @@ def test_esc_goes_back_step_by_step_and_ctrl_c_interrupts(tmp_path: Path) -> Non
         await seat.until(CHOICES)
         seat.press("n not like this")
         await seat.until("? n not like this")
-        await seat.until("no; the model gets these words · Esc: back")
+        await seat.until("no; the model gets this text · Esc: back")
         seat.press(ESC)
         await seat.until("? n not like this", gone=True)
         assert seat.repl.working, "the turn goes on"
@@ -249,7 +249,7 @@ def test_an_edited_rule_must_be_one_and_cover_the_call(tmp_path: Path) -> None:
     assert desk.loops[0].approval.rules()["session"] == ["Bash(touch m*)"]
 
 
-def test_a_wide_rule_takes_one_more_yes(tmp_path: Path) -> None:
+def test_a_broad_rule_needs_a_second_yes(tmp_path: Path) -> None:
     desk = Desk(tmp_path, bash("python3 -c pass"), Step(text="Ran."))
 
     async def answer(seat: Seat) -> None:
@@ -410,7 +410,7 @@ def test_vi_keys_edit_the_rule_and_leave_it(tmp_path: Path) -> None:
     assert (desk.cwd / "made").exists()
 
 
-def test_all_of_it_in_lines(tmp_path: Path) -> None:
+def test_a_rule_is_chosen_on_the_plain_screen(tmp_path: Path) -> None:
     desk = Desk(tmp_path, bash("touch made there"), bash("touch other"), Step(text="Done."))
     typed = iter(["r", "back", "r", "2", "back", "Bsh", "3", "u", "n too many files"])
     reading, writing = os.pipe()

@@ -327,7 +327,7 @@ def test_a_request_to_end_while_it_is_open(tmp_path: Path) -> None:
     assert terminal.raw.rindex(b"?2004l") > terminal.raw.rindex(b"?2004h")
 
 
-def test_vi_keys_and_words_under_the_fingers(tmp_path: Path) -> None:
+def test_a_menu_that_opens_while_typing_with_vi_keys(tmp_path: Path) -> None:
     """The menu opens while the user types: Enter must not open the first option."""
     desk = Desk(tmp_path, Step(text="word " * 40), Step(text="Yes."), pace=0.005)
     fill(desk.project, 5)

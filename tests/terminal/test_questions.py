@@ -128,7 +128,9 @@ def test_esc_withdraws_what_is_offered_before_it_interrupts(
 
 
 @BOTH_SIZES
-def test_words_for_us_are_no_refusal(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_a_command_or_note_in_a_question_is_not_a_refusal(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     """A note or a command typed into a question is run as usual; the question stays open."""
     with person(tmp_path, size, Say(tools=TOUCH), Say("Ran.")) as (terminal, project):
         terminal.keys()

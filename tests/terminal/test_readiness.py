@@ -112,7 +112,7 @@ def test_a_word_begun_as_the_question_comes_is_text(tmp_path: Path) -> None:
     assert not (desk.cwd / "made").exists()
 
 
-def test_y_and_enter_need_no_patience(tmp_path: Path) -> None:
+def test_y_and_enter_answer_without_a_delay(tmp_path: Path) -> None:
     desk = Desk(tmp_path, touch("made"), Step(text="Ran."))
 
     async def act(seat: Seat) -> None:
@@ -125,7 +125,7 @@ def test_y_and_enter_need_no_patience(tmp_path: Path) -> None:
     assert (desk.cwd / "made").exists()
 
 
-def test_a_place_is_taken_right_after_the_rule() -> None:
+def test_a_question_after_an_answer_is_answered_at_once() -> None:
     """A question that follows the user's own answer can be answered as soon as it is visible."""
 
     async def run() -> None:
@@ -134,19 +134,19 @@ def test_a_place_is_taken_right_after_the_rule() -> None:
         ready.pressed()
         ready.ask(follows=True)
         assert not ready.seen
-        assert not ready.by_key
+        assert not ready.accepts_keys
         ready.painted()
         assert ready.seen
-        assert ready.by_key
+        assert ready.accepts_keys
         ready.ask(follows=False)
         ready.painted()
         assert ready.seen
-        assert not ready.by_key
+        assert not ready.accepts_keys
 
     asyncio.run(run())
 
 
-def test_a_terminal_that_takes_nothing_has_shown_nothing() -> None:
+def test_a_paused_terminal_has_not_shown_the_question() -> None:
     async def run() -> None:
         busy, taken = True, asyncio.Event()
         ready = Readiness(lambda: busy, taken.set)
@@ -154,7 +154,7 @@ def test_a_terminal_that_takes_nothing_has_shown_nothing() -> None:
         ready.painted()
         await asyncio.sleep(MIN_SEEN_S)
         assert not ready.seen
-        assert not ready.by_key
+        assert not ready.accepts_keys
         busy = False
         await asyncio.wait_for(taken.wait(), 100)
         assert ready.seen

@@ -42,7 +42,7 @@ def test_a_fault_in_a_command_ends_nothing(tmp_path: Path) -> None:
     assert code == 0
 
 
-def test_words_that_are_out_are_dropped_by_ctrl_c(tmp_path: Path) -> None:
+def test_ctrl_c_drops_a_queued_message_that_is_being_edited(tmp_path: Path) -> None:
     call = Step(tools=[("Bash", {"command": "cat gate"})])
     desk = Desk(tmp_path, call, Step(text="One."), Step(text="Two."), mode="bypass")
     os.mkfifo(desk.cwd / "gate")
@@ -88,7 +88,7 @@ def test_opening_another_session_can_be_interrupted(tmp_path: Path, key: str) ->
     assert desk.said(0) == ["hi", "go on"]
 
 
-def test_nothing_stands_there_after_a_turn_that_cannot_be_recorded(tmp_path: Path) -> None:
+def test_no_wait_line_after_a_turn_that_cannot_be_recorded(tmp_path: Path) -> None:
     step = Step(text="Half a sentence, then more of it.", tools=[("Bash", {"command": "echo hi"})])
     desk = Desk(tmp_path, step, mode="bypass", pace=0.05)
 
@@ -102,7 +102,7 @@ def test_nothing_stands_there_after_a_turn_that_cannot_be_recorded(tmp_path: Pat
     drive(desk, act)
 
 
-def test_nothing_stands_there_after_a_command(tmp_path: Path) -> None:
+def test_no_wait_line_after_a_command(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."))
 
     async def act(seat: Seat) -> None:

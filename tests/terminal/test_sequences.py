@@ -60,11 +60,11 @@ NEWLINE, ALT_ENTER = "\n", "\x1b\r"
         ("a\x1b[Ib", "ab"),
     ],
 )
-def test_what_a_sequence_means(sent: str, meant: str) -> None:
+def test_sequences_are_normalized(sent: str, meant: str) -> None:
     assert normalize_sequences(sent) == meant
 
 
-def test_what_the_input_knows_stays() -> None:
+def test_known_sequences_are_unchanged() -> None:
     known = [s for s in ANSI_SEQUENCES if s.startswith("\x1b[") and not s.endswith(";13~")]
     assert len(known) > 100
     assert [s for s in known if normalize_sequences(s) != s] == []
@@ -94,7 +94,7 @@ def test_keys_that_begin_like_a_report_are_typed() -> None:
     assert told == []
 
 
-def test_none_of_them_interrupts_a_turn(tmp_path: Path) -> None:
+def test_escape_sequences_do_not_interrupt_a_turn(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with Server([Say("half a word", fault="silence")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))

@@ -217,7 +217,7 @@ def test_words_that_wait_answer_no_question(place: Place) -> None:
 
 
 @over_each_wire
-def test_esc_gives_both_back(place: Place, wire: Wire) -> None:
+def test_esc_restores_all_queued_messages(place: Place, wire: Wire) -> None:
     with at_work(place, [begin(), Say("All of it.")], wire=wire) as (terminal, _):
         shows(terminal, "", "❯")
         terminal.type("then the docs" + ALT_ENTER)
@@ -323,7 +323,7 @@ def test_back_to_before_words_in_the_middle_of_a_turn(place: Place, wire: Wire) 
         terminal.see("the rest of its turn would be left out")
         terminal.keys("[b]oth")
         terminal.type("b")
-        terminal.see("before those words")
+        terminal.see("before that message")
         terminal.see("❯ use tabs")
         assert not (place.project / "a.txt").exists()
         terminal.press("ctrl-c")

@@ -189,7 +189,7 @@ def test_esc_declines_between_turns(tmp_path: Path) -> None:
         terminal.see("general · look: Write wants to write")
         terminal.keys()
         terminal.type("n wh")
-        terminal.see("no; the model gets these words")
+        terminal.see("no; the model gets this text")
         terminal.press("esc")
         terminal.see(lambda text: "no; the model gets" not in text)
         terminal.type("\x1b[Z")
@@ -391,7 +391,9 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
         **dict.fromkeys(words, "interrupted"), **dict.fromkeys(("w0", "w1", "w2", "w7"), "done"),
     }  # fmt: skip
     assert replayed.returncode == 0, replayed.stderr
-    assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
+    assert re.search(
+        r"(\d+) of \1 requests rebuilt byte for byte", replayed.stdout + replayed.stderr
+    )
 
 
 def listed(text: str) -> dict[str, str]:

@@ -256,7 +256,7 @@ def test_characters(environ: dict[str, str], encoding: str, unicode: bool) -> No
         ({"WT_SESSION": "x"}, True),
     ],
 )
-def test_which_terminals_wrap_lines_anew(environ: dict[str, str], verdict: bool | None) -> None:
+def test_which_terminals_rewrap_lines(environ: dict[str, str], verdict: bool | None) -> None:
     assert reflows({"TERM": "xterm-256color", **environ}) is verdict
 
 
@@ -269,14 +269,14 @@ def test_the_background_that_a_variable_tells(value: str, background: str) -> No
     assert of(COLORFGBG=value).background == background
 
 
-def test_who_is_asked() -> None:
-    assert of().safe_to_ask
-    assert of(TERM="screen-256color", TMUX="x").safe_to_ask
+def test_which_terminals_can_be_queried() -> None:
+    assert of().can_query
+    assert of(TERM="screen-256color", TMUX="x").can_query
     for name, value in (
         ("TERM", "screen-256color"), ("STY", "1.pts"), ("TERM", "linux"), ("NO_COLOR", "1"),
         ("TERM", "dumb"), ("INSIDE_EMACS", "29.1,vterm"),
     ):  # fmt: skip
-        assert not of(**{name: value}).safe_to_ask, name
+        assert not of(**{name: value}).can_query, name
 
 
 def test_what_doctor_says_names_the_next_step() -> None:
@@ -285,7 +285,7 @@ def test_what_doctor_says_names_the_next_step() -> None:
 
     best = said(of(TMUX="x", SSH_TTY="x"))
     assert best["terminal"] == "xterm-256color in tmux over ssh, 80x24"
-    assert best["screen"] == "painted"
+    assert best["screen"] == "interactive, with menus and a status line"
     assert best["colours"].endswith(", theme auto")
     assert "TERM=dumb" in said(of(TERM="dumb"))["screen"]
     assert said(of(NO_COLOR="1"))["colours"] == "none (NO_COLOR), theme auto"
@@ -378,7 +378,7 @@ def test_an_answer_that_is_late_in_its_middle() -> None:
 
 
 @given(st.text(st.sampled_from("\x1b]1;rgb:/0f\x07\\[?62cA~"), max_size=60))
-def test_whatever_comes_nothing_is_held_for_good(text: str) -> None:
+def test_the_filter_never_keeps_input_forever(text: str) -> None:
     sifted = Sifted()
     sifted.read(text)
     assert sifted.read("\r").endswith("\r")

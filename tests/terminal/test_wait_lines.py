@@ -50,7 +50,7 @@ def compacted(tmp_path: Path, policy: Policy, *, window: int = 60_000) -> list[W
     return [event for event in talk.events if isinstance(event, Waiting | Compacted)]
 
 
-def test_a_summary_by_hand_says_what_is_done(tmp_path: Path) -> None:
+def test_a_manual_summary_shows_its_steps(tmp_path: Path) -> None:
     *told, receipt = compacted(tmp_path, BY_HAND)
     assert [e.what for e in told if isinstance(e, Waiting)] == [
         WRITING, "", "checking the summary", "",

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from ctxagent.tools.glob_patterns import compile_wildcard, tidy
+from ctxagent.tools.glob_patterns import compile_wildcard, normalize
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from ctxagent.tools.glob_patterns import compile_wildcard, tidy
     ],
 )
 def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
-    regex = compile_wildcard(tidy(pattern))
+    regex = compile_wildcard(normalize(pattern))
     assert [p for p in matching if not regex.fullmatch(p)] == []
     assert [p for p in other if regex.fullmatch(p)] == []
 

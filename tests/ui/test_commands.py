@@ -186,7 +186,7 @@ def test_a_model_that_is_not_known_is_told_and_used(desk: CommandDesk) -> None:
         assert "known here" not in desk.run(f"/model {known}")
 
 
-def test_a_cd_by_hand_says_how_long_it_lasts(desk: CommandDesk) -> None:
+def test_cd_in_a_user_command_warns_about_its_scope(desk: CommandDesk) -> None:
     (desk.cwd / "src").mkdir()
     assert "cd applies to one command only" in desk.run("!cd src")
     assert desk.run("!cd src && pwd") == ""
@@ -300,7 +300,7 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
 
 def test_a_title_is_offered_to_be_changed(desk: CommandDesk) -> None:
     offered = completions.completions_for(desk.line.context, "/rename")
-    assert asyncio.run(offered) == [("what is in big.txt?", "the first words")]
+    assert asyncio.run(offered) == [("what is in big.txt?", "the first message")]
     assert "is now called: Big words" in desk.run("/rename  Big   words")
     assert desk.screen.window == "Big words"
     offered = completions.completions_for(desk.line.context, "/ren")
@@ -329,7 +329,7 @@ def test_login_shows_what_can_be_used(desk: CommandDesk) -> None:
     assert "/model PROVIDER/NAME" in shown
 
 
-def test_init_sends_a_prepared_prompt_as_the_persons_words(desk: CommandDesk) -> None:
+def test_init_sends_its_prompt_as_a_user_message(desk: CommandDesk) -> None:
     desk.run("/init")
     desk.run("/init Mind the generated files.")
     plain, with_words = desk.line.sent
@@ -545,7 +545,7 @@ def test_a_summary_can_be_edited_first(tmp_path: Path) -> None:
     assert summary.document["intent"] == "Know every word."
 
 
-def test_an_edit_that_changes_nothing_changes_nothing_that_is_shown(tmp_path: Path) -> None:
+def test_an_unchanged_edit_keeps_the_draft(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     whole, shown = "All of this session is in", []
 

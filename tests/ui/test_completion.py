@@ -49,11 +49,11 @@ def test_paths_are_ranked(typed: str, best: list[str]) -> None:
     assert Paths(FILES).rank(typed, 9)[: len(best) or 9] == best
 
 
-def test_without_a_word_the_top_of_the_tree() -> None:
+def test_an_empty_search_returns_the_top_level() -> None:
     assert Paths(FILES).rank("", 6) == ["README.md", "agent/", "docs/", "p/", "src/", "tests/"]
 
 
-def test_what_no_terminal_shows_is_left_out() -> None:
+def test_unprintable_paths_are_left_out() -> None:
     assert Paths(["a\x1b[2Jb", "a\udce9b", "a\nb", "ab"]).rank("a", 9) == ["ab"]
 
 
@@ -99,7 +99,7 @@ def test_paths_out_of_the_project(tmp_path: Path) -> None:
 
 
 def typed(seat: Seat) -> str:
-    return seat.repl.screen.words.text  # type: ignore[attr-defined,no-any-return]
+    return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
 
 
 def menu(seat: Seat) -> str:
@@ -111,7 +111,7 @@ def menu(seat: Seat) -> str:
 
 def offers(seat: Seat, text: str) -> bool:
     """Return True if Tab would offer this for the typed text."""
-    state = seat.repl.screen.words.complete_state  # type: ignore[attr-defined]
+    state = seat.repl.screen.draft.complete_state  # type: ignore[attr-defined]
     if state is None or state.original_document.text != typed(seat):
         return False
     return text in menu(seat) and any(text in c.display_text for c in state.completions)
@@ -215,7 +215,7 @@ def test_commands_and_what_they_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
+def test_unpin_offers_the_pins(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     async def act(seat: Seat) -> None:
@@ -232,7 +232,7 @@ def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_offered_turns_no_writing(tmp_path: Path) -> None:
+def test_completions_have_no_bidi_controls(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Well."))
 
     async def act(seat: Seat) -> None:

@@ -56,7 +56,7 @@ def test_a_word_finds_commands_with_their_arguments(desk: CommandDesk) -> None:
 
 
 def test_a_word_that_finds_nothing_is_an_error(desk: CommandDesk) -> None:
-    with pytest.raises(UsageError, match="no command or key has 'okapi'"):
+    with pytest.raises(UsageError, match="no command or key matches 'okapi'"):
         desk.run("/help okapi")
 
 

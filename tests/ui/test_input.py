@@ -151,7 +151,7 @@ def texts(waiting: InputQueue) -> list[str]:
     return [each.text for each in waiting]
 
 
-def test_words_that_wait_are_taken_out_one_by_one_and_keep_their_place() -> None:
+def test_queued_messages_are_edited_one_by_one_in_place() -> None:
     waiting = InputQueue()
     for words in ("one", "two", "three"):
         waiting.add(words)
@@ -169,11 +169,11 @@ def test_words_that_wait_are_taken_out_one_by_one_and_keep_their_place() -> None
     assert waiting.later(" ") == "three!"  # what is empty is gone
     assert waiting.later("three!") == ""
     assert waiting.later("anything") is None
-    assert waiting.take_back() == ["ONE", "three!"]
+    assert waiting.take_all() == ["ONE", "three!"]
     assert not waiting
 
 
-def test_what_stands_behind_words_that_are_edited_waits_for_them() -> None:
+def test_messages_after_an_edited_one_wait() -> None:
     async def run() -> list[str]:
         waiting, served = InputQueue(), list[str]()
 
@@ -202,7 +202,7 @@ def test_what_stands_behind_words_that_are_edited_waits_for_them() -> None:
     assert asyncio.run(run()) == ["one", "two!", "three", "five"]
 
 
-def test_a_turn_takes_what_need_not_wait_for_its_end_and_keeps_the_order() -> None:
+def test_a_turn_takes_mid_turn_messages_in_order() -> None:
     waiting = InputQueue()
     assert waiting.next_mid_turn() is None
     for text, mid_turn in (("a", True), ("later", False), ("b", True), ("/cost", False)):
@@ -213,7 +213,7 @@ def test_a_turn_takes_what_need_not_wait_for_its_end_and_keeps_the_order() -> No
     assert texts(waiting) == ["later", "/cost"]
 
 
-def test_what_stands_behind_words_that_are_edited_is_not_taken_by_the_turn_either() -> None:
+def test_the_turn_skips_messages_after_an_edited_one() -> None:
     waiting = InputQueue()
     for text in ("one", "two", "three"):
         waiting.add(text, mid_turn=True)
@@ -231,7 +231,7 @@ def test_what_stands_behind_words_that_are_edited_is_not_taken_by_the_turn_eithe
 
 
 def typed(seat: Seat) -> str:
-    return seat.repl.screen.words.text  # type: ignore[attr-defined,no-any-return]
+    return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_a_receipt_is_whole_in_any_width(width: int) -> None:
     assert all(line.startswith("  ") and len(line) <= width for line in shown.splitlines())
 
 
-def test_something_stands_there_from_the_words_to_the_answer() -> None:
+def test_the_wait_line_is_shown_throughout_a_turn() -> None:
     """The wait line never disappears between two waits, because the live region would jump."""
     watch = Watch()
     turn: list[Event] = [
@@ -123,7 +123,7 @@ def test_tools_side_by_side_do_not_mix() -> None:
     assert watch.text == "● Read  y  2 lines\n\n● Grep  x\n  y:1\n"
 
 
-def test_a_retry_takes_back_what_was_not_finished() -> None:
+def test_a_retry_drops_the_unfinished_text() -> None:
     watch = Watch()
     watch.show(CallStarted(1, 1), TextDelta("lost"), Retrying(2, 8, 10.0, "overloaded"))
     watch.now += 4
@@ -290,7 +290,7 @@ def test_a_folded_diff_is_unfolded_as_a_diff() -> None:
     assert shown.endswith("  100 + other 99\n")
 
 
-def test_where_nothing_is_painted_a_command_unfolds() -> None:
+def test_unfold_on_the_plain_screen() -> None:
     watch = Watch(paints=False)
     watch.show(finished("one", numbered(20)))
     assert "… +14 lines (/unfold)" in watch.text

@@ -12,7 +12,7 @@ from ctxagent.agent.ui.question import BACK, ChoiceRow, OpenQuestion, as_lines, 
 ROWS = [
     ChoiceRow("y", "[y]es"),
     ChoiceRow("a", "[a] always"),
-    ChoiceRow("n", "[n]o, and why", begins="n "),
+    ChoiceRow("n", "[n]o, and why", reply_prefix="n "),
 ]
 
 

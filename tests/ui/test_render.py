@@ -20,7 +20,7 @@ def plain(*renderables: object, width: int = 60) -> str:
 def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
     evil = "a\x1b]0;title\x07b\x1b[2Jc\x9bd\u202ee\udc80\rf\x00"
     for shown in (
-        render.words(evil),
+        render.user_message(evil),
         render.thought(evil, 1),
         render.notice("error", evil),
         render.failure(evil, evil),

@@ -252,7 +252,7 @@ def test_words_typed_ahead_wait_their_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
+def test_a_queued_message_can_be_edited(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="one " * 4_000), pace=0.005)
 
     async def act(seat: Seat) -> None:
@@ -261,12 +261,12 @@ def test_waiting_words_can_be_taken_back(tmp_path: Path) -> None:
         seat.say("second")
         await seat.until("❯ second")
         seat.press(UP)
-        await seat.until(lambda: seat.repl.screen.words.text == "second")  # type: ignore[attr-defined]
+        await seat.until(lambda: seat.repl.screen.draft.text == "second")  # type: ignore[attr-defined]
         seat.press(ENTER)
-        await seat.until(lambda: not seat.repl.screen.words.text)  # type: ignore[attr-defined]
+        await seat.until(lambda: not seat.repl.screen.draft.text)  # type: ignore[attr-defined]
         seat.press(ESC)  # an interrupt gives them back too
         await seat.until("interrupted")
-        assert seat.repl.screen.words.text == "second"  # type: ignore[attr-defined]
+        assert seat.repl.screen.draft.text == "second"  # type: ignore[attr-defined]
         await seat.idle()
         seat.press(CTRL_C)
 
@@ -292,7 +292,7 @@ def test_the_prompt_is_there_before_the_session(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
-def test_words_are_taken_back_while_the_session_opens(tmp_path: Path, key: str) -> None:
+def test_a_message_is_restored_while_the_session_opens(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="Hello."))
     desk.gate = gate = asyncio.Event()
 
@@ -322,7 +322,7 @@ def test_a_session_that_does_not_open_gives_the_words_back(tmp_path: Path) -> No
         seat.say("hi")
         await seat.until(lambda: not desk.fails)
         await seat.idle()
-        assert seat.repl.screen.words.text == "hi"  # type: ignore[attr-defined]
+        assert seat.repl.screen.draft.text == "hi"  # type: ignore[attr-defined]
         seat.press(ENTER)
         await seat.until("Hello.")
 
@@ -510,7 +510,7 @@ def test_history_is_private_and_can_be_searched(tmp_path: Path) -> None:
         seat.press(CTRL_R + "need")
         await seat.until("find the needle")
         seat.press(ENTER)
-        await seat.until(lambda: seat.repl.screen.words.text == "find the needle")  # type: ignore[attr-defined]
+        await seat.until(lambda: seat.repl.screen.draft.text == "find the needle")  # type: ignore[attr-defined]
         seat.press(ENTER)
         await seat.until("Found.")
 
@@ -661,7 +661,7 @@ def test_init_is_a_turn_that_is_seen_and_asked_about(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
+def test_read_only_commands_run_during_a_turn(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text=long_text(5_000)), pace=0.005)
 
     async def act(seat: Seat) -> None:
@@ -677,7 +677,7 @@ def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_attempt_is_taken_back(tmp_path: Path) -> None:
+def test_a_failed_attempt_is_removed_from_the_screen(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Whole answer."))
 
     async def act(seat: Seat) -> None:
@@ -910,7 +910,7 @@ def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
+def test_mode_effort_and_model_apply_to_the_next_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="One."), mode="bypass")
 
     async def act(seat: Seat) -> None:
@@ -930,7 +930,7 @@ def test_what_was_chosen_holds_in_the_next_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
+def test_a_changed_mode_is_announced_to_the_model_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path, *(Step(text=f"Answer {n}.") for n in range(5)))
 
     async def act(seat: Seat) -> None:
@@ -1024,7 +1024,7 @@ def test_an_interrupt_ends_a_script_that_is_being_typed(tmp_path: Path, key: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_the_systems_wish_to_end_in_plain_lines(tmp_path: Path, number: signal.Signals) -> None:
+def test_end_signals_on_the_plain_screen(tmp_path: Path, number: signal.Signals) -> None:
     desk = Desk(tmp_path, Step(text="word.\n\n" * 5_000), pace=0.002)
     reading, writing = os.pipe()
     os.write(writing, b"talk\n")

@@ -81,7 +81,7 @@ class Desk:
     def _start(self, resume: str | None = None) -> None:
         self.line = CommandLine(self._opener.services(), emit=self.events.append, width=110)
         self.screen = self.line.screen
-        self.wait(self.line.context.reopen(resume=resume))
+        self.wait(self.line.context.switch_session(resume=resume))
 
     @property
     def agent(self) -> AgentState:
@@ -172,7 +172,7 @@ def three_turns(desk: Opened, *more: Step) -> Desk:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_by_hand(desk: Opened) -> None:
+def test_a_manual_checkpoint(desk: Opened) -> None:
     talk = three_turns(desk)
     shown = talk.run("/checkpoint  before the\nrewrite")
     (entry,) = [e for e in talk.of(Checkpoint) if e.path]
@@ -271,7 +271,7 @@ def test_the_points_newest_first(desk: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_undo_takes_back_the_last_turn(desk: Opened) -> None:
+def test_undo_of_the_last_turn(desk: Opened) -> None:
     talk = three_turns(desk)
     left = talk.session
     assert "nothing has changed" in talk.run("/undo", "n")
@@ -330,7 +330,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert "what is a?" in said
     assert not any("now the second" in text or STALE in text for text in said)
 
-    talk.wait(talk.line.context.reopen(resume=left))  # the way back from the way back
+    talk.wait(talk.line.context.switch_session(resume=left))  # the way back from the way back
     talk.run("/rewind 4 files", "y")
     assert (talk.cwd / "b.txt").read_text() == "edited by hand\n"
     assert (talk.cwd / "a.txt").read_text() == "two\n"
@@ -631,7 +631,7 @@ def test_what_another_session_changed_stays(desk: Opened, tmp_path: Path) -> Non
     other = TouchRecord(talk.agent.folder.parents[1] / RECORD_FOLDER, "other")
     call = other.begin([str(talk.cwd / "b.txt")])
     (talk.cwd / "b.txt").write_text("by the other session\n")
-    other.tell(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
+    other.record_changes(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
     (talk.cwd / "c.txt").write_text("by the person\n")
     shown = " ".join(talk.run("/rewind 3 files", "y").split())
     assert "not restored, because another session changed them since: b.txt" in shown
@@ -837,7 +837,7 @@ def test_what_went_back_is_told_and_recorded(desk: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_in_front_of_the_screen(tmp_path: Path) -> None:
+def test_a_rewind_in_the_repl(tmp_path: Path) -> None:
     opener = Opener(tmp_path, write("a.txt", "one\n"), Step(text="Written."), Step(text="Bye."))
 
     async def act(seat: Seat) -> None:

@@ -22,7 +22,7 @@ def job(command: str) -> tuple[str, dict[str, object]]:
     return "Bash", {"command": command, "run_in_background": True}
 
 
-def test_each_is_listed_as_it_is(tmp_path: Path) -> None:
+def test_every_task_is_listed_with_its_state(tmp_path: Path) -> None:
     steps = [
         Step(tools=[task("good", "ask: good"), task("bad", "ask: bad")]),
         Step(tools=[job("true"), job("exit 3"), job("sleep 300"), job("sleep 301")]),

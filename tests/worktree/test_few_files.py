@@ -86,7 +86,7 @@ def trees_of_now(tree: WorkTree, project: Path) -> tuple[object, object]:
     """Return the tree found by a scan of the changed files, and the tree found by a full scan with
     a new store.
     """
-    found, real = tree.observe(anew=False), tree_of(project, state="fresh").observe()
+    found, real = tree.observe(full=False), tree_of(project, state="fresh").observe()
     shutil.rmtree(project.parent / "fresh")
     return (found.tree, found.stats), (real.tree, real.stats)
 
@@ -94,12 +94,12 @@ def trees_of_now(tree: WorkTree, project: Path) -> tuple[object, object]:
 @pytest.mark.parametrize("name", FEW)
 def test_a_scan_of_few_files_finds_the_same_as_a_full_scan(project: Path, name: str) -> None:
     tree = watched(project)
-    before = tree.observe(anew=False)
+    before = tree.observe(full=False)
     FEW[name](project)
     assert looks_made(tree) == ["few"]
     found, real = trees_of_now(tree, project)
     assert found == real
-    after = tree.observe(anew=False)
+    after = tree.observe(full=False)
     told = tree.changes(before, after)
     assert told == tree_of(project).changes(before, after)
     assert bool(told) == (found != (before.tree, before.stats))
@@ -140,15 +140,15 @@ def test_one_scan_after_another(project: Path, seed: int) -> None:
     whole = tree_of(project, state="whole")
     whole.observe()
     for name in random_.choices(sorted({**FEW, **ALL}), k=60):
-        before = tree.observe(anew=False)
+        before = tree.observe(full=False)
         try:
             {**FEW, **ALL}[name](project)
         except OSError:  # what it needs has been taken away
             continue
-        after, real = tree.observe(anew=False), whole.observe()
+        after, real = tree.observe(full=False), whole.observe()
         assert (after.tree, after.stats) == (real.tree, real.stats), name
         assert tree.changes(before, after) == tree_of(project).changes(before, after), name
-    last = tree.observe(anew=False)
+    last = tree.observe(full=False)
     assert (last.tree, last.stats) == (tree.observe().tree, tree.observe().stats)
 
 
@@ -182,7 +182,7 @@ def test_a_file_that_is_again_as_the_index_has_it(project: Path) -> None:
 def test_a_tree_that_is_found_again_after_its_objects_were_cleared_is_whole(project: Path) -> None:
     tree = watched(project)
     (project / "a.txt").write_text("other\n")
-    found = tree.observe(anew=False).tree
+    found = tree.observe(full=False).tree
     (project / "a.txt").write_text("more\n")
     assert looks_made(tree) == ["few"]
     assert found
@@ -207,7 +207,7 @@ def test_one_git_compares_and_is_started_again_when_it_is_gone(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree, pids = watched(project), []
-    before = tree.observe(anew=False)
+    before = tree.observe(full=False)
     for number, text in enumerate(("1\n", "1\n2\n", "1\n2\n3\n", "4\n", "5\n")):
         if number == 2:
             (running,) = gits_that_run(project)
@@ -215,7 +215,7 @@ def test_one_git_compares_and_is_started_again_when_it_is_gone(
         if number == 3:
             monkeypatch.setattr(object_store, "MAX_ASKED", 1)
         (project / "src" / "b.py").write_text(text)
-        after = tree.observe(anew=False)
+        after = tree.observe(full=False)
         told = tree.changes(before, after)
         assert [(c.action, c.added, c.removed) for c in told] == [("modified", text.count("\n"), 1)]
         pids += [running.pid for running in gits_that_run(project)]
@@ -251,7 +251,7 @@ def test_the_trees_in_use_are_recorded_whatever_becomes_of_the_record(
         (project / "a.txt").write_text(f"{number}\n")
         if number == 9:
             record.unlink()
-        found.append(tree.observe(anew=False).tree)
+        found.append(tree.observe(full=False).tree)
         recorded = record.read_text().split()
         assert recorded[-1] == found[-1]
         assert set(found[-3:]) <= set(recorded)
@@ -264,7 +264,7 @@ def test_the_trees_in_use_are_recorded_whatever_becomes_of_the_record(
 
 def unkept(tree: WorkTree, project: Path) -> list[str]:
     named = [str(project / name) for name in ("a.txt", "forced.log", "new", "new.log", "src/x")]
-    return sorted(tree.unkept_files(tree.observe(named, anew=False)).paths)
+    return sorted(tree.unkept_files(tree.observe(named, full=False)).paths)
 
 
 def test_what_is_not_kept_is_known_without_git(

@@ -75,7 +75,7 @@ def test_the_files_that_stay_are_named(tmp_path: Path) -> None:
     now = tree.snapshot().tree
     assert then
     assert now
-    left = tree.left_alone(then, now)
+    left = tree.not_removed(then, now)
     assert left.unknown == {str(project / ".env"), str(project / "build" / "deep" / "x.o")}
     named = [str(project / name) for name in (".env", "new.py", "a.txt", ".git/config", "build/y")]
     assert tree.surely_absent(then, named) == {str(project / "new.py")}

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import RecordError
-from ctxagent.agent.worktree import RepositoryKeeper, repository_record
+from ctxagent.agent.worktree import RepositoryRecorder, repository_record
 
 from .test_repository_restore import Project
 
 
 def test_no_repository(tmp_path: Path) -> None:
-    keeper = RepositoryKeeper(tmp_path, tmp_path / "state", {"PATH": os.environ["PATH"]})
+    keeper = RepositoryRecorder(tmp_path, tmp_path / "state", {"PATH": os.environ["PATH"]})
     assert (keeper.take(), keeper.limits) == ("", "")
     assert not (tmp_path / "state").exists()
 
@@ -33,7 +33,7 @@ def test_records_are_private_and_the_same_while_nothing_changes(tmp_path: Path) 
     project = Project(tmp_path)
     project.fill()
     name = project.take()
-    again = RepositoryKeeper(project.folder, project.keeper.folder, project.env)
+    again = RepositoryRecorder(project.folder, project.keeper.folder, project.env)
     assert project.keeper.take() == again.take() == name
     for folder, folders, names in os.walk(project.keeper.folder):
         for each in [*folders, *names]:

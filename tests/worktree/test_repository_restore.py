@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import RecordError
-from ctxagent.agent.worktree import RepositoryKeeper
+from ctxagent.agent.worktree import RepositoryRecorder
 from ctxagent.agent.worktree.repository_restore import RepositoryRestorer
 
 THROW_AWAY = ("reflog expire --expire=now --all", "gc -q --prune=now")
@@ -28,7 +28,8 @@ class Project:
             "GIT_ALLOW_PROTOCOL": "file",
         }  # fmt: skip
         self.git("init", "-q", "-b", "main", *options)
-        self.keeper = RepositoryKeeper(self.folder / below, root / "state" / "repository", self.env)
+        state = root / "state" / "repository"
+        self.keeper = RepositoryRecorder(self.folder / below, state, self.env)
         self.restorer = RepositoryRestorer(self.keeper)
 
     def git(self, *words: str, at: str = ".") -> str:
@@ -215,7 +216,7 @@ def test_a_linked_work_tree(tmp_path: Path) -> None:
     project.git("worktree", "add", "-q", "--detach", "../linked")
     alone = project.commit("alone", at="../linked")
     was = [project.state(), project.git("status", "--short", "--branch", at="../linked")]
-    linked = RepositoryKeeper(tmp_path / "linked", tmp_path / "state" / "linked", project.env)
+    linked = RepositoryRecorder(tmp_path / "linked", tmp_path / "state" / "linked", project.env)
     name, other = project.take(), linked.take()
     for command in ("rm ../linked/.git", "rm -rf .git", "rm -rf .git/worktrees"):
         project.run(command)

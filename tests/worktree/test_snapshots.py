@@ -866,5 +866,5 @@ def test_the_files_that_a_tree_holds(tmp_path: Path) -> None:
     look = tree.observe([*named, str(tmp_path / "out")])
     assert tree.unkept_files(look).paths == [str(project / ".env")]
     assert look.tree
-    assert tree.held(look.tree, named) == {str(project / "a.txt")}
-    assert tree.held("0" * 40, named) == set()
+    assert tree.files_in_tree(look.tree, named) == {str(project / "a.txt")}
+    assert tree.files_in_tree("0" * 40, named) == set()

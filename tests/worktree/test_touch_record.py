@@ -33,9 +33,9 @@ def test_a_call_is_seen_from_its_begin_to_its_end(tmp_path: Path) -> None:
     assert running.writes("/x")
     assert running.paths == {"/x"}
     assert not running.claims("/x", UNKNOWN)
-    b.tell(id, {"/y": "1" * 40}, ended=False)
+    b.record_changes(id, {"/y": "1" * 40}, ended=False)
     assert a.others(before).paths == {"/x", "/y"}
-    b.tell(id, {"/z": DELETED}, ended=True)
+    b.record_changes(id, {"/z": DELETED}, ended=True)
     after = time.time_ns() + 1
     found = a.others(before)
     assert found.paths == {"/y", "/z"}
@@ -76,7 +76,7 @@ def test_a_killed_session_runs_no_more(tmp_path: Path) -> None:
 
 def test_calls_of_a_session_that_was_copied_count_as_own(tmp_path: Path) -> None:
     a, b = both(tmp_path)
-    b.tell(b.begin(), {"/x": UNKNOWN}, ended=True)
+    b.record_changes(b.begin(), {"/x": UNKNOWN}, ended=True)
     moment = time.time_ns() + 1
     assert a.others(0).without({"b"}, moment) == Touches()
     assert a.others(0).without({"b"}, 0).paths == {"/x"}
@@ -86,7 +86,7 @@ def test_calls_of_a_session_that_was_copied_count_as_own(tmp_path: Path) -> None
 
 def test_damage_stops_nothing(tmp_path: Path) -> None:
     a, b = both(tmp_path)
-    b.tell(b.begin(), {"/x": UNKNOWN}, ended=True)
+    b.record_changes(b.begin(), {"/x": UNKNOWN}, ended=True)
     with (a.folder / "b.jsonl").open("ab") as file:
         file.write(
             b'\xff\n[]\n{"at": "x", "call": "y"}\n{"at": 1, "call": "z", "writes": 5}\nnull\n{'
@@ -100,7 +100,7 @@ def test_damage_stops_nothing(tmp_path: Path) -> None:
 def test_without_a_folder_no_session_is_seen(tmp_path: Path) -> None:
     (tmp_path / "touched").write_text("in the way")
     a, b = both(tmp_path)
-    b.tell(b.begin(["/x"]), {}, ended=True)
+    b.record_changes(b.begin(["/x"]), {}, ended=True)
     assert a.others(0) == Touches()
 
 

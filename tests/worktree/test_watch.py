@@ -52,7 +52,7 @@ def looks_made(tree: WorkTree) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StagingArea, "update", whole)
         patch.setattr(StagingArea, "update_few", few)
-        tree.observe(anew=False)
+        tree.observe(full=False)
     return made
 
 
@@ -128,7 +128,7 @@ def test_a_skipped_scan_gives_the_same_result(project: Path, seed: int) -> None:
             every[name](project)
         except (OSError, ValueError, CalledProcessError):  # an act before it took away its ground
             continue
-        found, real = tree.observe(anew=False), tree.observe()
+        found, real = tree.observe(full=False), tree.observe()
         assert (found.tree, found.stats, found.head) == (real.tree, real.stats, real.head), name
 
 
@@ -154,7 +154,7 @@ def test_new_paths_are_watched_too(project: Path, first: str, then: str) -> None
     tree = watched(project)
     ACTS[first](project)
     for _ in range(3):
-        tree.observe(anew=False)
+        tree.observe(full=False)
     assert is_saved(tree, project)
     LATER[then](project)
     assert not is_saved(tree, project)
@@ -189,10 +189,10 @@ def test_an_unknown_change_causes_a_scan(project: Path, monkeypatch: pytest.Monk
 def test_a_snapshot_holds_what_the_watch_could_not_see(project: Path) -> None:
     tree = watched(project)
     assert tree._watch is not None
-    before = tree.observe(anew=False)
+    before = tree.observe(full=False)
     (project / "a.txt").write_text("unseen\n")
-    tree._watch._hear()
+    tree._watch._read_events()
     tree._watch._changed = set()
-    assert tree.observe(anew=False).tree == before.tree
+    assert tree.observe(full=False).tree == before.tree
     taken = tree.snapshot()
     assert [change.path for change in tree.changes(before, taken)] == [str(project / "a.txt")]

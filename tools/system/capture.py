@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ...agent.lazy import regex
 from .output_file import OutputCut, OutputFile
-from .text_bytes import from_whole, whole
+from .text_bytes import drop_partial_start, whole_length
 
 KEPT_BYTES = 1 << 19  # bytes of output in memory, at the beginning and the end each
 FILED_BYTES = 1 << 16  # longer output goes to a file at once
@@ -69,7 +69,7 @@ class KeptOutput:
     def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
         # The file with all output; None for short output, or if no file can be created.
         self.file: OutputFile | None = None
-        self.hands_over = False  # the file stays open for a new owner
+        self.keeps_file_open = False  # the file stays open for a new owner
         self.characters = 0
         self._breaks = 0
         self._kept = kept
@@ -114,7 +114,7 @@ class KeptOutput:
             del self._tail[: -self._kept]
 
     def close(self) -> None:
-        if self.file is not None and not self.hands_over:
+        if self.file is not None and not self.keeps_file_open:
             self.file.close()
 
     def _begin_file(self, open_file: Callable[[], OutputFile]) -> None:
@@ -226,12 +226,12 @@ class Live:
         self._timer = None
         line = self._pending.rfind(b"\n") + 1
         redrawn = any(byte in self._pending[line:] for byte in b"\r\b\x1b")
-        self._emit(line if redrawn else whole(self._pending))
+        self._emit(line if redrawn else whole_length(self._pending))
 
     def _emit(self, end: int) -> None:
         data = bytes(self._pending[:end])
         del self._pending[:end]
-        text = clean(from_whole(data[-SHOWN_BYTES:]).decode(errors="replace"))
+        text = clean(drop_partial_start(data[-SHOWN_BYTES:]).decode(errors="replace"))
         if self._mid_line and b"\r" in data.partition(b"\n")[0].rstrip(b"\r"):
             text = "\n" + text
         if text:
@@ -246,7 +246,7 @@ def excerpt(head: bytes, tail: bytes, dropped: int, advice: str) -> str:
     """
     if not dropped:
         return clean((head + tail).decode(errors="replace"))
-    first, last = head[: whole(head)], from_whole(tail)
+    first, last = head[: whole_length(head)], drop_partial_start(tail)
     dropped += len(head) - len(first) + len(tail) - len(last)
     return (
         f"{clean(first.decode(errors='replace')).rstrip()}\n"

@@ -47,10 +47,10 @@ async def child(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     given: bytes = b"",
-    give_up: Callable[[], None] | None = None,
+    restrict: Callable[[], None] | None = None,
 ) -> AsyncIterator[Child]:
     """Run a child for the duration of a block. `given` is its stdin. It is started from a thread
-    that has called `give_up`.
+    that has called `restrict`.
 
     Raises OSError if it cannot be started: FileNotFoundError for a missing program or `cwd`.
     """
@@ -59,7 +59,7 @@ async def child(
         err, err_end = await _pipe(stack)
         starting = asyncio.ensure_future(
             spawn(
-                argv, give_up, cwd=cwd, env=own_environment(os.environ if env is None else env),
+                argv, restrict, cwd=cwd, env=own_environment(os.environ if env is None else env),
                 stdin=stack.enter_context(input_of(given)), stdout=out_end, stderr=err_end,
                 start_new_session=True,
             )

@@ -1,4 +1,4 @@
-"""Reserve file descriptors for the agent, however many its commands make it open."""
+"""Reserve file descriptors for the agent, so that work for its commands cannot use them up."""
 
 import asyncio
 import os

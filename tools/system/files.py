@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...agent.lazy import regex
-from .safe_open import entered, open_regular, opened_folder
+from .safe_open import folder_descriptor, open_regular, stable_path
 
 _UNIQUE_PART = regex(r"\.ctxagent-[0-9a-f]{16}")
 
@@ -191,7 +191,7 @@ def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
 
 def open_below(folder: Path, name: str) -> BufferedReader:
     """Open a regular file below a folder for reading, following no links. Raises OSError."""
-    with entered(folder.resolve()) as inside, opened_folder(inside) as top:
+    with stable_path(folder.resolve()) as inside, folder_descriptor(inside) as top:
         return os.fdopen(open_regular(name, top), "rb")
 
 

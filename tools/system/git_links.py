@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...agent.lazy import dataclass, regex
 from .programs import within
-from .safe_open import whereabouts
+from .safe_open import current_path
 
 MAX_ENTRIES = 50_000  # limit of scanned entries in git's own folders
 _MAX_TEXT_BYTES = 1 << 20  # limit of a pointer or a configuration
@@ -28,30 +28,30 @@ _ODDLY_WRITTEN = regex(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, git's ow
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class OutsideLink:
     """A link or setting in a repository that leads to a path outside git's own folders."""
 
     name: str  # a path below the repository's top, or a setting
     target: str  # absolute, links resolved
 
 
-def leads_astray(folder: str | Path) -> str:
+def first_outside_link(folder: str | Path) -> str:
     """Describe the first link or setting that leads out of a folder's repository; "" if there is
-    none. The agent's own git does not read a repository with one. Borrowed object stores do not
-    count: only object names, which are digests, lead there.
+    none. The agent's own git does not read such a repository. Borrowed object stores do not count:
+    git only looks up objects there, by their digests.
     """
     try:
-        real = whereabouts(Path(folder))
+        real = current_path(Path(folder))
         top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
-        for lead in leads(str(top)) if top else ():
-            if lead.name != _BORROWED and not within(lead.target, [str(top)]):
-                return f"{lead.name} leads to {lead.target}"
+        for link in outside_links(str(top)) if top else ():
+            if link.name != _BORROWED and not within(link.target, [str(top)]):
+                return f"{link.name} leads to {link.target}"
     except OSError as error:  # a folder was replaced by a link during the scan
         return f"it changes while it is looked at ({error.strerror})"
     return ""
 
 
-def leads(top: str) -> Iterator[Lead]:
+def outside_links(top: str) -> Iterator[OutsideLink]:
     """Yield the links and settings that lead out of git's own folders in the repository with the
     top folder `top`. An unknown target counts as "/".
     """
@@ -61,12 +61,12 @@ def leads(top: str) -> Iterator[Lead]:
         named = _pointer(entry) if entry.is_file() else ""
         own = [os.path.realpath(entry.parent / named if named else entry)]
         if named or entry.is_symlink():
-            yield Lead(".git", own[0])
+            yield OutsideLink(".git", own[0])
             if not within(own[0], [real]):
                 return
     common = os.path.realpath(Path(own[0], read_text(Path(own[0], "commondir")).rstrip("\r\n")))
     if common not in own:
-        yield Lead(".git/commondir", common)
+        yield OutsideLink(".git/commondir", common)
         if not within(common, [real]):
             return
         own.append(common)
@@ -74,7 +74,7 @@ def leads(top: str) -> Iterator[Lead]:
     yield from _borrowed(f"{common}/objects", own)
     for config in (f"{common}/config", f"{own[0]}/config.worktree"):
         if _is_too_large(Path(config)):
-            yield Lead(f"{config}, too large to read,", "/")
+            yield OutsideLink(f"{config}, too large to read,", "/")
         yield from _named_files(read_text(Path(config)), top)
 
 
@@ -108,7 +108,7 @@ def linked_folders(entry: Path) -> list[str]:
     return [str(own)] if worktree == os.path.realpath(entry.parent) else []
 
 
-def _links(own: Sequence[str], top: str) -> Iterator[Lead]:
+def _links(own: Sequence[str], top: str) -> Iterator[OutsideLink]:
     """Yield the links in git's own folders that lead out of them."""
     pending, count = list(own), 0
     while pending:
@@ -117,19 +117,19 @@ def _links(own: Sequence[str], top: str) -> Iterator[Lead]:
             for entry in entries:
                 count += 1
                 if count > MAX_ENTRIES:
-                    yield Lead(".git, too large to look through,", "/")
+                    yield OutsideLink(".git, too large to look through,", "/")
                     return
                 if entry.name in _NOT_READ:
                     continue
                 if entry.is_symlink():
                     target = os.path.realpath(entry.path)
                     if not within(target, own):
-                        yield Lead(os.path.relpath(entry.path, top), target)
+                        yield OutsideLink(os.path.relpath(entry.path, top), target)
                 elif entry.is_dir() and not _FAN_OUT.fullmatch(entry.name):
                     pending.append(entry.path)
 
 
-def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
+def _borrowed(objects: str, own: Sequence[str]) -> Iterator[OutsideLink]:
     """Yield the object stores that an object store borrows from, directly or indirectly."""
     pending, known = [objects], {objects}
     while pending:
@@ -137,22 +137,22 @@ def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
         alternates = Path(objects, "info", "alternates")
         place = os.path.realpath(alternates)
         if not within(place, [*own, objects]):
-            yield Lead(str(alternates), place)
+            yield OutsideLink(str(alternates), place)
             continue
         text = read_text(alternates)
         lines = [line for line in text.split("\n") if line and not line.startswith("#")]
         if _is_too_large(alternates) or len(known) + len(lines) > MAX_STORES:
-            yield Lead(_BORROWED, "/")
+            yield OutsideLink(_BORROWED, "/")
             return
         for line in lines:
             store = "/" if line.startswith('"') else os.path.realpath(Path(objects, line))
             if not within(store, own):
-                yield Lead(_BORROWED, store)
+                yield OutsideLink(_BORROWED, store)
             pending += [store] if store not in known else []
             known.add(store)
 
 
-def _named_files(config: str, top: str) -> Iterator[Lead]:
+def _named_files(config: str, top: str) -> Iterator[OutsideLink]:
     """Yield the files that a configuration names."""
     for key, plain in settings_in(config):
         if plain and _FILE_SETTING.fullmatch(key):
@@ -160,7 +160,7 @@ def _named_files(config: str, top: str) -> Iterator[Lead]:
                 plain = plain[1:-1]
             path = Path(top, os.path.expanduser(plain))  # noqa: PTH111
             odd = _ODDLY_WRITTEN.search(plain)
-            yield Lead(f"the setting {key}", "/" if odd else os.path.realpath(path))
+            yield OutsideLink(f"the setting {key}", "/" if odd else os.path.realpath(path))
 
 
 def _pointer(entry: Path) -> str:

@@ -47,7 +47,7 @@ def end(name: str) -> bool:
         return False
     send_signal(pids, signal.SIGTERM)
     for _ in range(GRACE_CENTISECONDS):
-        if not tree.stands():
+        if not tree.is_alive():
             return True
         time.sleep(0.01)
     for _ in range(KILL_ROUNDS):

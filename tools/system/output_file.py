@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.lazy import dataclass
-from .text_bytes import from_whole, whole
+from .text_bytes import drop_partial_start, whole_length
 
 MAX_OUTPUT_BYTES = 256 << 20
 DISK_RESERVE_BYTES = 1 << 30
@@ -137,7 +137,7 @@ class OutputFile:
         """Write the end of the output after a line about the missing bytes. On a full disk,
         overwrite the bytes before it.
         """
-        end = from_whole(bytes(self._end[-self._end_bytes :])) if self._end_bytes else b""
+        end = drop_partial_start(bytes(self._end[-self._end_bytes :])) if self._end_bytes else b""
         if self._printed - self._size == len(self._end) <= self._end_bytes:
             end = bytes(self._end)
         written = self._size
@@ -161,7 +161,7 @@ class OutputFile:
     def _whole_size(self, size: int) -> int:
         """Return the size without an incomplete character at the end."""
         first = max(0, size - 4)
-        return first + whole(os.pread(self._fd, size - first, first))
+        return first + whole_length(os.pread(self._fd, size - first, first))
 
 
 def spare_bytes(place: int | Path) -> int:

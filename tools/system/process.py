@@ -146,7 +146,7 @@ class Process:
             with input_of(given) as stdin:
                 child = await spawn(
                     whole.command,
-                    whole.give_up,
+                    whole.restrict,
                     stdin=stdin if told is None else told,
                     stdout=writer,
                     stderr=stderr,
@@ -220,7 +220,7 @@ class Process:
             # Without its first process the sandbox ends at once, without the wait.
             self._signal(signal.SIGTERM, spared=self.pid if self._boxed else None)
             for _ in range(GRACE_CENTISECONDS):
-                if not (self._tree.stands() or self.survivors()):
+                if not (self._tree.is_alive() or self.survivors()):
                     break
                 await asyncio.sleep(0.01)
         finally:
@@ -228,7 +228,7 @@ class Process:
             self._drain()
             self._close()
             self._close_report()
-        await self.exited(5)  # a longer exit hangs in the kernel and cannot be helped
+        await self.exited(5)  # a killed process that takes longer hangs in the kernel
 
     def _kill(self) -> None:
         """Kill in several rounds, since processes may fork in between. The limit is for processes
@@ -261,7 +261,9 @@ class Process:
         return bool(data)
 
     def _drain(self) -> None:
-        for _ in range(32):  # more than a full pipe; a process we may not kill could write for ever
+        for _ in range(
+            32
+        ):  # more than a full pipe, but bounded: an unkillable process may write on
             if self._closed.is_set() or not self._read():
                 return
 
@@ -364,7 +366,7 @@ class Tree:
         self._sessions = {leader}
         self._born = {leader: born}
 
-    def stands(self) -> bool:
+    def is_alive(self) -> bool:
         """Return True if one of the processes found last is alive. This is cheap, as many trees may
         end at once.
         """

@@ -26,7 +26,9 @@ def program(name: str, path: str | None) -> str:
     """
     for folder in _folders(path):
         file = f"{folder}/{name}"
-        if shutil.which(name, path=folder) and not any(map(is_within_reach, links_of(file))):
+        if shutil.which(name, path=folder) and not any(
+            map(is_writable_by_commands, links_of(file))
+        ):
             return file
     return ""
 
@@ -66,7 +68,7 @@ def _folders(path: str | None) -> Iterator[str]:
     for folder in (os.defpath if path is None else path).split(":"):
         real = os.path.realpath(folder)
         named = os.path.normpath(folder)
-        if folder.startswith("/") and not any(map(is_within_reach, (named, real))):
+        if folder.startswith("/") and not any(map(is_writable_by_commands, (named, real))):
             yield real
 
 
@@ -83,7 +85,7 @@ def links_of(file: str) -> Iterator[str]:
         file = f"{os.path.realpath(folder or '/')}/{name}"
 
 
-def is_within_reach(path: str) -> bool:
+def is_writable_by_commands(path: str) -> bool:
     """Return True if a command may write to an absolute path, so that programs there are not
     trusted.
     """

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from ...agent.lazy import dataclass
 from .child import child, pieces
-from .git_links import leads_astray
+from .git_links import first_outside_link
 from .programs import program
-from .safe_open import entered_below, whereabouts
+from .safe_open import current_path, stable_path_below
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -46,12 +46,12 @@ class Listing:
     # relative, unordered; may include deleted files that git tracks
     paths: list[str] = field(default_factory=list)
     # ignored paths, filled only by a walk; a directory ends in `/`
-    left_out: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
     unreadable: int = 0  # directories
     complete: bool = True  # False if there are more files than the limit
 
 
-async def survey(
+async def list_files(
     root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
 ) -> Listing:
     """Return at most `limit` files below `root`; none if it is not a directory. `env` is git's
@@ -65,13 +65,13 @@ async def survey(
     return listing
 
 
-async def left_out(root: Path, env: Mapping[str, str] | None = None) -> list[str]:
+async def ignored_paths(root: Path, env: Mapping[str, str] | None = None) -> list[str]:
     """Return the ignored paths below `root`. An ignored directory is listed once, with a `/` at the
     end.
     """
     found = await _git(root, ("-o", "-i", "--directory"), MAX_FILES, env)
     if found is None:
-        return in_order((await _walked(root, MAX_FILES)).left_out)
+        return in_order((await _walked(root, MAX_FILES)).ignored)
     forced = await tracked_ignored(root, env)
     return in_order({*found.paths, *forced} - {"./", ".git"})
 
@@ -84,11 +84,11 @@ async def tracked_ignored(root: Path, env: Mapping[str, str] | None = None) -> s
     return set(found.paths) if found else set()
 
 
-async def tell_left_out(root: Path, env: Mapping[str, str] | None = None) -> str:
+async def ignored_notice(root: Path, env: Mapping[str, str] | None = None) -> str:
     """Return a sentence for the model about ignored paths that a search below `root` skipped, or
     "".
     """
-    names = await left_out(root, env)
+    names = await ignored_paths(root, env)
     if not names:
         return ""
     more = (
@@ -117,7 +117,7 @@ async def _git(
     inherited = os.environ if env is None else env
     clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
     path = program("git", inherited.get("PATH"))
-    astray = await asyncio.to_thread(leads_astray, root)
+    astray = await asyncio.to_thread(first_outside_link, root)
     if not path or astray:
         return None
     found = Listing()
@@ -159,7 +159,7 @@ async def _tracked(root: Path, limit: int, env: Mapping[str, str] | None) -> Lis
 async def _add_nested(
     found: Listing, root: Path, directory: str, limit: int, env: Mapping[str, str] | None
 ) -> None:
-    inner = await survey(root / directory, limit, env)
+    inner = await list_files(root / directory, limit, env)
     room = limit - len(found.paths)
     found.paths += [f"{directory}/{path}" for path in inner.paths[:room]]
     found.unreadable += inner.unreadable
@@ -222,7 +222,7 @@ def is_ignored(root: Path) -> bool:
 
     A search in such a directory is intentional, so these rules do not apply there.
     """
-    return _ignored(_chain_above(whereabouts(root), IGNORE_FILES), "")
+    return _ignored(_chain_above(current_path(root), IGNORE_FILES), "")
 
 
 def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
@@ -241,7 +241,7 @@ def _chain_above(root: Path, names: Iterable[str]) -> list[_Rules]:
 
 def _drop_ignored(found: Listing, root: Path) -> None:
     """Apply the ignore files that git does not know to git's listing."""
-    chain = _rules_above(whereabouts(root), NOT_GIT)
+    chain = _rules_above(current_path(root), NOT_GIT)
     for path in in_order(p for p in found.paths if p.rpartition("/")[2] in NOT_GIT):
         directory, slash, name = path.rpartition("/")
         chain += _rules_of(root / directory, (name,), prefix=directory + slash)
@@ -259,11 +259,11 @@ async def _walked(root: Path, limit: int) -> Listing:
 
 def _walk(root: Path, limit: int, stop: threading.Event) -> Listing:
     found = Listing()
-    waiting = [("", _rules_above(whereabouts(root), IGNORE_FILES))]
+    waiting = [("", _rules_above(current_path(root), IGNORE_FILES))]
     while waiting and not stop.is_set():
         prefix, chain = waiting.pop()
         try:
-            with entered_below(root, prefix) as folder:
+            with stable_path_below(root, prefix) as folder:
                 with os.scandir(folder) as entries:
                     inside = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
                 names = [name for name in IGNORE_FILES if name in inside]
@@ -275,7 +275,7 @@ def _walk(root: Path, limit: int, stop: threading.Event) -> Listing:
         for name, is_directory in inside.items():
             path = f"{prefix}{name}/" if is_directory else prefix + name
             if _ignored(chain, path):
-                found.left_out.append(path)
+                found.ignored.append(path)
             elif is_directory:
                 waiting.append((path, chain))
             elif len(found.paths) == limit:

@@ -55,7 +55,7 @@ def open_regular(path: Path | str, folder: int | None = None) -> int:
 
 
 @contextmanager
-def entered(folder: Path | str, *, make: bool = False) -> Iterator[Path]:
+def stable_path(folder: Path | str, *, make: bool = False) -> Iterator[Path]:
     """Yield a path to a folder that stays valid even if the folder is replaced during the block.
     `folder` is absolute and contains no link. `make` creates missing folders with the umask's mode.
     Raises OSError.
@@ -68,16 +68,16 @@ def entered(folder: Path | str, *, make: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def entered_below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a path, as `entered` does, to a folder below one that `entered` has yielded; "" for
-    that folder itself. Raises OSError.
+def stable_path_below(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a path, as `stable_path` does, to a folder below one that `stable_path` has yielded; ""
+    names that folder itself. Raises OSError.
     """
-    with opened_folder(folder) as top, opened_folder(name or ".", top) as found:
+    with folder_descriptor(folder) as top, folder_descriptor(name or ".", top) as found:
         yield Path(f"{_BY_DESCRIPTOR}/{found}") if _has_descriptors() else folder / name
 
 
-def whereabouts(folder: Path) -> Path:
-    """Return the current absolute real path of a folder, which may be a path from `entered` or
+def current_path(folder: Path) -> Path:
+    """Return the current absolute real path of a folder, which may be a path from `stable_path` or
     below it.
     """
     if not folder.is_relative_to(_BY_DESCRIPTOR):
@@ -87,9 +87,9 @@ def whereabouts(folder: Path) -> Path:
 
 
 @contextmanager
-def opened_folder(path: Path | str, folder: int | None = None) -> Iterator[int]:
-    """Yield a descriptor of a folder: of a path as from `entered`, or of one below an open folder.
-    Raises OSError.
+def folder_descriptor(path: Path | str, folder: int | None = None) -> Iterator[int]:
+    """Yield a descriptor of a folder: of a path as from `stable_path`, or of a path below an open
+    folder. Raises OSError.
     """
     flags = _SEARCH | os.O_DIRECTORY
     found = os.open(path, flags) if folder is None else open_beneath(folder, str(path), flags)

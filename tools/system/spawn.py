@@ -29,7 +29,7 @@ class Enclosed:
 
     command: Sequence[str]
     passed: tuple[int, ...] = ()  # descriptors it inherits; closed by the code that starts it
-    give_up: Callable[[], None] | None = None  # called in the thread that starts the command
+    restrict: Callable[[], None] | None = None  # called in the thread that starts the command
     reports: bool = False  # its stdin is a pipe for reports about left processes
     beside: Beside | None = None  # started with it
 
@@ -53,9 +53,9 @@ class Spawned:
 
 
 async def spawn(
-    command: Sequence[str | bytes], give_up: Callable[[], None] | None = None, **options: Any
+    command: Sequence[str | bytes], restrict: Callable[[], None] | None = None, **options: Any
 ) -> Spawned:
-    """Start a command from a thread that has called `give_up`, with the options of Popen. Raises
+    """Start a command from a thread that has called `restrict`, with the options of Popen. Raises
     the exceptions of both. Must not be cancelled.
     """
     loop = asyncio.get_running_loop()
@@ -68,8 +68,8 @@ async def spawn(
 
     def work() -> None:
         try:
-            if give_up:
-                give_up()
+            if restrict:
+                restrict()
             child = subprocess.Popen(command, **options)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             tell(started.set_exception, error)

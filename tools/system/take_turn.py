@@ -16,6 +16,7 @@ async def take_turn() -> None:
 
 
 def one_at_a_time() -> asyncio.Lock:
-    """Return the lock of this event loop for long Python work in threads. Several such threads do
-    not end sooner than one, but each of them keeps the loop waiting for the interpreter."""
+    """Return the lock of this event loop for long Python work in threads. Because of the GIL,
+    several such threads take as long as one after the other, and each delays the event loop.
+    """
     return _thread_gates.setdefault(asyncio.get_running_loop(), asyncio.Lock())

@@ -5,6 +5,6 @@ user's rules and denied calls, and `memory` earlier calls. `calls` parses a call
 writes the texts.
 """
 
-from .detector import WATCHED_TURNS, DriftDetector, prepare_reading
+from .detector import WATCHED_TURNS, DriftDetector, terms_preloader
 
-__all__ = ["WATCHED_TURNS", "DriftDetector", "prepare_reading"]
+__all__ = ["WATCHED_TURNS", "DriftDetector", "terms_preloader"]

@@ -25,7 +25,7 @@ from ..language.words import (
 from .calls import CHANGING, call_line, call_subject, path_argument
 from .constraints import DENIED, changed_under, is_denied_again, is_under, named_paths, path_rules
 from .memory import CallMemory
-from .scope import TaskScope, agreed_plan, union
+from .scope import TaskScope, agreed_plan, all_terms
 
 Indicator = Literal["clarification", "complete", "unrelated", "contradiction", "constraint"]
 Severity = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
@@ -85,13 +85,13 @@ class DriftDetector:
         """
         self._document, self._ledger, self._turns = document, ledger, turns
         self._since = newest_ref(ledger) if since is None else since
-        self._first = turns >= WATCHED_TURNS  # fewer: a resumed session or a new plan
+        self._is_after_summary = turns >= WATCHED_TURNS  # fewer: a resumed session or a new plan
         self._reported: set[Indicator] = set()
-        self._was_sent_on = False  # this turn was continued because of drift, at most once
-        self._messages = [text for _, text in ledger.words][-MAX_READ_MESSAGES:]
+        self._was_continued = False  # this turn was continued because of drift, at most once
+        self._messages = [text for _, text in ledger.typed_messages][-MAX_READ_MESSAGES:]
         self._new_messages: list[str] = []
         self._earlier = earlier.copy() if earlier else CallMemory()
-        self._made = self._earlier.copy()
+        self._all_calls = self._earlier.copy()
         self._calls: list[Block] = []
         self._scope = TaskScope(document, ledger, self._messages)
         self._changed = tuple(ledger.files)
@@ -102,14 +102,14 @@ class DriftDetector:
     def armed(self) -> bool:
         return self._turns > 0
 
-    def hear(self, words: str) -> None:
+    def add_message(self, text: str) -> None:
         """Add a user message to the task."""
-        self._new_messages.append(words)
-        self._scope.hear(words)
+        self._new_messages.append(text)
+        self._scope.add_message(text)
 
     def turn_ended(self) -> None:
         self._turns -= 1
-        self._first = self._was_sent_on = False
+        self._is_after_summary = self._was_continued = False
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
         """Return the drift in a reply, without drift that was reported before. A `final` reply ends
@@ -119,7 +119,7 @@ class DriftDetector:
             return []
         text = "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
         calls = [b for b in blocks if b.get("type") == "tool_use"]
-        ends = final and not self._was_sent_on
+        ends = final and not self._was_continued
         seen = [
             self._clarification(text) if ends else None,
             self._false_completion(text) if ends else None,
@@ -128,10 +128,10 @@ class DriftDetector:
             self._broken_constraint(calls),
         ]
         self._calls += calls
-        self._made.note(calls, newest_ref(self._ledger))
+        self._all_calls.add(calls, newest_ref(self._ledger))
         found = [drift for drift in seen if drift and drift.indicator not in self._reported]
         self._reported.update(drift.indicator for drift in found)
-        self._was_sent_on = self._was_sent_on or (final and bool(found))
+        self._was_continued = self._was_continued or (final and bool(found))
         return found
 
     def _new_requests(self) -> list[str]:
@@ -155,19 +155,19 @@ class DriftDetector:
         does not count: it asks for decisions of the user.
         """
         acted = any(call.get("name") in (*CHANGING, "Task", "AskUser") for call in self._calls)
-        early = self._first and len(self._calls) <= MAX_EARLY_CALLS and not acted
-        if not early or self._new_requests() or self._earlier.was_answered or not only_asks(text):
+        early = self._is_after_summary and len(self._calls) <= MAX_EARLY_CALLS and not acted
+        if not early or self._new_requests() or self._earlier.asked_user or not only_asks(text):
             return None
-        if self._failed_since(self._since) or self._denied_since(self._begun()):
+        if self._failed_since(self._since) or self._denied_since(self._newest_message_ref()):
             return None
         if self._document.blocked or not self._open_work():
             return None
         what = f"it asks, right after a compaction, though the next steps are known: {quote(text)}"
         return _drift("clarification", what, text, self._document.intent)
 
-    def _begun(self) -> int:
+    def _newest_message_ref(self) -> int:
         """Return the ref of the newest user message."""
-        return max((ref for ref, _ in self._ledger.words), default=0)
+        return max((ref for ref, _ in self._ledger.typed_messages), default=0)
 
     def _failed_since(self, ref: int) -> bool:
         """Return True if a command failed or a call was denied after the entry `ref`."""
@@ -179,20 +179,20 @@ class DriftDetector:
 
     def _false_completion(self, text: str) -> Drift | None:
         """Detect a turn that ends without a question, although open work is left that neither a
-        call nor the reply mentions. Does not apply after a question of the user, since the reply is
-        the answer.
+        call nor the reply mentions. Does not apply after a question or a new request of the user,
+        since the reply is the answer to it.
         """
         asked = any(map(ends_with_question, self._messages[-1:])) or self._new_requests()
         if asked or ends_with_question(text) or self._document.blocked:
             return None
-        if self._denied_since(self._begun()):
+        if self._denied_since(self._newest_message_ref()):
             return None
-        if not (left := self._unstarted(text)):
+        if not (left := self._untouched_work(text)):
             return None
         what = f"the turn ends, but still open: {fit_line('; '.join(left[:3]), 240)}"
         return _drift("complete", what, text, " ".join(left))
 
-    def _unstarted(self, text: str) -> list[str]:
+    def _untouched_work(self, text: str) -> list[str]:
         """Return open todos and steps that no later call and no word of the reply mentions.
 
         Steps count only if they name a file that the session never changed. They do not count if
@@ -200,19 +200,19 @@ class DriftDetector:
         real work, todos in progress do not count, since they may be done.
         """
         ledger = self._ledger
-        begun = min(self._begun(), self._since)
+        begun = min(self._newest_message_ref(), self._since)
         changed = [fact.path for fact in ledger.files.values() if fact.ref > begun]
         ran = [fact.command for fact in ledger.commands if fact.ref > self._since]
-        about = union([text, *map(call_subject, self._calls), *changed, *ran])
+        about = all_terms([text, *map(call_subject, self._calls), *changed, *ran])
         acted = changed or ran or any(c.get("name") not in _READING for c in self._calls)
         todos = {t["content"]: t["status"] for t in ledger.todos if t["status"] != "completed"}
         work = [item for item in todos if todos[item] == "pending" or not acted]
         if not changed:
             steps = (step for step in self._open_work() if step not in todos)
-            work += filter(self._names_new, steps)
+            work += filter(self._names_new_file, steps)
         return [item for item in work if terms(item) and not terms(item) & about]
 
-    def _names_new(self, step: str) -> bool:
+    def _names_new_file(self, step: str) -> bool:
         """Return True if a step names a file, and no file that the session has changed."""
         files = [path.rpartition("/")[2] for path in named_paths(step)]
         known = {path.rpartition("/")[2] for path in self._ledger.files}
@@ -239,7 +239,7 @@ class DriftDetector:
                 continue
             if shown in self._deleted:
                 why = f"makes {shown} again, which was deleted before the summary"
-            elif self._is_unasked_return(call):
+            elif self._is_unrequested_revert(call):
                 why = f"takes back an edit of {shown} from before the summary"
             else:
                 continue
@@ -247,11 +247,11 @@ class DriftDetector:
             return _drift("contradiction", f"{quote(action)} {why}", action, shown)
         return None
 
-    def _is_unasked_return(self, call: Block) -> bool:
+    def _is_unrequested_revert(self, call: Block) -> bool:
         """Return True if a call reverts an edit although, since that edit, nothing failed and the
         user sent no message.
         """
-        ref = self._earlier.taken_back(call)
+        ref = self._earlier.find_reverted_edit(call)
         return ref is not None and not (self._failed_since(ref) or self._newer_messages(ref))
 
     def _is_asked_for(self, path: str, since: int | None = None) -> bool:
@@ -262,7 +262,7 @@ class DriftDetector:
         return any(base in text.casefold() for text in asked)
 
     def _newer_messages(self, ref: int) -> list[str]:
-        return [*(t for at, t in self._ledger.words if at > ref), *self._new_messages]
+        return [*(t for at, t in self._ledger.typed_messages if at > ref), *self._new_messages]
 
     def _broken_constraint(self, calls: Sequence[Block]) -> Drift | None:
         """Detect a call that repeats a denied call, or that changes a path named by a rule for the
@@ -292,13 +292,13 @@ class DriftDetector:
         """Return True if a call repeats a denied call. It does not count if the user sent a newer
         message or gave a reason, which may allow the call in another form.
         """
-        if not is_denied_again(denial, call, self._made.has, self._ledger.display_path):
+        if not is_denied_again(denial, call, self._all_calls.has, self._ledger.display_path):
             return False
         return DENIAL_REASON not in denial and not self._newer_messages(ref)
 
 
 def _is_removed(fact: FileFact) -> bool:
-    """Return True if the file is deleted and the session did not create it."""
+    """Return True if the file was deleted, and the deletion is the session's only change of it."""
     return fact.action == "deleted" and fact.times == 1
 
 
@@ -315,11 +315,11 @@ def _drift(
     )
 
 
-def prepare_reading(ledger: Ledger) -> Callable[[], None]:
+def terms_preloader(ledger: Ledger) -> Callable[[], None]:
     """Return a function that preloads the terms of the current user messages for a `DriftDetector`.
     The function is slow and may run in a thread.
     """
-    messages = [text for _, text in ledger.words[-MAX_READ_MESSAGES:]]
+    messages = [text for _, text in ledger.typed_messages[-MAX_READ_MESSAGES:]]
 
     def read() -> None:
         for text in messages:
@@ -330,4 +330,6 @@ def prepare_reading(ledger: Ledger) -> Callable[[], None]:
 
 def newest_ref(ledger: Ledger) -> int:
     facts = [f.ref for f in ledger.files.values()] + [c.ref for c in ledger.commands]
-    return max([*facts, *ledger.read.values(), *(ref for ref, _ in ledger.words)], default=0)
+    return max(
+        [*facts, *ledger.read.values(), *(ref for ref, _ in ledger.typed_messages)], default=0
+    )

@@ -11,7 +11,7 @@ from .calls import CHANGING, arguments_of, path_argument
 MAX_CALLS = 2_000  # remembered, the newest
 MIN_LINE_CHARS = 8  # shorter lines, such as a brace, occur in many edits
 
-_NOTED = (*CHANGING, "Bash")
+_REMEMBERED = (*CHANGING, "Bash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class CallMemory:
     """The earlier calls that change files or run commands, as hashes."""
 
     _calls: list[_Call] = field(default_factory=list)
-    was_answered: bool = False  # the newest calls asked the user questions
+    asked_user: bool = False  # the newest calls asked the user questions
 
-    def note(self, calls: Sequence[Block], ref: int) -> None:
+    def add(self, calls: Sequence[Block], ref: int) -> None:
         """Remember the calls of a reply. `ref` is the ref of the newest fact before them."""
-        self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _NOTED]
+        self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _REMEMBERED]
         del self._calls[:-MAX_CALLS]
-        self.was_answered = any(call.get("name") == "AskUser" for call in calls)
+        self.asked_user = any(call.get("name") == "AskUser" for call in calls)
 
     def copy(self) -> "CallMemory":
         return replace(self, _calls=list(self._calls))
@@ -44,7 +44,7 @@ class CallMemory:
         identity = _identity(call)
         return any(before.identity == identity for before in self._calls)
 
-    def taken_back(self, call: Block) -> int | None:
+    def find_reverted_edit(self, call: Block) -> int | None:
         """Return the `ref` of the newest edit that a call reverts exactly, else None. The call must
         write all lines that the edit removed, remove all lines that it added, and touch no other
         lines.

@@ -46,12 +46,12 @@ class DriftMonitor:
         the newest summary may be done by now, so they are not compared.
         """
         if self._detector is None or not self._detector.armed:
-            self._watch(self._lasting(summary))
+            self._watch(self._without_open_steps(summary))
 
     def arm_for_plan(self, summary: Summary | None) -> None:
         """Watch the next turns after the user approved a plan. The ledger has the plan."""
         # One turn less than after a summary: a question right after a plan is no sign of drift.
-        self._watch(self._lasting(summary), WATCHED_TURNS - 1)
+        self._watch(self._without_open_steps(summary), WATCHED_TURNS - 1)
 
     def _watch(
         self, document: SummaryDocument, turns: int = WATCHED_TURNS, since: int | None = None
@@ -62,11 +62,11 @@ class DriftMonitor:
             document, self.ledger, turns, since=since, earlier=self._memory, rules=rules
         )
 
-    def _lasting(self, summary: Summary | None) -> SummaryDocument:
+    def _without_open_steps(self, summary: Summary | None) -> SummaryDocument:
         """Return a summary without its open steps. Without a summary, the first user message is the
         intent.
         """
-        first = next((text for _, text in self.ledger.words if text.strip()), "")
+        first = next((text for _, text in self.ledger.typed_messages if text.strip()), "")
         document = document_of(summary) or SummaryDocument(intent=first)
         return replace(document, in_progress=(), next_steps=())
 
@@ -77,10 +77,10 @@ class DriftMonitor:
         if summary is not None:
             self.arm(summary, WATCHED_TURNS - ended)
 
-    def hear(self, words: str) -> None:
+    def add_message(self, text: str) -> None:
         """Add a user message to the task."""
         if self._detector is not None:
-            self._detector.hear(words)
+            self._detector.add_message(text)
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
         """Return the drift in a reply. A `final` reply has no calls and ends the turn. Call this
@@ -88,7 +88,7 @@ class DriftMonitor:
         """
         found = self._detector.check_reply(blocks, final=final) if self._detector else []
         calls = [block for block in blocks if block.get("type") == "tool_use"]
-        self._memory.note(calls, newest_ref(self.ledger))
+        self._memory.add(calls, newest_ref(self.ledger))
         return found
 
     async def realign(self, drifts: Sequence[Drift]) -> None:
@@ -98,7 +98,7 @@ class DriftMonitor:
             left = (todo["content"] for todo in todos if todo["status"] != "completed")
             document = replace(document, next_steps=tuple(left))
         for drift in drifts:
-            found = await asyncio.to_thread(self._found, drift.terms)
+            found = await asyncio.to_thread(self._search_archive, drift.terms)
             data = {
                 "indicator": drift.indicator,
                 "severity": drift.severity,
@@ -107,11 +107,11 @@ class DriftMonitor:
             }
             self.record(Note(topic="drift", text=drift.detection, data=data))
             self.emit()(Notice("warning", warning(drift, self._document.intent)))
-            words = [text for _, text in self.ledger.words]
-            text = realignment(drift, document, words, found)
+            messages = [text for _, text in self.ledger.typed_messages]
+            text = realignment(drift, document, messages, found)
             self.record(User(content=text, source="notice"))
 
-    def _found(self, terms: str) -> Sequence[str]:
+    def _search_archive(self, terms: str) -> Sequence[str]:
         """Return matching lines of the archive, or none if it cannot be searched."""
         try:
             return self.search(terms)[:MAX_ARCHIVE_LINES]

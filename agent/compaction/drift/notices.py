@@ -23,7 +23,7 @@ def warning(drift: Drift, intent: str) -> str:
 
 
 def realignment(
-    drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str]
+    drift: Drift, document: SummaryDocument, messages: Sequence[str], found: Sequence[str]
 ) -> str:
     """Return the notice for the model, in at most MAX_REALIGNMENT_TOKENS estimated tokens. It
     repeats the intent and the user's own words, and quotes lines of the archive (`found`, with
@@ -31,16 +31,20 @@ def realignment(
     """
     text = ""
     for limit in (400, 200, 100, 50, 25):
-        text = "\n".join(_notice(drift, document, words, found, limit))
+        text = "\n".join(_notice(drift, document, messages, found, limit))
         if estimate(text) <= MAX_REALIGNMENT_TOKENS:
             break
     return text
 
 
 def _notice(
-    drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str], limit: int
+    drift: Drift,
+    document: SummaryDocument,
+    messages: Sequence[str],
+    found: Sequence[str],
+    limit: int,
 ) -> list[str]:
-    said = [text for text in words if text.strip()]
+    said = [text for text in messages if text.strip()]
     said = [*said[:1], *said[-2:]] if len(said) > 3 else said
     intent = fit_line(document.intent, 2 * limit) or "see the words below"
     lines = [

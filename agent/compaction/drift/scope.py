@@ -22,26 +22,26 @@ _NEUTRAL = ("Recall", "Job", "AskUser")
 class TaskScope:
     """The terms and folders of the task. The terms and folders of each related call are added."""
 
-    def __init__(self, document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> None:
+    def __init__(self, document: SummaryDocument, ledger: Ledger, messages: Sequence[str]) -> None:
         self._ledger = ledger
-        self._asked = [document.intent, *words]
-        self._goal = union(_goal(document, ledger, words))
-        context = [*_goal(document, ledger, words), *_context(document, ledger, words)]
-        self._known = union(context)
-        self._names = union(context, MIN_NAME_CHARS)
+        self._asked = [document.intent, *messages]
+        self._goal = all_terms(_goal(document, ledger, messages))
+        context = [*_goal(document, ledger, messages), *_context(document, ledger, messages)]
+        self._known = all_terms(context)
+        self._names = all_terms(context, MIN_NAME_CHARS)
         self._folders = {folder_of(path) for path in (*ledger.files, *ledger.read)}
         self._has_files = bool(self._folders)
         self._points, self._is_new_request = 0, False
         self._unrelated: list[str] = []
 
-    def hear(self, words: str) -> None:
+    def add_message(self, text: str) -> None:
         """Add a user message."""
-        self._asked.append(words)
-        self._goal |= terms(words)
-        self._known |= terms(words)
-        self._names |= terms(words, MIN_NAME_CHARS)
+        self._asked.append(text)
+        self._goal |= terms(text)
+        self._known |= terms(text)
+        self._names |= terms(text, MIN_NAME_CHARS)
         self._points, self._unrelated = 0, []
-        self._is_new_request = self._is_new_request or not is_brief(words)
+        self._is_new_request = self._is_new_request or not is_brief(text)
 
     def unrelated_calls(self, text: str, calls: Sequence[Block]) -> list[str]:
         """Return the newest consecutive unrelated calls, one line each, once there are enough of
@@ -67,9 +67,9 @@ class TaskScope:
         return self._unrelated if self._points >= limit and self._is_clear(text) else []
 
     def _weight(self, text: str, call: Block) -> int:
-        """Return the points of an unrelated call. A new file has all points if a text explains it
-        and neither the text nor the file has a term of the task. Other calls have no points if the
-        session knows no files to compare with.
+        """Return the points of an unrelated call. A new file reaches the limit at once if a text
+        explains it and neither the text nor the file has a term of the task. Other calls have no
+        points if the session knows no files to compare with.
         """
         said, written = terms(text), terms(written_text(call))
         tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
@@ -89,12 +89,12 @@ class TaskScope:
         return subject.replace(f"{cwd}/", "").replace(cwd, ".") if cwd else subject
 
     def _is_clear(self, text: str) -> bool:
-        """Return True if the request has enough terms, in a script that the calls or the text use
-        too.
+        """Return True if the request has enough terms to compare calls with. If the request is
+        mostly in non-ASCII letters, the text must be too, since calls have few of these letters.
         """
         asked = [each[:MAX_CLARITY_CHARS] for each in self._asked[:6]]
         comparable = not _is_foreign("".join(asked)) or _is_foreign(text)
-        return comparable and len(union(asked)) >= MIN_TASK_TERMS
+        return comparable and len(all_terms(asked)) >= MIN_TASK_TERMS
 
 
 def _is_foreign(text: str) -> bool:
@@ -105,7 +105,7 @@ def _is_foreign(text: str) -> bool:
     return sum(not char.isascii() for char in letters) * 4 > len(letters)
 
 
-def union(texts: Iterable[str], least: int = STEM_CHARS) -> set[str]:
+def all_terms(texts: Iterable[str], least: int = STEM_CHARS) -> set[str]:
     """Return the terms of several texts."""
     return set[str]().union(*(terms(text, least) for text in texts))
 
@@ -115,19 +115,19 @@ def agreed_plan(ledger: Ledger) -> list[str]:
     return [ledger.plan.text] if ledger.plan and ledger.plan.agreed else []
 
 
-def _goal(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
+def _goal(document: SummaryDocument, ledger: Ledger, messages: Sequence[str]) -> list[str]:
     """Return the texts that describe the goal of the current work."""
     todos = [todo["content"] for todo in ledger.todos]
     steps = (*document.in_progress, *document.next_steps)
-    return [document.intent, *steps, *todos, *agreed_plan(ledger), *words[-2:]]
+    return [document.intent, *steps, *todos, *agreed_plan(ledger), *messages[-2:]]
 
 
-def _context(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
+def _context(document: SummaryDocument, ledger: Ledger, messages: Sequence[str]) -> list[str]:
     """Return the other texts that describe the task."""
     rows = [f"{row.path} {row.change}" for row in document.modified]
     commands = (fact.command for fact in ledger.commands[-MAX_COMMANDS:])
     return [
-        *words, *rows, *(row.path for row in document.read), *document.decisions, document.phase,
+        *messages, *rows, *(row.path for row in document.read), *document.decisions, document.phase,
         *document.done, *document.blocked, *document.facts, *document.errors,
         *ledger.files, *ledger.read, *ledger.pins.values(),
         *(call_subject({"name": "Bash", "input": {"command": each}}) for each in commands),

@@ -4,8 +4,8 @@ summary.
 Every call reads the old part of the context, long before a large window is full. The number of
 future calls is unknown, so the engine uses a break-even rule, as for clearing
 (`layers/break_even.py`). A summary pays once the reads have cost as much as the summary. Its price
-is the call that writes it, its own text, the rewrite of the remaining context and the expected
-misses.
+is the call that writes it, its own text, the rewrite of the remaining context, and the expected
+cost of content that is needed again.
 """
 
 from ...lazy import dataclass

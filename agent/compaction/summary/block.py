@@ -26,17 +26,17 @@ from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, render
 from .request import (
     COMPRESSED_MARK,
-    KEPT_WORDS_SHARE,
-    ORDER_OF_TRUTH,
+    SOURCE_PRECEDENCE,
+    UNANSWERED_SHARE,
     Cut,
     archive_head,
     archive_line,
     max_summary_tokens,
     pinned_section,
     room_for_summary,
-    unanswered,
+    unanswered_items,
 )
-from .user_messages import budget_tokens, messages_gone, messages_section
+from .user_messages import budget_tokens, evicted_messages, messages_section
 
 _LISTS = ("rules", "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps")
 
@@ -59,18 +59,20 @@ def block_request(
     found = _before_reply(view, cut)
     if found is None or len(instructions) > MAX_INSTRUCTIONS_CHARS:
         return None
-    behind_cut = view.items[len(found.evicted) :]  # not part of the request
-    room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in behind_cut))
-    waits = [item for item in unanswered(view.items, window.size) if item in found.evicted]
-    if room < max_summary_tokens(window) // 2 or any(map(_has_images, waits)):
+    after_cut = view.items[len(found.evicted) :]  # not part of the request
+    room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in after_cut))
+    unanswered = [
+        item for item in unanswered_items(view.items, window.size) if item in found.evicted
+    ]
+    if room < max_summary_tokens(window) // 2 or any(map(_has_images, unanswered)):
         return None
     head = replace(view, items=[*found.evicted])
     max_tokens = min(2 * max_summary_tokens(window), room)
     request = build_request(head, model=model, max_tokens=max_tokens, effort=effort)
     whole = build_request(view, model=model, max_tokens=max_tokens, effort=effort)
-    behind = whole.messages[len(request.messages) :]
-    is_apart = behind and behind[0]["role"] == "assistant" and begins_with(whole, request)
-    if not is_apart or adds_tools(request):
+    rest = whole.messages[len(request.messages) :]
+    is_separate = rest and rest[0]["role"] == "assistant" and begins_with(whole, request)
+    if not is_separate or adds_tools(request):
         return None
     origin = {**request.origin, "keep_from": found.keep_from}
     return replace(request, compaction=instructions, origin=origin), found
@@ -102,7 +104,7 @@ def _has_images(item: Item) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TextBeside:
+class BlockSupplement:
     """The parts of the text next to a block, except the document."""
 
     written: SummaryDocument  # the block's document
@@ -122,7 +124,7 @@ class TextBeside:
             "context was compressed. It is history, not an instruction: go on with what the user "
             "asked last. What is missing there is found by Recall, with words to search for or "
             "with a ref (`#12`); the whole conversation is also in "
-            f"{self.folder / CONVERSATION_NAME}. {ORDER_OF_TRUTH}",
+            f"{self.folder / CONVERSATION_NAME}. {SOURCE_PRECEDENCE}",
             archive_head(self.folder, saved),
         ]
         lacking = replace(
@@ -140,7 +142,7 @@ class TextBeside:
         return "\n\n".join(parts) + pinned_section(self.pins)
 
 
-def text_beside(
+def block_supplement(
     summary: BlockSummary,
     written: SummaryDocument,
     resolved: Sequence[str],
@@ -148,19 +150,19 @@ def text_beside(
     window: Window,
     folder: Path,
     ledger: Ledger,
-) -> TextBeside:
+) -> BlockSupplement:
     """Return the parts of the text next to a block, for the current view. `written` is the block's
     document.
     """
     evicted = [item.seq for item in summary.cut.evicted]
-    gone = messages_gone(ledger.messages, view, evicted)
-    waiting = _waiting(gone, KEPT_WORDS_SHARE * window.size / view.ratio)
+    gone = evicted_messages(ledger.messages, view, evicted)
+    waiting = _unanswered(gone, UNANSWERED_SHARE * window.size / view.ratio)
     told = [message for message in gone if message not in waiting]
     section = messages_section(told, budget_tokens(window, view.ratio))
-    return TextBeside(written, resolved, section, waiting, folder, ledger.pins)
+    return BlockSupplement(written, resolved, section, waiting, folder, ledger.pins)
 
 
-def _waiting(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessage]:
+def _unanswered(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessage]:
     """Return the unanswered messages: always the newest, and earlier ones while they fit."""
     found: list[LoggedMessage] = []
     for message in reversed(messages):

@@ -17,9 +17,9 @@ from .resolved_errors import comparable, open_errors
 from .shorten import (
     DENIED,
     changed_file_rows,
+    is_folder_row,
     is_line_count,
     shorten_at_gap,
-    stands_for_many,
 )
 from .user_rules import merged_rules
 
@@ -78,7 +78,7 @@ def with_ledger_facts(
     Errors from the ledger, and errors that quote its failures, are removed once they are resolved.
     Decisions and facts that name a deleted file get a note.
     """
-    named = (row for row in document.modified if not stands_for_many(row))
+    named = (row for row in document.modified if not is_folder_row(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
     reasons = {
         ledger.display_path(row.path): row.why
@@ -137,7 +137,7 @@ def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> Su
     """Make a summary without a model, merged with `previous`. It has the previous intent or else
     the user's first message, the todo list, the last command, failures and denied calls.
     """
-    words = [(ref, text) for ref, text in ledger.words if text.strip()]
+    words = [(ref, text) for ref, text in ledger.typed_messages if text.strip()]
     earlier = previous or SummaryDocument()
     intent = earlier.intent or shorten_at_gap(words[0][1] if words else "", MAX_INTENT_CHARS)
     steps = {

@@ -13,7 +13,7 @@ from ...context.tokens import estimate
 from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
-from .resolved_errors import names_failure, says_what_passed
+from .resolved_errors import names_failure, quotes_past_failure
 from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400
@@ -87,12 +87,12 @@ def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
     def is_open(error: str) -> bool:
         if found := _FAILED.match(error):
             return int(found[1]) in failing
-        return not error.startswith((_MORE, _EARLIER)) and not says_what_passed(error, ledger)
+        return not error.startswith((_MORE, _EARLIER)) and not quotes_past_failure(error, ledger)
 
     return tuple(filter(is_open, errors))
 
 
-def said_errors(errors: Sequence[str]) -> tuple[str, ...]:
+def written_errors(errors: Sequence[str]) -> tuple[str, ...]:
     """Return the errors without the lines that this module adds."""
     return tuple(e for e in errors if not e.startswith((_MORE, _EARLIER)) and not _FAILED.match(e))
 

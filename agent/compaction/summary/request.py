@@ -26,7 +26,7 @@ from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 
 COMPRESSED_MARK = "[Conversation compressed]"
-ORDER_OF_TRUTH = (
+SOURCE_PRECEDENCE = (
     "Where they differ, believe the files on disk first, then the todo list and what this program "
     "recorded of files and commands, then the project's notes, then the log, and this record last."
 )
@@ -35,9 +35,9 @@ PINNED_HEADING = "\n\n## Pinned"  # begins the last section of a summary
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
 MAX_SHARE_AFTER = 0.50  # of the window, for the context after a summary
 MAX_SHARE_OF_BEFORE = 0.50  # of the context before an automatic summary, for the context after it
-_AGAIN = (
-    "\n\nYour last answer to this could not be used: {problem}. Answer anew, with every section, "
-    "in {cap:,} tokens at most."
+_RETRY_TEXT = (
+    "\n\nYour last answer to this could not be used: {problem}. Answer again, with every section, "
+    "in at most {cap:,} tokens."
 )
 SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
@@ -49,17 +49,17 @@ MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
 _SCOPE = {
     "{only_new}": (" Only what is new since the previous record.", ""),
     "{unchanged}": (
-        " If a previous record stands above and the scope is the same, write: unchanged",
+        " If there is a previous record above and the scope is the same, write: unchanged",
         "",
     ),
     "{scope}": (
-        "Your phase, work in progress and next steps replace those of the previous record. All "
-        "else is merged with it: there, cover only what is new.",
-        "A summary that stands above goes too: take over all of it that still holds, word for word "
+        "Your phase, work in progress and next steps replace those of the previous record. "
+        "Everything else is merged with it: there, cover only what is new.",
+        "The summary above is replaced too: take over everything in it that still holds, verbatim "
         "where it matters.",
     ),
 }
-KEPT_WORDS_SHARE = 0.25  # of the window, for unanswered user messages that are kept
+UNANSWERED_SHARE = 0.25  # of the window, for unanswered user messages that are kept
 _PIECES_PER_CHUNK = 64  # maximum; the tokens of a piece are estimated together
 HEADLINE_SCAN_CHARS = 500  # of an item, examined for its headline
 
@@ -101,7 +101,7 @@ def find_cut(
     start = _newest_reply(items) if newest_only else start
     if start is None:
         return None
-    words = unanswered(items, KEPT_WORDS_SHARE * window.size / view.ratio)
+    words = unanswered_items(items, UNANSWERED_SHARE * window.size / view.ratio)
     if newest_only and not words:
         words = [item for item in items if item.source == "person"][-1:]
     keep = tuple(item.seq for item in words if item.seq < items[start].seq)
@@ -139,7 +139,7 @@ def _newest_reply(items: Sequence[Item]) -> int | None:
     return next(places, None)
 
 
-def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
+def unanswered_items(items: Sequence[Item], max_size: float) -> list[Item]:
     """Return the user's unanswered messages: always the newest, and earlier ones while they fit.
     The summary and the archive have the others.
     """
@@ -201,7 +201,7 @@ def summary_question(
     if instructions.strip():
         text += f"\n\nThe user adds, for this record only: {instructions.strip()}"
     if problem:
-        text += _AGAIN.format(problem=problem, cap=max_summary_tokens(window))
+        text += _RETRY_TEXT.format(problem=problem, cap=max_summary_tokens(window))
     return text
 
 
@@ -342,11 +342,11 @@ def summary_text(
         "compressed. It is history, not an instruction: go on with what the user asked last. "
         "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
         f"the whole conversation is also in {folder / CONVERSATION_NAME}. "
-        f"{ORDER_OF_TRUTH}\n\n{head}{render(document)}{_apart(messages)}{pinned_section(pins)}"
+        f"{SOURCE_PRECEDENCE}\n\n{head}{render(document)}{_as_section(messages)}{pinned_section(pins)}"
     )
 
 
-def _apart(section: str) -> str:
+def _as_section(section: str) -> str:
     return f"\n\n{section}" if section else ""
 
 

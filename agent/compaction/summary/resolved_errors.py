@@ -99,7 +99,7 @@ def names_failure(text: str, fact: CommandFact) -> bool:
     return fact.ref in _refs(text) or _quotes_failure(text, fact)
 
 
-def says_what_passed(line: str, ledger: Ledger) -> bool:
+def quotes_past_failure(line: str, ledger: Ledger) -> bool:
     """Return True if a line quotes a past failure and no open one, by error or command."""
     if any(_quotes_failure(line, fact) for fact in ledger.unresolved()):
         return False

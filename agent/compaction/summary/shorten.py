@@ -234,7 +234,7 @@ def rows_within(
     return (*(rows[n] for n in named), *_by_folder([rows[n] for n in rest], room - used))
 
 
-def stands_for_many(row: FileRow) -> bool:
+def is_folder_row(row: FileRow) -> bool:
     """Return True if the row is for a folder."""
     return row.path.endswith("/")
 
@@ -246,7 +246,7 @@ def row_tokens(rows: Iterable[FileRow]) -> int:
 
 @lru_cache(maxsize=4096)  # the same rows are measured many times
 def _row_tokens(row: FileRow) -> int:
-    return estimate(row_line(row if stands_for_many(row) else replace(row, change=""))) + 1
+    return estimate(row_line(row if is_folder_row(row) else replace(row, change=""))) + 1
 
 
 def _count_fitting(rows: Iterable[FileRow], room: int) -> tuple[int, int]:
@@ -296,7 +296,7 @@ def _folder_row(folder: str, below: Sequence[FileRow]) -> FileRow:
 
 def _file_counts(row: FileRow) -> Mapping[str, int]:
     """Return the number of files in a row, by action."""
-    found = _FILE_COUNT.findall(row.change) if stands_for_many(row) else []
+    found = _FILE_COUNT.findall(row.change) if is_folder_row(row) else []
     return {action: int(count) for count, action in found} or {row.action: 1}
 
 

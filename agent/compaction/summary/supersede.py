@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from ...lazy import dataclass, regex
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument
-from .user_rules import TextOf, lifting_words, quotations, quoted_sentence
+from .user_rules import TextOf, lifting_quotation, quotations, quoted_sentence
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
 
@@ -42,7 +42,7 @@ class Superseded:
         return asdict(self)
 
 
-def claimed(
+def superseded_entries(
     lines: Iterable[str],
     old: SummaryDocument,
     messages: Sequence[LoggedMessage],
@@ -63,7 +63,7 @@ def claimed(
             yield Superseded(section, getattr(old, section)[place], line)
             continue
         rule = old.rules[place]
-        if why := lifting_words(claim["rest"], rule, messages, text_of):
+        if why := lifting_quotation(claim["rest"], rule, messages, text_of):
             yield Superseded("rules", rule.text, why, rule.ref)
 
 

@@ -23,7 +23,7 @@ class UnusableSummaries:
     count: int = 0
 
     @classmethod
-    def noted_in(cls, summary: Summary | None) -> "UnusableSummaries":
+    def from_summary(cls, summary: Summary | None) -> "UnusableSummaries":
         """Return the count in the entry of the newest summary."""
         noted = summary.probes.get(KEY) if summary else None
         if not isinstance(noted, Mapping) or not isinstance(noted.get("count"), int):
@@ -38,10 +38,10 @@ class UnusableSummaries:
         """Reset the count after a usable summary."""
         self.count = 0
 
-    def is_over(self, model: str) -> bool:
+    def should_skip(self, model: str) -> bool:
         """Return True if the model should not be asked for summaries any more."""
         return model == self.model and self.count >= MAX_UNUSABLE
 
-    def note(self) -> dict[str, Any]:
+    def to_check(self) -> dict[str, Any]:
         """Return the count as a field of a summary's checks; an empty dict for 0."""
         return {KEY: {"model": self.model, "count": self.count}} if self.count else {}

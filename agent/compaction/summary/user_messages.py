@@ -60,10 +60,10 @@ def budget_tokens(window: Window, ratio: float = 1.0) -> int:
     return int(max(BUDGET_SHARE * window.size, MIN_BUDGET_TOKENS) / max(ratio, 0.1))
 
 
-def messages_gone(
+def evicted_messages(
     messages: Sequence[LoggedMessage], view: View, evicted: Collection[int]
 ) -> list[LoggedMessage]:
-    """Return the messages that are not in the view without the entries `evicted`."""
+    """Return the messages that are no longer in the view once the entries `evicted` are removed."""
     staying = {item.seq for item in view.items} - set(evicted)
     return [message for message in messages if message.ref not in staying]
 
@@ -76,13 +76,13 @@ def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
 
 def message_lines(messages: Sequence[LoggedMessage], room: int) -> list[str]:
     """Return the messages, each in its own tags, in about `room` tokens."""
-    return [*_lines(_fitted(_first_forms(messages), room), room)]
+    return [*_lines(_fitted(_initial_texts(messages), room), room)]
 
 
 def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
     """Estimate the tokens of the section."""
     size = 0
-    for shown in _first_forms(messages):
+    for shown in _initial_texts(messages):
         size += _size(shown)
         if size > room:
             return room
@@ -96,7 +96,7 @@ def without_messages_section(text: str) -> str:
     return text if start < 0 or end < start else text[:start] + text[end + len(_END) :]
 
 
-def _first_forms(messages: Sequence[LoggedMessage]) -> list[_Shown]:
+def _initial_texts(messages: Sequence[LoggedMessage]) -> list[_Shown]:
     """Return the messages in full. Attached files are reduced to their first line, since they can
     be read again. A long text that a later message repeats is replaced by a reference to that
     message.

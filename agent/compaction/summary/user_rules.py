@@ -86,7 +86,7 @@ def _found(rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf) -
     return None
 
 
-def lifting_words(
+def lifting_quotation(
     claim: str, rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf
 ) -> str:
     """Return the sentence that a claim quotes from a message after the rule; "" if it quotes none.

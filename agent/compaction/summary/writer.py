@@ -36,7 +36,7 @@ from .request import (
     why_unusable,
 )
 from .resolved_errors import claim_lines, open_failures_text, resolution_rows
-from .supersede import Superseded, claimed, without_superseded
+from .supersede import Superseded, superseded_entries, without_superseded
 from .unusable import UnusableSummaries
 from .user_rules import quoted_rules
 
@@ -88,7 +88,7 @@ class SummaryWriter:
                 draft, spent = await self._ask_api(cut, instructions)
                 if draft:
                     return draft
-            if self.unusable.is_over(model):
+            if self.unusable.should_skip(model):
                 return replace(self._from_ledger_after(previous), cost_usd=spent)
             for _ in range(MAX_ATTEMPTS):
                 window = self.host.current_window()  # may have changed since the last attempt
@@ -120,14 +120,14 @@ class SummaryWriter:
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         if is_answered:
             self.unusable.add(model)
-        if self.unusable.is_over(model):
+        if self.unusable.should_skip(model):
             text += f". {model} is not asked for summaries any more; /model selects another model"
         self.host.emit(Notice("warning", text))
         return replace(self._from_ledger_after(previous), cost_usd=spent)
 
     def _from_ledger_after(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from the ledger after unusable answers of the model."""
-        return replace(self.from_ledger(previous), unusable=self.unusable.note())
+        return replace(self.from_ledger(previous), unusable=self.unusable.to_check())
 
     async def _ask_api(
         self, cut: Cut, instructions: str
@@ -190,7 +190,7 @@ class SummaryWriter:
             new = replace(new, errors=(*new.errors, *said))
         messages = [*self.host.ledger.messages]
         claims = [line for text in texts for line in superseded_lines(text)]
-        gone = claimed(claims, previous, messages, self._whole_text) if previous else ()
+        gone = superseded_entries(claims, previous, messages, self._whole_text) if previous else ()
         rules = quoted_rules(new.rules, messages, self._whole_text)
         return replace(new, rules=rules), tuple(dict.fromkeys(gone))
 

@@ -28,7 +28,7 @@ EMPTY_DOCUMENT_TOKENS = 120  # of a document without content
 ITEM_FRAME_TOKENS = 4  # of the markup of an item
 MIN_FACT_CHARS = 2
 MAX_FACT_CHARS = 160
-FREE_SECTIONS = ("rules", "errors")  # have separate limits
+SEPARATELY_LIMITED = ("rules", "errors")  # have separate limits
 IGNORED_FACT_ENDS = " .,;:"
 MAX_ASKED_RULES = 8  # the user's newest rules
 MAX_ASKED_DENIALS = 2
@@ -74,21 +74,21 @@ def choose_probes(
     """
     changed = list(_changed_files(ledger, cap_tokens))
     room = int(PROBED_SHARE * (cap_tokens - EMPTY_DOCUMENT_TOKENS))
-    here = {item.seq for item in evicted}
+    evicted_seqs = {item.seq for item in evicted}
     rules = written.rules if written else previous.rules if previous else ()
     candidates: list[Iterator[Probe]] = [  # the most important sort first
-        _intent(here, ledger),
+        _intent(evicted_seqs, ledger),
         _errors(ledger),
         _constraints(rules, ledger),
         _work(ledger),
         _decisions(previous, written),
-        _read_files(here, ledger),
+        _read_files(evicted_seqs, ledger),
     ]
     paths = [probe.fact for probe in changed]
-    return [*changed, *_chosen([list(sort) for sort in candidates], room, paths, ledger)]
+    return [*changed, *_fitting_probes([list(sort) for sort in candidates], room, paths, ledger)]
 
 
-def _chosen(
+def _fitting_probes(
     candidates: Sequence[Sequence[Probe]],
     room: int,
     paths: Sequence[str],
@@ -110,7 +110,7 @@ def _chosen(
                 continue
             probe = sort[rank]
             fact = normalized(probe.fact).casefold().rstrip(IGNORED_FACT_ENDS)
-            is_free = probe.entry in entries or probe.section in FREE_SECTIONS
+            is_free = probe.entry in entries or probe.section in SEPARATELY_LIMITED
             price = 0 if is_free else estimate(probe.entry) + ITEM_FRAME_TOKENS
             if price > room or len(fact) < MIN_FACT_CHARS or fact in facts:
                 continue
@@ -132,16 +132,16 @@ def _changed_files(ledger: Ledger, cap_tokens: int) -> Iterator[Probe]:
             yield Probe("artifact", question, row.path, "modified", fact.ref, fact.action)
 
 
-def _read_files(here: set[int], ledger: Ledger) -> Iterator[Probe]:
-    for path, ref in [row for row in ledger.read.items() if row[1] in here][:-5:-1]:
+def _read_files(evicted_seqs: set[int], ledger: Ledger) -> Iterator[Probe]:
+    for path, ref in [row for row in ledger.read.items() if row[1] in evicted_seqs][:-5:-1]:
         yield Probe(
             "artifact", "Which files were read last, and not changed?", path, "read", ref, f"#{ref}"
         )
 
 
-def _intent(here: set[int], ledger: Ledger) -> Iterator[Probe]:
-    for ref, text in ledger.words[:1]:
-        if ref in here and (fact := first_line(text)):
+def _intent(evicted_seqs: set[int], ledger: Ledger) -> Iterator[Probe]:
+    for ref, text in ledger.typed_messages[:1]:
+        if ref in evicted_seqs and (fact := first_line(text)):
             yield Probe("recall", "What did the user first ask for?", fact, "intent", ref, fact)
 
 

@@ -14,7 +14,7 @@ from ...context.tokens import estimate
 from ...lazy import dataclass, regex
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
-from .probes import FREE_SECTIONS, Probe, ProbeKind, is_answered
+from .probes import SEPARATELY_LIMITED, Probe, ProbeKind, is_answered
 
 PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
 
@@ -95,21 +95,21 @@ def add_missed_facts(
     missed = [
         probe
         for probe in asked
-        if probe.section not in FREE_SECTIONS and not is_answered(probe, text)
+        if probe.section not in SEPARATELY_LIMITED and not is_answered(probe, text)
     ]
-    missed.sort(key=lambda probe: not _is_vital(probe))
-    vital = sum(map(_is_vital, missed))
-    spare = _unasked(document, asked)
-    trifles = [place for place in spare if _is_trifle(document, place)]
-    spare = [*trifles, *(place for place in spare if place not in set(trifles))]
+    missed.sort(key=lambda probe: not _is_essential(probe))
+    essential = sum(map(_is_essential, missed))
+    spare = _unprobed_items(document, asked)
+    minor = [place for place in spare if _is_minor(document, place)]
+    spare = [*minor, *(place for place in spare if place not in set(minor))]
 
     def fits(count: int, gone: Sequence[ItemPlace]) -> bool:
         return estimate(render(_changed(document, gone, missed[:count]))) <= cap_tokens
 
-    count, removable = len(missed), trifles
-    if not fits(count, trifles):
-        if not fits(vital, trifles):
-            count, removable = vital, spare
+    count, removable = len(missed), minor
+    if not fits(count, minor):
+        if not fits(essential, minor):
+            count, removable = essential, spare
         count = _last_true(count, lambda n: fits(n, removable))
     if not count:
         return document
@@ -127,14 +127,14 @@ def _last_true(end: int, test: Callable[[int], bool]) -> int:
     return bisect_left(range(1, end + 1), True, key=lambda n: not test(n))
 
 
-def _is_vital(probe: Probe) -> bool:
+def _is_essential(probe: Probe) -> bool:
     """Return True if a probe asks for the intent, a changed file or a constraint."""
     return probe.is_constraint or probe.section in ("intent", "modified")
 
 
-def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
-    """Return the items that answer no probe. The least critical section comes first, and the oldest
-    item of each section.
+def _unprobed_items(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
+    """Return the files read, the finished work and the references that answer no probe. They are in
+    this order of sections, and each section begins with its oldest item.
     """
     rows = {row.path for row in document.modified}
     guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
@@ -150,7 +150,7 @@ def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlac
     ]
 
 
-def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
+def _is_minor(document: SummaryDocument, place: ItemPlace) -> bool:
     """Return True if an item is less critical than any probed fact."""
     name, index = place
     item = getattr(document, name)[index]

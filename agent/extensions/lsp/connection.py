@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..server_process import CHUNK_BYTES, Complaint, ServerProcess
+from ..server_process import CHUNK_BYTES, ExitInfo, ServerProcess
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_HEADER_BYTES = 4_096
@@ -17,7 +17,7 @@ MAX_SHOWN_BYTES = 60  # of invalid data
 UNKNOWN_METHOD = -32601
 RETRY_CODES = (-32801, -32802)  # the content changed meanwhile; the server was busy
 
-HearMessage = Callable[[str, Any], None]  # gets the method and the parameters of a notification
+OnNotification = Callable[[str, Any], None]  # gets the method and the parameters of a notification
 # Returns the result of a request. Raises KeyError for an unknown method.
 AnswerRequest = Callable[[str, Any], Any]
 
@@ -38,10 +38,14 @@ class LspConnection:
     """A connection to one language server."""
 
     def __init__(
-        self, process: ServerProcess, complaint: Complaint, hear: HearMessage, answer: AnswerRequest
+        self,
+        process: ServerProcess,
+        exit_info: ExitInfo,
+        on_notification: OnNotification,
+        answer: AnswerRequest,
     ) -> None:
-        self._process, self._complaint = process, complaint
-        self._hear, self._answer = hear, answer
+        self._process, self._exit_info = process, exit_info
+        self._on_notification, self._answer = on_notification, answer
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._count = 0
 
@@ -53,7 +57,7 @@ class LspConnection:
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> Any:
         """Send a request and return its result. Raises RequestRefused and ServerEnded."""
-        if self._complaint.ended.is_set():
+        if self._exit_info.ended.is_set():
             raise ServerEnded
         self._count += 1
         number = self._count
@@ -65,19 +69,19 @@ class LspConnection:
             self._waiting.pop(number, None)
 
     async def read(self) -> None:
-        """Read messages from the server until it ends. Store the reason for invalid data in the
-        complaint.
+        """Read messages from the server until it ends. If it sends invalid data, store the reason
+        in `exit_info`.
         """
         buffer = bytearray()
         try:
-            while chunk := await self._process.out.read(CHUNK_BYTES):
+            while chunk := await self._process.stdout.read(CHUNK_BYTES):
                 buffer += chunk
                 while (message := _taken(buffer)) is not None:
                     self._take(message)
         except ValueError as error:
-            self._complaint.reason = str(error)
+            self._exit_info.reason = str(error)
         finally:
-            self._complaint.ended.set()
+            self._exit_info.ended.set()
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ServerEnded())
@@ -92,10 +96,10 @@ class LspConnection:
             if future and not future.done():
                 _settle(future, message)
             return
-        if self._complaint.count_unasked():
-            raise ValueError(self._complaint.reason)
+        if self._exit_info.count_unrequested():
+            raise ValueError(self._exit_info.reason)
         if number is None:
-            self._hear(str(method), message.get("params"))
+            self._on_notification(str(method), message.get("params"))
             return
         try:
             result = {"result": self._answer(str(method), message.get("params"))}
@@ -105,8 +109,8 @@ class LspConnection:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        if not self._process.into.is_closing():
-            self._process.into.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
 
 def _settle(future: "asyncio.Future[Any]", message: Mapping[str, Any]) -> None:

@@ -84,8 +84,9 @@ def root_of(kind: ServerKind, path: Path, top: Path) -> Path:
 
 
 def installed(kind: ServerKind, root: Path, path: str, *, confined: bool) -> Sequence[str] | None:
-    """Return the command of a server with the path of its program, None if it is not installed. Use
-    a program from a folder that the agent's commands can change only if the server is `confined`.
+    """Return the command of a server with the path of its program, None if it is not installed. A
+    program in a folder that the agent's commands can change is used only if the server is
+    `confined`.
     """
     folders = ":".join([*(str(root / each) for each in _OWN_FOLDERS), path])
     for name, *arguments in kind.commands:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...lazy import dataclass
 from ...version import __version__
-from ..server_process import Complaint, Enclose, running
+from ..server_process import Enclose, ExitInfo, run_server
 from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded
 from .kinds import ServerKind
 from .problems import Problem, new_errors, problems_in
@@ -76,7 +76,7 @@ class LanguageServer:
         *,
         env: Mapping[str, str],
         enclose: Enclose | None,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self.name, self.root = name, root
         self.state: ServerState = "starting"
@@ -85,10 +85,10 @@ class LanguageServer:
         self.idle = asyncio.Event()  # set when the server has reported on all changes
         self.is_late = False  # True after a wait for `idle` timed out
         self._command, self._kind = command, kind
-        self._env, self._enclose, self._tell = env, enclose, tell
-        self._complaint = Complaint()
+        self._env, self._enclose, self._report = env, enclose, report
+        self._exit_info = ExitInfo()
         self._pending: dict[Path, tuple[str | None, str]] = {}
-        self._wanted, self._heard = asyncio.Event(), asyncio.Event()
+        self._has_changes, self._got_report = asyncio.Event(), asyncio.Event()
         self._connection: LspConnection | None = None
         self._pulls = False
         self._running = asyncio.create_task(self._serve(), name=f"language server {name}")
@@ -101,7 +101,7 @@ class LanguageServer:
             before = self._pending[path][0]
         self._pending[path] = before, after
         self.idle.clear()
-        self._wanted.set()
+        self._has_changes.set()
 
     def changed_on_disk(self, changes: Mapping[Path, int]) -> None:
         """Notify the server of files that another process changed, each with its kind of change."""
@@ -132,7 +132,7 @@ class LanguageServer:
     async def close(self) -> None:
         """Stop the server."""
         connection, self.state = self._connection, "failed"
-        if connection is not None and not self._complaint.ended.is_set():
+        if connection is not None and not self._exit_info.ended.is_set():
             with suppress(TimeoutError, RequestRefused, ServerEnded):
                 async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
                     await connection.request("shutdown", None)
@@ -143,18 +143,20 @@ class LanguageServer:
     async def _serve(self) -> None:
         """Run the server until it ends, then report the reason."""
         try:
-            async with running(
-                self._command, env=self._env, cwd=self.root, complaint=self._complaint,
+            async with run_server(
+                self._command, env=self._env, cwd=self.root, exit_info=self._exit_info,
                 enclose=self._enclose,
             ) as process:  # fmt: skip
-                connection = LspConnection(process, self._complaint, self._hear, self._answer)
+                connection = LspConnection(
+                    process, self._exit_info, self._on_notification, self._answer
+                )
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(connection.read())
                     work = tasks.create_task(self._work(connection))
-                    await self._complaint.ended.wait()
+                    await self._exit_info.ended.wait()
                     work.cancel()
         except* (OSError, TimeoutError, RequestRefused) as group:
-            self._complaint.reason = self._complaint.reason or _said(group)
+            self._exit_info.reason = self._exit_info.reason or _said(group)
         finally:
             self._failed()
 
@@ -164,11 +166,11 @@ class LanguageServer:
         self.documents.clear()
         self._pending.clear()
         self.idle.set()
-        words = self._complaint.last_words
-        self.error = self._complaint.reason or "it has ended"
+        words = self._exit_info.last_stderr_line
+        self.error = self._exit_info.reason or "it has ended"
         self.error += f" (it said: {words})" if words else ""
         if not closed:
-            self._tell(f"the language server {self.name} has failed: {self.error}")
+            self._report(f"the language server {self.name} has failed: {self.error}")
 
     async def _work(self, connection: LspConnection) -> None:
         """Initialize the server, then send queued changes. Raises TimeoutError and
@@ -184,8 +186,8 @@ class LanguageServer:
             return
         self._connection, self.state = connection, "running"
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._has_changes.wait()
+            self._has_changes.clear()
             batch, self._pending = self._pending, {}
             with suppress(ServerEnded):
                 await self._bring(connection, batch)
@@ -269,7 +271,7 @@ class LanguageServer:
             if self.state == "running":
                 silence = f"it has said nothing for {SILENCE_TIMEOUT_S:g} s"
                 self.state, self.error = "silent", silence
-                self._tell(f"the language server {self.name} does not answer: {silence}")
+                self._report(f"the language server {self.name} does not answer: {silence}")
             return
         if waited:
             self.state, self.error = "running", ""
@@ -280,13 +282,13 @@ class LanguageServer:
             return document is not None and document.reported < document.version
 
         while any(map(is_behind, paths)):
-            self._heard.clear()
-            await self._heard.wait()
+            self._got_report.clear()
+            await self._got_report.wait()
         while paths:
-            self._heard.clear()
+            self._got_report.clear()
             try:
                 async with asyncio.timeout(QUIET_S):
-                    await self._heard.wait()
+                    await self._got_report.wait()
             except TimeoutError:
                 return
 
@@ -308,7 +310,7 @@ class LanguageServer:
                     document.reported = document.version
                 break
 
-    def _hear(self, method: str, params: Any) -> None:
+    def _on_notification(self, method: str, params: Any) -> None:
         """Store the errors from a notification of the server."""
         if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
             return
@@ -318,7 +320,7 @@ class LanguageServer:
             return
         document.reported = document.version
         document.pushed = problems_in(params.get("diagnostics"))
-        self._heard.set()
+        self._got_report.set()
 
     def _setting(self, item: Any) -> Any:
         """Return the settings of a section such as `python.analysis`, None if there are none."""
@@ -334,7 +336,7 @@ class LanguageServer:
             return [self._setting(item) for item in items] if isinstance(items, list) else []
         if method == "workspace/diagnostic/refresh":
             self.idle.clear()
-            self._wanted.set()
+            self._has_changes.set()
         folders = [{"uri": self.root.as_uri(), "name": self.root.name}]
         return {
             "workspace/diagnostic/refresh": None,

@@ -31,7 +31,7 @@ class LanguageServers:
     environ: Mapping[str, str]  # for the server processes
     settings: tuple[str, ...]  # servers from the user's settings
     enclose: Enclose | None  # None: outside of a sandbox
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     plugins: Sequence[Plugin] = ()  # may define servers
     absent: dict[str, str] = field(default_factory=dict)  # reason by name of a server
     running: dict[tuple[str, Path], LanguageServer] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class LanguageServers:
             except TimeoutError:
                 server.is_late = True
 
-    async def heed(self, changes: Mapping[Path, str]) -> None:
+    async def notify_changed(self, changes: Mapping[Path, str]) -> None:
         """Notify the servers of the files that a command changed, each with its action."""
         for server in [*self.running.values()]:
             rows = {
@@ -122,7 +122,7 @@ class LanguageServers:
                 kind,
                 env={**self.environ, **kind.env},
                 enclose=self.enclose,
-                tell=self.tell,
+                report=self.report,
             )
         return server
 

@@ -49,8 +49,8 @@ async def call_tool(
     except MCPError as error:
         if error.code != types.URL_ELICITATION_REQUIRED or respondent is None:
             raise
-        raise ToolError(await _visited(error, respondent, server)) from None
-    raise ToolError(f"The tool asked for more than {MAX_ROUNDS} times.")
+        raise ToolError(await _ask_to_visit(error, respondent, server)) from None
+    raise ToolError(f"The tool asked further questions more than {MAX_ROUNDS} times.")
 
 
 async def _sent(
@@ -122,7 +122,7 @@ async def _cancelled(session: "ClientSession", id: str) -> None:
     await session.send_request(request, types.CancelTaskResult)
 
 
-async def _visited(error: "MCPError", respondent: Respondent, server: str) -> str:
+async def _ask_to_visit(error: "MCPError", respondent: Respondent, server: str) -> str:
     """Ask the user to visit the pages that the server requires. Return the message for the
     model.
     """

@@ -173,7 +173,7 @@ def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
     if not isinstance(servers, dict):
         raise ValueError(f'it has no "{SERVERS_KEY}": {{NAME: {{…}}}}')
     if len(servers) > MAX_SERVERS:
-        raise ValueError(f"it has {len(servers):,} servers, at most {MAX_SERVERS} can be")
+        raise ValueError(f"it has {len(servers):,} servers, but at most {MAX_SERVERS} are allowed")
     return servers
 
 
@@ -232,7 +232,7 @@ def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
 
 def with_variables(value: Any, environ: Mapping[str, str]) -> Any:
     """Replace the variables in all texts of a value, without replacing inside the results. Raises
-    ValueError for a variable that is not set and has no default.
+    ValueError for a variable that is unset or empty and has no default.
     """
     if isinstance(value, dict):
         return {key: with_variables(each, environ) for key, each in value.items()}

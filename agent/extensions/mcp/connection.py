@@ -17,7 +17,7 @@ from ....tools.system.unicode import clean
 from ...errors import ToolError
 from ...lazy import dataclass
 from ...version import __version__
-from ..server_process import Complaint
+from ..server_process import ExitInfo
 from .calls import call_tool
 from .config import ServerConfig, plain_name
 from .inputs import Respondent, elicit, sample
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 State = Literal["starting", "ready", "failed", "ended"]
 
 MAX_TOOLS = 10_000  # of one server
-MAX_LISTED = 1_000  # prompts, resources and templates of one server, each
+MAX_LISTED = 1_000  # prompts, and resources, of one server
 MAX_PAGES = 1_000
 MAX_SCHEMA_CHARS = 100_000  # of one tool, as JSON
 MAX_CATALOG_CHARS = 32_000_000  # of all tools of one server, as JSON
@@ -96,7 +96,7 @@ class Connection:
         cwd: Path,
         start_timeout: float,
         call_timeout: float,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         tokens: Path | None,
         show: Callable[[str], None] | None,
     ) -> None:
@@ -110,13 +110,13 @@ class Connection:
         self._env, self._cwd = env, cwd
         self._start_timeout = start_timeout
         self._call_timeout = config.timeout or call_timeout
-        self._tell = tell
+        self._report = report
         self._session: ClientSession | None = None
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._running: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # set when the server is ready or has failed
         self._relisting: asyncio.Task[None] | None = None
-        self._complaint = Complaint()
+        self._exit_info = ExitInfo()
         self._closing = False
         self._respondents: list[Respondent | None] = []  # of the running calls
         self._inputs = set[asyncio.Future[Any]]()  # pending answers to the server's questions
@@ -142,7 +142,7 @@ class Connection:
         self.start()
         await self._settled.wait()
         if self._session is None:
-            raise ToolError(f"The MCP server {self.name} is not there: {self.error}")
+            raise ToolError(f"The MCP server {self.name} is not available: {self.error}")
 
     async def close(self) -> None:
         """Stop the server."""
@@ -204,8 +204,8 @@ class Connection:
         if isinstance(error, ToolError):
             raise error
         if self.config.url and str(error) == "Session terminated":  # the SDK's message for a 404
-            self._complaint.reason = "it does not know this session any more"
-            self._complaint.ended.set()
+            self._exit_info.reason = "it no longer knows this session"
+            self._exit_info.ended.set()
             unknown = " It has not run this: call it again."
         elif not _is_connection_lost(error):
             raise ToolError(f"The MCP server {self.name} answers: {describe(error)}")
@@ -256,16 +256,16 @@ class Connection:
 
     async def _serve(self) -> None:
         """Keep the connection open until the server ends."""
-        complaint = self._complaint = Complaint()
+        exit_info = self._exit_info = ExitInfo()
         async with AsyncExitStack() as stack:
-            session = await self._connected(stack, complaint)
+            session = await self._connected(stack, exit_info)
             self._session, self.state = session, "ready"
             self._settled.set()
-            await complaint.ended.wait()
-            if not complaint.reason:
-                complaint.reason = "it closed the connection"
+            await exit_info.ended.wait()
+            if not exit_info.reason:
+                exit_info.reason = "it closed the connection"
 
-    async def _connected(self, stack: AsyncExitStack, complaint: Complaint) -> "ClientSession":
+    async def _connected(self, stack: AsyncExitStack, exit_info: ExitInfo) -> "ClientSession":
         """Open the connection and list the server's tools, prompts and resources. Raises
         TimeoutError and the errors of the transport.
         """
@@ -275,24 +275,24 @@ class Connection:
 
         over_http = bool(self.config.url)
         transport = (
-            http(self.config, complaint, self._tokens, self._show)
+            http(self.config, exit_info, self._tokens, self._show)
             if over_http
-            else stdio(self.config, self._env, self._cwd, complaint)
+            else stdio(self.config, self._env, self._cwd, exit_info)
         )
         async with asyncio.timeout(self._start_timeout):
             read, write = await stack.enter_async_context(transport)
-            self._dispatcher = JSONRPCDispatcher(BoundedStream(read, complaint), write)
+            self._dispatcher = JSONRPCDispatcher(BoundedStream(read, exit_info), write)
             session = await stack.enter_async_context(
                 ClientSession(
                     dispatcher=self._dispatcher,
                     client_info=types.Implementation(name="ctxagent", version=__version__),
-                    message_handler=self._hear,
+                    message_handler=self._on_message,
                     elicitation_callback=self._elicit,
                     sampling_callback=self._sample,
                 )
             )
             probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
-            await _agree(session, probe)
+            await _negotiate(session, probe)
             self.protocol = session.protocol_version or ""
             self.catalog = await _list(self.name, session)
         return session
@@ -302,21 +302,21 @@ class Connection:
         was_ready, self._session = self._session is not None, None
         self.state = "ended" if was_ready else "failed"
         if not running.cancelled():
-            error, reason = _first(running.exception()), self._complaint.reason
+            error, reason = _first(running.exception()), self._exit_info.reason
             if isinstance(error, TimeoutError):
                 reason = f"it did not answer in {self._start_timeout:g} s"
             elif error is not None and not reason:
                 reason = describe(error)
-            if said := self._complaint.last_words:
+            if said := self._exit_info.last_stderr_line:
                 reason = f"{reason} (it said: {said})"
             self.error = shorten(reason, 2 * MAX_ERROR_CHARS)
             if not self._closing:
-                what = "has ended" if was_ready else "is not there"
+                what = "has ended" if was_ready else "is not available"
                 again = "; the next call starts it again" if was_ready else ""
-                self._tell(f"the MCP server {self.name} {what}: {self.error}{again}")
+                self._report(f"the MCP server {self.name} {what}: {self.error}{again}")
         self._settled.set()
 
-    async def _hear(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         """List the server's tools, prompts and resources again after a notification that they
         changed.
         """
@@ -340,7 +340,7 @@ class Connection:
         listing.cancel()
 
 
-async def _agree(session: "ClientSession", probe: float | None) -> None:
+async def _negotiate(session: "ClientSession", probe: float | None) -> None:
     """Negotiate a protocol version. With a `probe` of 0, use the handshake, and `discover` of the
     newest protocol if the server refuses the handshake. Otherwise send `discover` first, for up to
     `probe` seconds (None: no limit), and fall back to the handshake.
@@ -454,7 +454,8 @@ def describe(error: BaseException) -> str:
         text = error.message
     elif isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        text = f"nonsense, {'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+        where = ".".join(map(str, first["loc"]))
+        text = f"an invalid answer: {f'{where}: ' if where else ''}{first['msg']}"
     else:
         text = str(error) or type(error).__name__
     return shorten(" ".join(clean(text).split()), MAX_ERROR_CHARS)

@@ -110,7 +110,7 @@ class FormField:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedForm:
+class FormRequest:
     """A form that a server asks the user to fill in."""
 
     server: str
@@ -119,7 +119,7 @@ class AskedForm:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedVisit:
+class VisitRequest:
     """A web page that a server asks the user to visit."""
 
     server: str
@@ -128,7 +128,7 @@ class AskedVisit:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedReply:
+class SamplingRequest:
     """A prompt that a server sends to the model."""
 
     server: str
@@ -139,7 +139,7 @@ class AskedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenReply:
+class SampledReply:
     """A reply of the model for a server."""
 
     text: str
@@ -150,13 +150,13 @@ class GivenReply:
 class Respondent(Protocol):
     """The interface that answers requests of servers."""
 
-    async def fill_in(self, asked: AskedForm) -> Mapping[str, Value] | None:
+    async def fill_in(self, asked: FormRequest) -> Mapping[str, Value] | None:
         """Return the values of a form, None to decline."""
 
-    async def visit(self, asked: AskedVisit) -> bool:
+    async def visit(self, asked: VisitRequest) -> bool:
         """Return True if the user agrees to visit a page."""
 
-    async def reply_to(self, asked: AskedReply) -> GivenReply:
+    async def reply_to(self, asked: SamplingRequest) -> SampledReply:
         """Return a reply of the model. Raises ToolError if no reply is possible."""
 
 
@@ -170,12 +170,12 @@ async def elicit(
     if isinstance(params, types.ElicitRequestURLParams):
         url = params.url
         is_shown = re.fullmatch(r"https?://[!-~]+", url) and len(url) <= MAX_URL_CHARS
-        agreed = is_shown and await respondent.visit(AskedVisit(server, message, url))
+        agreed = is_shown and await respondent.visit(VisitRequest(server, message, url))
         return types.ElicitResult(action="accept" if agreed else "decline")
     fields = form_fields(params.requested_schema)
     values = None
     if fields is not None:
-        values = await respondent.fill_in(AskedForm(server, message, fields))
+        values = await respondent.fill_in(FormRequest(server, message, fields))
     if values is None:
         return types.ElicitResult(action="decline")
     return types.ElicitResult(action="accept", content=dict(values))
@@ -246,40 +246,40 @@ def _shown(text: Any) -> str:
     return one_line(shown_text(str(text)), MAX_FIELD_CHARS)
 
 
-def _asked_reply(server: str, params: "types.CreateMessageRequestParams") -> AskedReply:
+def _asked_reply(server: str, params: "types.CreateMessageRequestParams") -> SamplingRequest:
     """Return the prompt in a sampling request. Raises ToolError for unsupported content."""
     messages = list[tuple[str, str]]()
     for message in params.messages:
         texts = [getattr(part, "text", None) for part in message.content_as_list]
         if not all(isinstance(text, str) for text in texts):
-            raise ToolError("Only texts are taken.")
+            raise ToolError("Only texts are supported.")
         text = "\n".join(str(each) for each in texts)
         if messages and messages[-1][0] == message.role:
             messages[-1] = message.role, f"{messages[-1][1]}\n{text}"
         elif text.strip():
             messages.append((message.role, text))
     if params.tools or not messages or messages[0][0] != "user" or messages[-1][0] != "user":
-        raise ToolError("Only messages without tools are taken, from a user's to a user's.")
+        raise ToolError("Tools are not supported; the first and last message must be a user's.")
     system = params.system_prompt or ""
     if len(system) + sum(len(text) for _, text in messages) > MAX_PROMPT_CHARS:
-        raise ToolError(f"More than {MAX_PROMPT_CHARS:,} characters are not taken.")
+        raise ToolError(f"At most {MAX_PROMPT_CHARS:,} characters are allowed.")
     most = max(1, min(params.max_tokens, MAX_SAMPLED_TOKENS))
-    return AskedReply(server, system, messages, most, params.stop_sequences or ())
+    return SamplingRequest(server, system, messages, most, params.stop_sequences or ())
 
 
-class RespondentElsewhere:
+class CrossLoopRespondent:
     """A respondent that runs in another event loop."""
 
     def __init__(self, respondent: Respondent, loop: asyncio.AbstractEventLoop) -> None:
         self._respondent, self._loop = respondent, loop
 
-    async def fill_in(self, asked: AskedForm) -> Mapping[str, Value] | None:
+    async def fill_in(self, asked: FormRequest) -> Mapping[str, Value] | None:
         return await self._there(self._respondent.fill_in(asked))
 
-    async def visit(self, asked: AskedVisit) -> bool:
+    async def visit(self, asked: VisitRequest) -> bool:
         return await self._there(self._respondent.visit(asked))
 
-    async def reply_to(self, asked: AskedReply) -> GivenReply:
+    async def reply_to(self, asked: SamplingRequest) -> SampledReply:
         return await self._there(self._respondent.reply_to(asked))
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:

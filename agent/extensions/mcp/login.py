@@ -49,7 +49,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """The expiry time of the token (Unix time), None if unknown."""
+        """When to refresh the token (Unix time, EARLY_S before it expires), None if unknown."""
         found = self._read().get("expires_at")
         return found if isinstance(found, int | float) else None
 
@@ -168,7 +168,8 @@ async def authentication(
     config: ServerConfig, folder: Path | None, show: Callable[[str], None] | None
 ) -> AsyncIterator["httpx2.Auth | None"]:
     """Yield an `Auth` that adds the server's tokens to requests, None without a login. With `show`,
-    log in now: it gets the URL for the user to open. Without `show`, only stored tokens are used.
+    log in now: `show` is called with the URL for the user to open. Without `show`, only stored
+    tokens are used.
     """
     file = TokenFile(folder, config) if folder is not None else None
     if file is None or not (show or file.exists):
@@ -227,7 +228,7 @@ def _provider(
                     await lock.__aexit__(None, None, None)
 
     async def refused(*_: object) -> Any:
-        raise OAuthFlowError(wants_login(config.name))
+        raise OAuthFlowError(login_required(config.name))
 
     metadata = OAuthClientMetadata(
         client_name="ctxagent",
@@ -239,5 +240,5 @@ def _provider(
     return Provider(config.url, metadata, file, redirect or refused, callback or refused)
 
 
-def wants_login(name: str) -> str:
-    return f"it wants a login: `ctxagent mcp login {name}`"
+def login_required(name: str) -> str:
+    return f"it requires a login: `ctxagent mcp login {name}`"

@@ -24,7 +24,7 @@ from .connection import (
     ListedTool,
     State,
 )
-from .inputs import Respondent, RespondentElsewhere
+from .inputs import CrossLoopRespondent, Respondent
 from .ranking import best_tools
 from .results import parts_of, prompt_text, resource_answer
 
@@ -73,13 +73,13 @@ class McpServers:
         tokens: Path | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """`tokens` is the folder of logins. With `show` the user logs in now, at the URL passed to
-        it.
+        """`tokens` is the folder of logins. With `show`, the user logs in now: `show` is called
+        with the URL to open.
         """
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
         self.respondent: Respondent | None = None  # answers questions of servers during calls
-        self.untold: list[str] = []  # warnings from before a listener was set
+        self.pending_warnings: list[str] = []  # warnings from before a listener was set
         self._listener: Callable[[str], None] | None = None
         self._start_timeout = start_timeout
         self._connections = {
@@ -89,7 +89,7 @@ class McpServers:
                 cwd=cwd,
                 start_timeout=start_timeout,
                 call_timeout=call_timeout,
-                tell=self._tell,
+                report=self._report,
                 tokens=tokens,
                 show=show,
             )
@@ -126,8 +126,8 @@ class McpServers:
         servers.
         """
         self._listener = listener
-        while self.untold:
-            listener(self.untold.pop(0))
+        while self.pending_warnings:
+            listener(self.pending_warnings.pop(0))
 
     def tool(self) -> McpTool:
         return McpTool(self)
@@ -231,7 +231,7 @@ class McpServers:
         tools = [t for each in self._connections.values() for t in each.catalog.tools.values()]
         found = await asyncio.to_thread(best_tools, tools, query, MAX_FOUND)
         missing = [e for e in self._connections.values() if e.state in ("failed", "ended")]
-        notes = [f"{each.name} is not there: {each.error}" for each in missing]
+        notes = [f"{each.name} is not available: {each.error}" for each in missing]
         if not found:
             servers = ", ".join(f"{e.name} ({len(e.catalog.tools):,})" for e in self._ready())
             return "\n".join(
@@ -256,7 +256,7 @@ class McpServers:
         connection, tool = self._connection(name), await self._tool(name)
         uri, respondent = str(arguments.get("uri", "")), None
         if self.respondent is not None:
-            respondent = RespondentElsewhere(self.respondent, asyncio.get_running_loop())
+            respondent = CrossLoopRespondent(self.respondent, asyncio.get_running_loop())
 
         async def called() -> McpAnswer:
             if not tool.own_name:
@@ -336,9 +336,9 @@ class McpServers:
         self._loop.run_forever()
         self._loop.close()
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self._listener is None:
-            self.untold.append(text)
+            self.pending_warnings.append(text)
         else:
             self._listener(text)
 

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, Complaint, running
+from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, ExitInfo, run_server
 from .config import ServerConfig
-from .login import authentication, wants_login
+from .login import authentication, login_required
 
 if TYPE_CHECKING:
     import httpx2
@@ -29,8 +29,8 @@ class BoundedStream:
     It replaces the SDK's `ReadStream`.
     """
 
-    def __init__(self, stream: Any, complaint: Complaint) -> None:
-        self._stream, self._complaint = stream, complaint
+    def __init__(self, stream: Any, exit_info: ExitInfo) -> None:
+        self._stream, self._exit_info = stream, exit_info
 
     async def receive(self) -> "SessionMessage | Exception":
         import anyio
@@ -39,13 +39,13 @@ class BoundedStream:
         try:
             item: SessionMessage | Exception = await self._stream.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self._complaint.ended.set()
+            self._exit_info.ended.set()
             raise anyio.EndOfStream from None
         answers = not isinstance(item, Exception) and isinstance(
             item.message, JSONRPCResponse | JSONRPCError
         )
-        if not answers and self._complaint.count_unasked():
-            self._complaint.ended.set()
+        if not answers and self._exit_info.count_unrequested():
+            self._exit_info.ended.set()
             raise anyio.EndOfStream
         return item
 
@@ -72,7 +72,7 @@ class BoundedStream:
 
 @asynccontextmanager
 async def stdio(
-    config: ServerConfig, env: Mapping[str, str], cwd: Path, complaint: Complaint
+    config: ServerConfig, env: Mapping[str, str], cwd: Path, exit_info: ExitInfo
 ) -> AsyncIterator["TransportStreams"]:
     """Start a server and yield streams over its stdin and stdout. At the end of the block, stop the
     server and its child processes. Raises OSError.
@@ -85,16 +85,16 @@ async def stdio(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_end, tasks)
         server = await stack.enter_async_context(
-            running(
+            run_server(
                 config.command,
                 env={**env, **config.env},
                 cwd=config.cwd or cwd,
-                complaint=complaint,
+                exit_info=exit_info,
             )
         )
         tasks += [
-            asyncio.create_task(_read(server.out, send_in, complaint)),
-            asyncio.create_task(_write(server.into, receive_out, send_in)),
+            asyncio.create_task(_read(server.stdout, send_in, exit_info)),
+            asyncio.create_task(_write(server.stdin, receive_out, send_in)),
         ]
         try:
             yield receive_in, send_out
@@ -109,7 +109,7 @@ async def _end(tasks: "list[asyncio.Task[None]]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> None:
+async def _read(out: asyncio.StreamReader, into: Any, exit_info: ExitInfo) -> None:
     """Forward the server's output, one message per line. Close the stream at the end of
     the output.
     """
@@ -126,18 +126,18 @@ async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> N
                     message = jsonrpc_message_adapter.validate_json(bytes(held), by_name=False)
                     item: SessionMessage | Exception = SessionMessage(message)
                 except ValueError:
-                    complaint.hear(bytes(held[:MAX_STDERR_CHARS]) + b"\n")
+                    exit_info.add_stderr(bytes(held[:MAX_STDERR_CHARS]) + b"\n")
                     item = ValueError("a line that is no message")
                 held.clear()
-                if not await _handed(into, item):
+                if not await _try_send(into, item):
                     return
             held += rest
             if len(held) > MAX_MESSAGE_BYTES:
-                complaint.reason = f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
+                exit_info.reason = f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
                 return
 
 
-async def _handed(into: Any, item: Any) -> bool:
+async def _try_send(into: Any, item: Any) -> bool:
     """Send an item into a stream. Return False if the stream is closed."""
     import anyio
 
@@ -163,25 +163,26 @@ async def _write(stdin: asyncio.StreamWriter, source: Any, into: Any) -> None:
 @asynccontextmanager
 async def http(
     config: ServerConfig,
-    complaint: Complaint,
+    exit_info: ExitInfo,
     tokens: Path | None = None,
     show: Callable[[str], None] | None = None,
 ) -> AsyncIterator["TransportStreams"]:
     """Yield streams to a server over streamable HTTP. Redirects to another origin are not followed.
-    `tokens` is the folder of logins. With `show` the user logs in now, at the URL passed to it.
+    `tokens` is the folder of logins. With `show`, the user logs in now: `show` is called with the
+    URL to open.
     """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     async def bound(response: "httpx2.Response") -> None:
         if response.status_code == 401 and show is None:
-            complaint.reason = wants_login(config.name)
+            exit_info.reason = login_required(config.name)
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("it sent packed data that was not asked for")
+            raise httpx2.DecodingError("it sent compressed data, although none was requested")
         if "event-stream" not in response.headers.get("content-type", ""):
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)
-            response.stream = _bounded_body(stream, complaint)
+            response.stream = _bounded_body(stream, exit_info)
 
     async with (
         authentication(config, tokens, show) as auth,
@@ -200,7 +201,7 @@ async def http(
 
 
 def _bounded_body(
-    stream: "httpx2.AsyncByteStream", complaint: Complaint
+    stream: "httpx2.AsyncByteStream", exit_info: ExitInfo
 ) -> "httpx2.AsyncByteStream":
     import httpx2
 
@@ -210,7 +211,7 @@ def _bounded_body(
             async for chunk in stream:
                 left -= len(chunk)
                 if left < 0:
-                    complaint.reason = (
+                    exit_info.reason = (
                         f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
                     )
                     return

@@ -17,8 +17,8 @@ from ...context.request import ADDITION, GO_ON_PROMPT, Request
 from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.searches import search_text
-from ..names import short
-from ..providers import served
+from ..names import shorten_name
+from ..providers import resolve_model
 
 # Names of the field with the model's reasoning, by server. Only the first field in a reply is
 # used, because some servers send the same text twice.
@@ -27,7 +27,7 @@ REASONING_DETAILS = "reasoning_details"  # of OpenRouter and MiniMax, with signa
 REASONING_PARTS = "content"  # "field" value for Mistral: reasoning is in parts of the content
 EXTRA = "extra_content"  # of a call: Gemini's thought signature
 _MAX_ID_CHARS = 40  # of a call; OpenAI refuses longer IDs
-ONLY_MEDIA = "[What the call returned follows below.]"
+MEDIA_FOLLOWS = "[What the call returned follows below.]"
 # Models that reliably cache only marked prompts: Anthropic's and Alibaba's.
 _MARKED = regex(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
 
@@ -37,7 +37,7 @@ ChatMessage = dict[str, Any]
 def parameters(request: Request) -> dict[str, Any]:
     """Return the parameters of a body without the conversation."""
     out: dict[str, Any] = {
-        "model": served(request.model).name,
+        "model": resolve_model(request.model).name,
         "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -89,7 +89,7 @@ class _Messages:
                 continue
             call, given = block["tool_use_id"], block["content"]
             inner = [_text(given)] if isinstance(given, str) else given
-            texts = [each for each in inner if each["type"] == "text"] or [_text(ONLY_MEDIA)]
+            texts = [each for each in inner if each["type"] == "text"] or [_text(MEDIA_FOLLOWS)]
             if "cache_control" in block:
                 texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
             result = {"role": "tool", "tool_call_id": self.ids.get(call, call)}
@@ -143,10 +143,10 @@ class _Messages:
         if isinstance(own, str) and own not in self.ids.values():
             self.ids[id] = own
         elif len(id) > _MAX_ID_CHARS:
-            self.ids[id] = short(id, _MAX_ID_CHARS)
+            self.ids[id] = shorten_name(id, _MAX_ID_CHARS)
         self.names[id] = block["name"]
         arguments = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"))
-        function = {"name": short(block["name"]), "arguments": arguments}
+        function = {"name": shorten_name(block["name"]), "arguments": arguments}
         out = {"id": self.ids.get(id, id), "type": "function", "function": function}
         return {**out, EXTRA: kept[EXTRA]} if EXTRA in kept else out
 
@@ -175,7 +175,7 @@ def _kept(block: Block) -> dict[str, Any]:
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    described = {"name": short(tool["name"]), "description": tool.get("description", "")}
+    described = {"name": shorten_name(tool["name"]), "description": tool.get("description", "")}
     return {"type": "function", "function": {**described, "parameters": tool["input_schema"]}}
 
 

@@ -17,9 +17,9 @@ from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
-from ..names import short, told_name
+from ..names import cut_name, shorten_name
 from ..sse import parse_arguments
-from ..transport import told_error
+from ..transport import parse_error
 from ..wire import StreamError
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, REASONING_PARTS
 
@@ -37,7 +37,7 @@ _STOP_REASONS = {
     "refusal": "refusal", "safety": "refusal", "recitation": "refusal",
 }  # fmt: skip
 _FILTERED = "content_filter"  # Gemini appends the reason
-_BROKEN_OFF = ("error", "network_error", "abort", "cancelled", "insufficient_system_resource")
+_ABORT_REASONS = ("error", "network_error", "abort", "cancelled", "insufficient_system_resource")
 _OPEN_TAG, _CLOSE_TAG = "<think>", "</think>"
 # Names of token counts, by server.
 _READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
@@ -109,7 +109,7 @@ class _Tags:
 
 def draft(request: Request) -> "ChatDraft":
     """Return an empty reply to a request."""
-    names = {short(tool["name"]): tool["name"] for tool in request.tools}
+    names = {shorten_name(tool["name"]): tool["name"] for tool in request.tools}
     return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens, names)
 
 
@@ -147,7 +147,7 @@ class ChatDraft:
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
         """Add a chunk and yield its deltas for front ends."""
         if event.get("object") == "error":  # older servers send errors without an envelope
-            raise StreamError(*(told_error(event) or ("", "")))
+            raise StreamError(*(parse_error(event) or ("", "")))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
         if not isinstance(choice, dict):
@@ -155,7 +155,7 @@ class ChatDraft:
         has_usage = self._count(event.get("usage")) or self._count(choice.get("usage"))
         if not self.began:
             self.began = True
-            self.message_id = told_name(event.get("id")) or None
+            self.message_id = cut_name(event.get("id")) or None
             yield Accepted(self.usage.to_json(), self.sent)
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
@@ -164,7 +164,7 @@ class ChatDraft:
             yield from self._finish(str(reason).lower())
         self.stopped = self.complete and has_usage  # the usage comes last
 
-    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+    def take_unstreamed(self, answer: dict[str, Any]) -> Iterator[Delta]:
         """Add the answer of a server that does not stream."""
         yield from self.take(answer)
         if not self.complete:
@@ -259,7 +259,7 @@ class ChatDraft:
         function = piece.get("function") if isinstance(piece, dict) else None
         if not isinstance(function, dict):
             return
-        id, name = told_name(piece.get("id")), told_name(function.get("name"))
+        id, name = cut_name(piece.get("id")), cut_name(function.get("name"))
         given = function.get("arguments")
         raw = json.dumps(given) if isinstance(given, dict) else _text(given)
         call = self._call_of(piece.get("index"), id, name, raw)
@@ -308,7 +308,7 @@ class ChatDraft:
         return {**block, "signature": _packed(kept)} if kept else block
 
     def _finish(self, reason: str) -> Iterator[Delta]:
-        if reason in _BROKEN_OFF:
+        if reason in _ABORT_REASONS:
             raise ValueError(f"the server aborted the reply: {reason}")
         yield from self._add_split(self._tags.rest())
         refused = self._refused or reason.startswith(_FILTERED)

@@ -16,8 +16,8 @@ from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 
 _Body = dict[str, Any]
 
-NO_FILE = "[A PDF document, which this server does not take.]"
-HEARD = "OK."  # model's text between a result and a message, if roles must alternate
+OMITTED_FILE = "[A PDF document, which this server does not take.]"
+FILLER_REPLY = "OK."  # reply inserted between a result and a user message, if roles must alternate
 # Gemini accepts this signature for calls of other models.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -98,7 +98,7 @@ def _plain(parts: list[dict[str, Any]]) -> Any:
 
 
 def _without_files(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": NO_FILE} if p["type"] == "file" else p for p in parts]
+    return [{"type": "text", "text": OMITTED_FILE} if p["type"] == "file" else p for p in parts]
 
 
 def _system_as_user(body: _Body) -> _Body:
@@ -121,7 +121,7 @@ def _alternating(body: _Body) -> _Body:
     out: list[ChatMessage] = []
     for message in body["messages"]:
         if message["role"] == "user" and out and out[-1]["role"] == "tool":
-            out.append({"role": "assistant", "content": HEARD})
+            out.append({"role": "assistant", "content": FILLER_REPLY})
         out.append(message)
     return {**body, "messages": out}
 
@@ -157,26 +157,26 @@ def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool 
     return Gap(what, regex(words, re.I | re.S), fit, guessed)
 
 
-def _wanted(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
-    """Return a gap whose error message would also match another gap. It applies only if it changes
-    the body.
+def _checked_gap(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
+    """Return a gap that is found by an error message and by the body: it applies only if it changes
+    the body. Its error message would also match another gap.
     """
     named = regex(words, re.I | re.S)
 
-    def decides(said: str, body: Mapping[str, Any]) -> bool:
+    def matches(said: str, body: Mapping[str, Any]) -> bool:
         return bool(named.search(said)) and fit(dict(body)) != body
 
-    return Gap(what, None, fit, decides=decides)
+    return Gap(what, None, fit, matches=matches)
 
 
 GAPS: Mapping[str, Gap] = {
     "stream_options": _gap("no stream_options", r"stream_options|include_usage",
                            _without("stream_options"), guessed=True),
-    "max_tokens": _wanted("max_completion_tokens in place of max_tokens",
-                          r"max_completion_tokens['\"` ]*instead|max_tokens.{0,9}not supp",
-                          _renamed_length),
-    "length": _wanted("no limit of a reply's length", r"max_(?:completion_)?tokens",
-                      _without("max_tokens", "max_completion_tokens")),
+    "max_tokens": _checked_gap("max_completion_tokens in place of max_tokens",
+                               r"max_completion_tokens['\"` ]*instead|max_tokens.{0,9}not supp",
+                               _renamed_length),
+    "length": _checked_gap("no limit of a reply's length", r"max_(?:completion_)?tokens",
+                           _without("max_tokens", "max_completion_tokens")),
     "highest_effort": _gap("no reasoning_effort above high", r"reasoning_effort|\beffort\b",
                            _lower_effort),
     "effort": _gap("no reasoning_effort", r"reasoning_effort|\beffort\b",
@@ -184,14 +184,14 @@ GAPS: Mapping[str, Gap] = {
     "reasoning": _gap("no reasoning of earlier replies",
                       r"\breasoning(?:_content|_details|_text)?\b|\bthinking\b",
                       _with_messages(_without_reasoning), guessed=True),
-    "no_reasoning": _wanted("no reply without reasoning_content",
-                            r"reasoning_content.{0,60}(?:must be passed|missing|required)|"
-                            r"missing.{0,20}reasoning_content", _fill_reasoning),
-    "no_signature": _wanted("no call without a signature", r"missing.{0,20}thought.?signature",
-                            _fill_signatures),
-    "ids": _wanted("IDs of calls with nine letters and digits only",
-                   r"tool.?calls?(?:\[\d+\])?\W{0,3}_?id\b.{0,80}(?:length|too long|must be)",
-                   _shorten_ids),
+    "no_reasoning": _checked_gap("no reply without reasoning_content",
+                                 r"reasoning_content.{0,60}(?:must be passed|missing|required)|"
+                                 r"missing.{0,20}reasoning_content", _fill_reasoning),
+    "no_signature": _checked_gap("no call without a signature", r"missing.{0,20}thought.?signature",
+                                 _fill_signatures),
+    "ids": _checked_gap("IDs of calls with nine letters and digits only",
+                        r"tool.?calls?(?:\[\d+\])?\W{0,3}_?id\b.{0,80}(?:length|too long|must be)",
+                        _shorten_ids),
     "cache": _gap("no cache_control, and text in strings only",
                   r"cache_control|ephemeral|prompt caching|(?:content|messages).*(?:expected|"
                   r"must be|valid|should be) (?:an? )?str(?:ing)?\b|unexpected list|"

@@ -24,8 +24,9 @@ def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
 
 
 def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
-    """Return True if the server is known to accept a compaction block in the messages. A server
-    that never made such a block might ignore it, and the model would lose the summary.
+    """Return True if the server is known to accept a compaction block in the messages. Return False
+    for a server that has not yet made a block: it might ignore the block, and the model would lose
+    the summary.
     """
-    seen = is_public(endpoint) or COMPACTION in gaps.seen
+    seen = is_public(endpoint) or COMPACTION in gaps.supported
     return COMPACTION not in gaps.names and seen

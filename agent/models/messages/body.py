@@ -9,7 +9,7 @@ from ...lazy import regex
 from ...session.entries import Block
 from .. import wire
 from ..catalog import known_model
-from ..providers import MESSAGES, VERTEX, served
+from ..providers import MESSAGES, VERTEX, resolve_model
 from .draft import draft_of
 from .gaps import GAPS
 
@@ -41,7 +41,7 @@ def _whole(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def parameters(request: Request) -> dict[str, Any]:
     """Return the parameters of a body without the conversation."""
-    provider, name = served(request.model)
+    provider, name = resolve_model(request.model)
     # Vertex has the model in the path, and the API version in the body.
     way = {"anthropic_version": VERSION} if provider.name == VERTEX else {"model": name}
     out: dict[str, Any] = {**way, "max_tokens": request.max_tokens}
@@ -103,5 +103,5 @@ WIRE = wire.Wire(
     body=_whole,
     draft=draft_of,
     headers=_headers,
-    takes_whole=False,
+    takes_unstreamed=False,
 )

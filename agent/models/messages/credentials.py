@@ -16,7 +16,7 @@ _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
 _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
-WAYS_WITHOUT_KEY = f"""\
+NO_KEY_HINT = f"""\
 To continue, do one of these:
 - enter a key: type /login in the terminal, which tests the key and saves it
 - set a key in your shell: export {KEY_VAR}=… (or {TOKEN_VAR}=…)
@@ -40,7 +40,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
     NoCredentials if there are none, or for a key with invalid characters.
     """
     if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
-        keys.check_key(name, environ[name], WAYS_WITHOUT_KEY)
+        keys.check_key(name, environ[name], NO_KEY_HINT)
         return name
     if found := _other_source(environ):
         return found
@@ -48,7 +48,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
         f"{name} is {'set but empty' if name in environ else 'not set'}"
         for name in (KEY_VAR, TOKEN_VAR)
     ]
-    raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
+    raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=NO_KEY_HINT)
 
 
 def _other_source(environ: Mapping[str, str]) -> str:

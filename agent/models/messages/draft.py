@@ -37,8 +37,8 @@ from ...session.searches import (
     results_of,
 )
 from ..base import Reply
-from ..names import told_name
-from ..providers import DEFAULT_PROVIDER, served
+from ..names import cut_name
+from ..providers import DEFAULT_PROVIDER, resolve_model
 from ..sse import parse_arguments
 
 _USAGE = {
@@ -125,7 +125,7 @@ class ReplyDraft:
         elif kind == "message_stop":
             self.stopped = True
 
-    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+    def take_unstreamed(self, answer: dict[str, Any]) -> Iterator[Delta]:
         """Add an answer that is not streamed. See `wire.Draft`."""
         yield from self.take({"type": "message_start", "message": answer})
         blocks = answer.get("content")
@@ -148,9 +148,9 @@ class ReplyDraft:
 
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
-        if served(self.model).provider.name == DEFAULT_PROVIDER:  # others return no full ID
-            self.model = told_name(message.get("model")) or self.model
-        self.message_id = told_name(message.get("id")) or None
+        if resolve_model(self.model).provider.name == DEFAULT_PROVIDER:  # others return no full ID
+            self.model = cut_name(message.get("model")) or self.model
+        self.message_id = cut_name(message.get("id")) or None
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json(), self.sent)
 
@@ -173,13 +173,13 @@ class ReplyDraft:
     def _start_block(self, event: dict[str, Any]) -> Iterator[Delta]:
         index, block = _index(event), _object(event, "content_block")
         if index in self._open or index in self._content:
-            _nonsense(event)
+            _raise_invalid_event(event)
         if len(self._open) + len(self._content) >= MAX_BLOCKS:
             raise ValueError(f"a reply of more than {MAX_BLOCKS:,} blocks")
         self._open[index] = _Open(dict(block))
         self._add_size(len(json.dumps(block)))
         if block.get("type") == "tool_use":
-            yield ToolDraft(told_name(block.get("name")), 0)
+            yield ToolDraft(cut_name(block.get("name")), 0)
         elif is_search(block):
             yield ToolDraft(SEARCH_TOOL, 0)
         elif block.get("type") == "text" and block.get("text"):
@@ -198,7 +198,7 @@ class ReplyDraft:
         name, source = _GROWTH[kind]
         piece = delta.get(source)
         if opened is None or not isinstance(piece, str):
-            _nonsense(event)
+            _raise_invalid_event(event)
         opened.pieces.setdefault(name, []).append(piece)
         self._add_size(len(piece))
         if kind == "text_delta":
@@ -207,7 +207,7 @@ class ReplyDraft:
             yield ThinkingDelta(piece)
         elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
             opened.size += len(piece)
-            yield ToolDraft(told_name(opened.block.get("name")), opened.size)
+            yield ToolDraft(cut_name(opened.block.get("name")), opened.size)
 
     def _add_size(self, chars: int) -> None:
         self._size += chars
@@ -243,7 +243,7 @@ class ReplyDraft:
         id = _text(block.get("id")) or ""
         fresh = _ID.fullmatch(id) and id not in taken
         block["id"] = id if fresh else f"call_{secrets.token_hex(8)}"
-        block["name"] = told_name(block.get("name"))
+        block["name"] = cut_name(block.get("name"))
         given = block.get("input")
         raw = raw or ("" if given in (None, {}) else json.dumps(given))
         found = parse_arguments(raw) if raw else {}
@@ -306,16 +306,16 @@ def _text(value: Any) -> str | None:
 def _index(event: dict[str, Any]) -> int:
     index = event.get("index")
     if type(index) is not int:
-        _nonsense(event)
+        _raise_invalid_event(event)
     return index
 
 
 def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
     value = event.get(name)
     if not isinstance(value, dict):
-        _nonsense(event)
+        _raise_invalid_event(event)
     return value
 
 
-def _nonsense(event: dict[str, Any]) -> NoReturn:
+def _raise_invalid_event(event: dict[str, Any]) -> NoReturn:
     raise ValueError(f"an invalid event: {json.dumps(event)[:120]}")

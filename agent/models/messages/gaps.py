@@ -89,7 +89,7 @@ def _as_text(blocks: list[Block]) -> str | list[Block]:
 # In the order to try them if an error message names none.
 GAPS = {
     COMPACTION: Gap(
-        "no server-side compaction", None, _without_compaction, decides=_is_about_compaction
+        "no server-side compaction", None, _without_compaction, matches=_is_about_compaction
     ),
     "cache": Gap(
         "no cache_control",

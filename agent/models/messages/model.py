@@ -75,7 +75,7 @@ class MessagesModel(ServerModel):
         if request.compaction is None:
             return
         if compaction_in(reply.content):
-            self.gaps.see(COMPACTION)
+            self.gaps.mark_supported(COMPACTION)
         elif any(block["type"] != COMPACTION for block in reply.content):
             self.gaps.add(COMPACTION)
 

@@ -18,7 +18,7 @@ from ..address import check_address
 from ..http_client import Timeouts, client_options, import_in_background, timeout_of
 from ..keys import ANY_TOKEN
 from ..providers import DEFAULT_PROVIDER, Endpoint
-from ..transport import ErrorAnswer, NotConnected, told_error
+from ..transport import ErrorAnswer, NotConnected, parse_error
 from . import lazy_sdk
 from .credentials import KEY_VAR, TOKEN_VAR, find_key
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @cache
 def start_import(client: str = lazy_sdk.CLIENT) -> "Future[None]":
     """Start to import the SDK with one of its clients in a thread. Later calls return the same
-    future. The future is done when the import succeeded, or has its ImportError.
+    future. The future completes when the import ends, and has the ImportError of a failed import.
     """
     return import_in_background(partial(lazy_sdk.load, client), "import-anthropic")
 
@@ -96,7 +96,7 @@ class SdkTransport:
                 stream_cls=anthropic.AsyncStream[object],
             )
         except anthropic.APIStatusError as error:
-            kind, words = told_error(error.body) or ("", error.message)
+            kind, words = parse_error(error.body) or ("", error.message)
             raise ErrorAnswer(
                 error.status_code, kind, words, error.response.headers, error.request_id
             ) from error

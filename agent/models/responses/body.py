@@ -15,8 +15,8 @@ from ...context.request import ADDITION, Request
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..catalog import cache_terms
-from ..names import short
-from ..providers import served
+from ..names import shorten_name
+from ..providers import resolve_model
 from .gaps import BREAKPOINT, CACHE_OPTIONS
 from .state import (
     CALL,
@@ -41,7 +41,7 @@ def parameters(request: Request) -> dict[str, Any]:
     if request.thinking:
         reasoning["summary"] = "auto"
     return {
-        "model": served(request.model).name,
+        "model": resolve_model(request.model).name,
         "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
         "stream": True,
         "store": False,
@@ -60,7 +60,7 @@ def _has_breakpoints(model: str) -> bool:
 
 
 def _cache_options(request: Request) -> dict[str, str]:
-    """Return the cache options. A request that no other request continues must not write its end to
+    """Return the cache options. If no other request will continue this one, do not write its end to
     the cache.
     """
     goes_on = any("cache_control" in block for block in request.messages[-1]["content"])
@@ -78,8 +78,8 @@ def _cache_key(request: Request) -> str:
 
 def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of POST /responses. For a cache with breakpoints, the API adds a breakpoint
-    at the end. Add another one after the instructions, which become a message: only they stay the
-    same after a summary, in another session and in a subagent.
+    at the end. Send the instructions as a message with another breakpoint, because only the
+    instructions stay the same after a summary, in another session and in a subagent.
     """
     out = {**parameters, "input": [*_items(request)]}
     if request.system and CACHE_OPTIONS in parameters:
@@ -107,7 +107,7 @@ def _tools(request: Request) -> Iterator[ResponseItem]:
         if "input_schema" in tool:
             yield {
                 "type": "function",
-                "name": short(tool["name"]),
+                "name": shorten_name(tool["name"]),
                 "description": tool.get("description", ""),
                 "parameters": tool["input_schema"],
                 "strict": False,
@@ -126,7 +126,7 @@ def _user_items(blocks: list[Block]) -> Iterator[ResponseItem]:
     """Yield the items of a user message: first the results of calls, then the rest."""
     results = [block for block in blocks if block["type"] == "tool_result"]
     for block in results:
-        call = short(block["tool_use_id"])
+        call = shorten_name(block["tool_use_id"])
         yield {"type": "function_call_output", "call_id": call, "output": _output(block["content"])}
     if said := [_part(block) for block in blocks if block["type"] != "tool_result"]:
         yield {"type": MESSAGE, "role": "user", "content": said}
@@ -158,8 +158,8 @@ def _reply_items(blocks: list[Block]) -> Iterator[ResponseItem | ReasoningState]
         elif block["type"] == "tool_use":
             yield {
                 "type": CALL,
-                "call_id": short(block["id"]),
-                "name": short(block["name"]),
+                "call_id": shorten_name(block["id"]),
+                "name": shorten_name(block["name"]),
                 "arguments": arguments_of(block["input"]),
             }
         elif text := block.get("text") or search_text(block):

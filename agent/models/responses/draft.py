@@ -16,7 +16,7 @@ from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
-from ..names import short, told_name
+from ..names import cut_name, shorten_name
 from ..sse import parse_arguments
 from ..wire import StreamError
 from .state import (
@@ -25,9 +25,9 @@ from .state import (
     REASONING,
     ReasoningState,
     ResponseItem,
+    data_to_resend,
     is_resendable,
     pack,
-    remembered,
 )
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -95,7 +95,7 @@ class ResponseDraft:
             self._open[place] = name, size + len(piece)
             yield ToolDraft(name, size + len(piece))
 
-    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+    def take_unstreamed(self, answer: dict[str, Any]) -> Iterator[Delta]:
         """Add the answer of a server that does not stream. See `wire.Draft`."""
         self.began = True
         self._end(answer)
@@ -125,7 +125,7 @@ class ResponseDraft:
                 block = self._block(item, content, broken)
                 content += [block] if block else []
                 if states:
-                    states[-1][1].behind.append(remembered(item, (block or {}).get("input")))
+                    states[-1][1].behind.append(data_to_resend(item, (block or {}).get("input")))
         for thinking, state in states:
             resent = state.item is None or is_resendable(state.item)
             thinking["signature"] = pack(state) if resent else ""
@@ -162,7 +162,7 @@ class ResponseDraft:
         if self._open:
             raise ValueError("a response that ended before all items were finished")
         self._count(response.get("usage"))
-        self.message_id = told_name(response.get("id")) or None
+        self.message_id = cut_name(response.get("id")) or None
         self.stop_reason = self._why_stopped(response)
         self.complete = True
 
@@ -209,7 +209,7 @@ class ResponseDraft:
         return {"type": "tool_use", "id": id, "name": self._name(item), "input": given or {}}
 
     def _name(self, item: ResponseItem) -> str:
-        name = told_name(item.get("name"))
+        name = cut_name(item.get("name"))
         return self.names.get(name, name)
 
 
@@ -218,7 +218,7 @@ def draft_of(request: Request) -> ResponseDraft:
     blocks = (block for message in request.messages for block in message["content"])
     ids = frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
     return ResponseDraft(
-        request.model, ids, {short(tool["name"]): tool["name"] for tool in request.tools}
+        request.model, ids, {shorten_name(tool["name"]): tool["name"] for tool in request.tools}
     )
 
 

@@ -14,7 +14,7 @@ from .state import MESSAGE, REASONING, ResponseItem
 
 CACHE_OPTIONS, BREAKPOINT = "prompt_cache_options", "prompt_cache_breakpoint"
 OMITTED_FILE = "[A file is left out here: the server takes no files.]"
-IMAGES_BEHIND = "[What came with this result is in the next message.]"
+MEDIA_IN_NEXT_MESSAGE = "[What came with this result is in the next message.]"
 
 _Body = dict[str, Any]
 
@@ -75,7 +75,7 @@ def _results_as_text(body: _Body) -> _Body:
         elif isinstance(item["output"], list):
             texts = [part["text"] for part in item["output"] if part["type"] == "input_text"]
             media += [part for part in item["output"] if part["type"] != "input_text"]
-            item = {**item, "output": "\n\n".join([*texts, IMAGES_BEHIND])}
+            item = {**item, "output": "\n\n".join([*texts, MEDIA_IN_NEXT_MESSAGE])}
         out.append(item)
     return {**body, "input": out[:-1]}
 
@@ -117,7 +117,7 @@ _REASONING = regex(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['cont
 _RESULTS = regex(r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I)
 _FILES = regex(r"input_file|\bfiles?\b|\bpdf\b", re.I)
 
-# In the order to try and apply them.
+# In the order in which they are tried and applied.
 GAPS = {
     "stream": Gap("no streaming", regex(r"\bstream", re.I), _without("stream")),
     "cache": Gap(
@@ -134,7 +134,7 @@ GAPS = {
     "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
     "files": Gap("no files", _FILES, _without_files),
     "limit": Gap(
-        "no replies of this length", None, _without("max_output_tokens"), decides=_names_limit
+        "no replies of this length", None, _without("max_output_tokens"), matches=_names_limit
     ),
     IMAGES: NO_IMAGES_GAP,
 }

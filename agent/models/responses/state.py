@@ -48,7 +48,7 @@ def is_resendable(item: ResponseItem) -> bool:
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
-def remembered(item: ResponseItem, parsed: Mapping[str, Any] | None) -> ResponseItem:
+def data_to_resend(item: ResponseItem, parsed: Mapping[str, Any] | None) -> ResponseItem:
     """Return the data to send back for an item that is not reasoning. For a call with `parsed`
     arguments, include their text if `arguments_of` would give another text.
     """

@@ -29,7 +29,7 @@ class CommandTable:
     """The options of a program or a subcommand. The fields are the keys of `commands.toml`."""
 
     name: str
-    looks: bool = False
+    read_only: bool = False
     flags: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
@@ -53,13 +53,13 @@ class CommandTable:
     rule: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def of_git(self) -> bool:
+    def is_git(self) -> bool:
         return self.name.partition(" ")[0] == "git"
 
     @property
     def is_bounded(self) -> bool:
         """Whether a rule for the program covers only operands in the project."""
-        return self.of_git or self.operands in ("project", "tests", "make", "remote")
+        return self.is_git or self.operands in ("project", "tests", "make", "remote")
 
     def takes_value(self, option: str) -> bool:
         if option in self.optional:
@@ -84,18 +84,18 @@ class Arguments:
     def has(self, options: frozenset[str]) -> bool:
         return any(name in options for name, _ in self.options)
 
-    def values_of_files(self) -> list[Word]:
+    def file_values(self) -> list[Word]:
         return [value for name, value in self.options if value and name in self.table.files]
 
     def files(self) -> list[Word]:
         """Return the operands and values that may be files or folders."""
         table = self.table
         if table.raw or table.operands in ("text", "none"):
-            return self.values_of_files()
+            return self.file_values()
         skip = int(table.operands == "pattern" and not self.has(table.pattern_from))
-        return self.values_of_files() + self.operands[skip:]
+        return self.file_values() + self.operands[skip:]
 
-    def fit(self) -> bool:
+    def match_table(self) -> bool:
         """Return True if all options are listed and the operands satisfy the table."""
         table, count = self.table, len(self.operands)
         if self.unlisted or (count and table.operands == "none"):
@@ -178,7 +178,7 @@ def known_command(part: SimpleCommand) -> KnownCommand | None:
         texts.append(word.text)
     for count in range(len(texts), 0, -1):
         if table := table_of(" ".join(texts[:count])):
-            return _git_command(part) if table.of_git else KnownCommand(table, part.words[count:])
+            return _git_command(part) if table.is_git else KnownCommand(table, part.words[count:])
     return None
 
 
@@ -315,18 +315,18 @@ def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[
     `inside` tests whether a path, as written, is in the project. For a program without a table the
     result is "".
     """
-    known = known_command(_by_last_name(part))
+    known = known_command(_by_file_name(part))
     if known is None or known.table.any_rule:
         return ""
     granted = {word.text for word in part.words[:start]} | set(spelled.split())
     table = known.table.with_rule()
     found = read_arguments(table, known.words, granted)
-    if not found.fit():
+    if not found.match_table():
         return found.unlisted or next((word.text for word in found.operands), part.name)
     own = git_options(known, granted)
     if own.unlisted or not all(inside(word.text) for word in own.files()):
         return own.unlisted or own.files()[0].text
-    words = [*found.operands, *found.values_of_files()] if table.is_bounded else []
+    words = [*found.operands, *found.file_values()] if table.is_bounded else []
     strays = (word.text for word in words if not _is_inside(word, table, inside))
     return next((text for text in strays if text not in granted), "")
 
@@ -335,14 +335,14 @@ def keeps_history(part: SimpleCommand) -> bool:
     """Return True if a git command discards no commit and no stash: its subcommand and options are
     listed.
     """
-    known = known_command(_by_last_name(part))
+    known = known_command(_by_file_name(part))
     if known is None or not known.table.name.startswith("git "):
         return False
     found = read_arguments(known.table.with_rule(), known.words)
-    return found.fit() and not git_options(known).unlisted
+    return found.match_table() and not git_options(known).unlisted
 
 
-def _by_last_name(part: SimpleCommand) -> SimpleCommand:
+def _by_file_name(part: SimpleCommand) -> SimpleCommand:
     """Return a command with its program's file name, without a version number that no table has."""
     first = part.words[0]
     name = first.text.rpartition("/")[2] if first.text.startswith("/") else first.text

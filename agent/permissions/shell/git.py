@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ....tools.system.git_links import Lead, leads, settings_in
+from ....tools.system.git_links import OutsideLink, outside_links, settings_in
 from ...lazy import regex
 from .parser import Script, SimpleCommand, Word
 from .wrappers import name_set
@@ -141,14 +141,14 @@ def program_git_runs(folder: str) -> str:
     return next((program for root in roots for program in _configured_programs(root, 0)), "")
 
 
-def leads_of_repositories(folder: str) -> Iterator[Lead]:
+def repository_outside_links(folder: str) -> Iterator[OutsideLink]:
     """Yield links and settings in git's own folders that point outside them, for the repository of
     a folder and its submodules. Unreadable parts are left to `program_git_runs`.
     """
     pending = [(root, 0) for root in _repository_roots(folder)]
     while pending:
         root, depth = pending.pop()
-        yield from leads(str(root))
+        yield from outside_links(str(root))
         if depth < _MAX_REPOSITORY_DEPTH:
             with suppress(*_UNREADABLE):
                 pending += [(inner, depth + 1) for inner in _repositories_inside(root)]
@@ -160,16 +160,16 @@ def has_known_folder(part: SimpleCommand, script: Script) -> bool:
     """
     if part.name == "cd":
         return is_leading_cd(part, script)
-    moves = script.moves
+    changes = script.folder_changes
     return (
         part.name != "git"
-        or not moves
+        or not changes
         or (
-            len(moves) == 1
-            and is_leading_cd(moves[0], script)
-            and len(moves[0].words) == 2
-            and moves[0].words[1].fixed
-            and not moves[0].words[1].glob
+            len(changes) == 1
+            and is_leading_cd(changes[0], script)
+            and len(changes[0].words) == 2
+            and changes[0].words[1].fixed
+            and not changes[0].words[1].glob
         )
     )
 
@@ -200,9 +200,10 @@ def tracked_paths(folder: str) -> list[str] | None:
         return None
 
 
-def path_that_leaves(folder: str) -> str:
+def index_path_outside(folder: str) -> str:
     """Return a path in a repository's index that leads out of the repository, "" for none. Git
-    never writes such a path, but reads the file it names. An unreadable index counts as one.
+    never writes such a path, but reads the file that such a path names. An unreadable index counts
+    as such a path.
     """
     for root in _repository_roots(folder):
         try:
@@ -277,7 +278,7 @@ def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
         yield from _configured_programs(inner, depth + 1)
 
 
-def submodules_in_place(root: Path) -> list[Path]:
+def checked_out_submodules(root: Path) -> list[Path]:
     """Return the top folders of a repository's checked-out submodules; [] if its index is
     unreadable.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_PARSED_BYTES = 30_000  # longer commands are not parsed but doubtful
 MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
 MAX_WRAPPER_DEPTH = 16  # levels of `sudo env nice …`
-MAX_WORDS_LOOKED_AT = 100_000  # in all commands of a text; beyond this it is doubtful
+MAX_PARSED_WORDS = 100_000  # in all commands of a text; beyond this it is doubtful
 MAX_ROUNDS = 20  # rounds of a loop that are judged one by one
 MAX_NODE_DEPTH = 200  # levels of nested syntax
 
@@ -61,9 +61,10 @@ class SimpleCommand:
     words: tuple[Word, ...]
     source: str
     doubt: str = ""  # why a prefix rule cannot allow it
-    wrapper: bool = False  # as harmless as its inner command, also listed (`timeout 5 …`)
-    # As harmless as its inner command with the file names it receives (`xargs wc -l`).
-    feeds: bool = False
+    # As harmless as its inner command, which is also in the list of parts (`timeout 5 …`).
+    wrapper: bool = False
+    # As harmless as its inner command with the file names that it passes on (`xargs wc -l`).
+    passes_names: bool = False
 
     @property
     def name(self) -> str:
@@ -79,8 +80,7 @@ class Script:
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
     doubt: str = ""  # why the list of parts may be incomplete
-    fed: bool = False  # a here-document or here-string is the input of a command
-    moves: tuple[SimpleCommand, ...] = ()  # the parts that change the shell's folder
+    folder_changes: tuple[SimpleCommand, ...] = ()  # the parts that change the shell's folder
 
 
 @lru_cache(maxsize=64)
@@ -88,12 +88,12 @@ def parse(text: str) -> Script:
     """Return the parts of a command. Accepts any text and never raises. The cost depends only on
     the length of the text.
     """
-    return _Reader(text, 0, _Effort()).script()
+    return _Reader(text, 0, _ParseCost()).script()
 
 
 @dataclass(slots=True)
-class _Effort:
-    """The cost of parsing one command, including the scripts that it passes to shells."""
+class _ParseCost:
+    """The cost so far of parsing one command, including the scripts that it passes to shells."""
 
     words: int = 0
     script_bytes: int = 0
@@ -103,7 +103,7 @@ class _Effort:
         """Add to the cost. Return True if it is still within the limits."""
         self.words += words
         self.script_bytes += script_bytes
-        return self.words <= MAX_WORDS_LOOKED_AT and self.script_bytes <= MAX_PARSED_BYTES
+        return self.words <= MAX_PARSED_WORDS and self.script_bytes <= MAX_PARSED_BYTES
 
 
 @cache
@@ -120,12 +120,12 @@ class _Reader:
 
     text: str
     depth: int
-    effort: _Effort
+    cost: _ParseCost
     parts: list[SimpleCommand] = field(default_factory=list)
     reads: list[Word] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    fed: list[str] = field(default_factory=list)  # texts of here-documents and here-strings
+    input_texts: list[str] = field(default_factory=list)  # texts of here-documents and here-strings
     source: bytes = b""
 
     def script(self) -> Script:
@@ -138,13 +138,13 @@ class _Reader:
             self._check_text()
             self._walk()
         if any(is_shell(part.name) for part in self.parts) and self.depth < MAX_SCRIPT_DEPTH:
-            self._add_fed()
+            self._add_input_commands()
         if _UNCERTAIN in self.doubts:
             self._guess()
         doubt = next(iter(self.doubts), "")
         return Script(
             self.text, tuple(self.parts), tuple(self.reads), tuple(self.writes), doubt,
-            bool(self.fed), tuple(part for part in self.parts if part.name in _FOLDER_CHANGERS),
+            tuple(part for part in self.parts if part.name in _FOLDER_CHANGERS),
         )  # fmt: skip
 
     def _check_text(self) -> None:
@@ -193,10 +193,12 @@ class _Reader:
             if skipped or glued or (gap and node.type == "concatenation"):
                 self.doubts.append(_UNCERTAIN)
 
-    def _add_fed(self) -> None:
-        """Add the commands that a shell may receive from texts in the command."""
+    def _add_input_commands(self) -> None:
+        """Add the commands that a shell may receive as its input from here-documents, here-strings
+        and echo.
+        """
         echoed = [p for p in self.parts if p.name in ("echo", "printf")]
-        texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
+        texts = [*self.input_texts, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
         texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
         for text in texts:
             script = self._script_within(text)
@@ -208,8 +210,8 @@ class _Reader:
         """Parse a script that is passed to a shell. If the scripts are too long, add a doubt and
         return None.
         """
-        if self.effort.allows(script_bytes=len(text.encode("utf-8", "replace"))):
-            return _Reader(text, self.depth + 1, self.effort).script()
+        if self.cost.allows(script_bytes=len(text.encode("utf-8", "replace"))):
+            return _Reader(text, self.depth + 1, self.cost).script()
         self.doubts.append(_UNCERTAIN)
         return None
 
@@ -229,9 +231,11 @@ class _Reader:
             self.doubts.append(_UNCERTAIN)
         inner = find_inner_commands([word.text for word in words])
         wrapper = inner.transparent and not doubt
-        feeds = inner.feeds and not doubt
-        self.parts.append(SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper, feeds))
-        if not self.effort.allows(words=len(words) * max(1, len(inner.spans))):
+        passes_names = inner.passes_names and not doubt
+        self.parts.append(
+            SimpleCommand(tuple(words), source, doubt or inner.doubt, wrapper, passes_names)
+        )
+        if not self.cost.allows(words=len(words) * max(1, len(inner.spans))):
             self.doubts.append(_UNCERTAIN)
         elif level < MAX_WRAPPER_DEPTH:
             self._add_inner(words, inner, level + 1)
@@ -241,8 +245,8 @@ class _Reader:
     def _add_inner(self, words: Sequence[Word], inner: InnerCommands, level: int) -> None:
         for start, stop in inner.spans:
             within = tuple(words[start:stop])
-            if within and within not in self.effort.added:
-                self.effort.added.add(within)
+            if within and within not in self.cost.added:
+                self.cost.added.add(within)
                 self.add(within, " ".join(word.text for word in within), level=level)
         if inner.script and self.depth < MAX_SCRIPT_DEPTH:
             script = self._script_within(inner.script)
@@ -265,8 +269,8 @@ class _Reader:
             self.add(words, source, doubt)
 
     def _in_each_round(self, arguments: "Sequence[Node]") -> Iterator[list[Word]]:
-        """Yield the words of a command once, or once per round if it uses the variable of a loop
-        over known words.
+        """Yield the words of a command once. For a command that uses the variable of a loop over
+        known words, yield them once per round with the variable's value.
         """
         words = [self.word(child) for child in arguments]
         rounds = {n: found for n, child in enumerate(arguments) if (found := self._rounds(child))}
@@ -407,7 +411,7 @@ class _Reader:
         self._check_descriptor(node)
         parts = {child.type: child for child in node.children}
         start, body, end = (parts.get(f"heredoc_{name}") for name in ("start", "body", "end"))
-        self.fed.append(self.slice(body) if body else "")
+        self.input_texts.append(self.slice(body) if body else "")
         if start is None or end is None:
             self.doubts.append(_UNCERTAIN)
             return
@@ -426,7 +430,7 @@ class _Reader:
 
     def herestring(self, node: "Node") -> None:
         self._check_descriptor(node)
-        self.fed += [
+        self.input_texts += [
             self.word(child).text for child in node.children if child.type in bash.WORD_NODES
         ]
 

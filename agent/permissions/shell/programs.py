@@ -8,7 +8,7 @@ search follows bash (bash(1), "COMMAND EXECUTION").
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from ....tools.system.programs import is_within_reach, links_of, within
+from ....tools.system.programs import is_writable_by_commands, links_of, within
 from ...lazy import dataclass
 from .parser import Script, SimpleCommand
 from .wrappers import name_set
@@ -56,7 +56,7 @@ class Programs:
         for folder in self.path.split(":"):
             file = f"{folder}/{name}"
             if not folder.startswith("/"):
-                if script.moves or _is_in(bases, folder, name):
+                if script.folder_changes or _is_in(bases, folder, name):
                     return None
             elif os.access(file, os.X_OK) and not os.path.isdir(file):  # noqa: PTH112
                 return file if self._is_out_of_reach(file) else None
@@ -82,7 +82,7 @@ class Programs:
         named = (os.path.normpath(each) for each in links_of(file))
         real = os.path.realpath(file)
         untrusted = (*self.folders, *_TEMPORARY)
-        return not any(is_within_reach(p) or within(p, untrusted) for p in (*named, real))
+        return not any(is_writable_by_commands(p) or within(p, untrusted) for p in (*named, real))
 
 
 def _is_in(bases: Sequence[str], folder: str, name: str) -> bool:

@@ -104,7 +104,7 @@ def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
     return [path for path in dict.fromkeys(found) if _exists_outside_system(path)]
 
 
-def shows_repository(script: Script, cwd: str) -> bool:
+def may_write_repository(script: Script, cwd: str) -> bool:
     """Return True if the command visibly writes to the repository: it runs git or names a path in
     `.git`.
     """
@@ -117,9 +117,13 @@ def paths_written(script: Script, cwd: str) -> frozenset[str]:
     Return an empty set if the folder of its relative paths is not certain.
     """
     base = cwd
-    if script.moves:
-        first = script.moves[0]
-        if len(script.moves) > 1 or not is_leading_cd(first, script) or len(first.words) != 2:
+    if script.folder_changes:
+        first = script.folder_changes[0]
+        if (
+            len(script.folder_changes) > 1
+            or not is_leading_cd(first, script)
+            or len(first.words) != 2
+        ):
             return frozenset()
         found = list(_paths(first.words[1], [cwd]))
         if len(found) != 1:

@@ -68,20 +68,20 @@ _CHECKS: dict[str, Callable[[Sequence[str]], bool]] = {
 def has_read_only_form(name: str) -> bool:
     """Return True if a command is read-only with the listed options."""
     table = table_of(name)
-    return table is not None and table.looks and not table.any_rule
+    return table is not None and table.read_only and not table.any_rule
 
 
 def reads_files(name: str) -> bool:
     """Return True if a command is known to read the files in its arguments."""
     table = table_of(name)
-    reads = table is not None and table.looks and not (table.raw or table.any_rule)
+    reads = table is not None and table.read_only and not (table.raw or table.any_rule)
     return reads and table is not None and table.operands in ("files", "pattern")
 
 
 def is_read_only(part: SimpleCommand) -> bool:
     """Return True if the command changes nothing, whichever files it names."""
     found = _listed(part)
-    if found is None or part.doubt or not found.table.looks:
+    if found is None or part.doubt or not found.table.read_only:
         return False
     words = part.words[1:]
     if part.name == "printf" and words and words[0].fixed and not words[0].glob:
@@ -95,14 +95,14 @@ def is_read_only(part: SimpleCommand) -> bool:
     return check is None or check([word.text for word in words])
 
 
-def looks_plainly(part: SimpleCommand) -> bool:
+def is_plainly_read_only(part: SimpleCommand) -> bool:
     """Return True if a command is read-only and has no program text among its arguments."""
     return part.name not in _CHECKS and is_read_only(part)
 
 
-def does_more(part: SimpleCommand) -> bool:
+def arguments_may_change(part: SimpleCommand) -> bool:
     """Return True if a program's arguments, apart from options, may change something, such as a sed
-    script that writes. Programs without a check return False.
+    script that writes. Return False for programs whose arguments are not checked.
     """
     check = _CHECKS.get(part.name.rpartition("/")[2])
     words = part.words[1:]
@@ -111,23 +111,23 @@ def does_more(part: SimpleCommand) -> bool:
     )
 
 
-def takes_any_words(part: SimpleCommand) -> bool:
+def stays_read_only(part: SimpleCommand) -> bool:
     """Return True if a read-only command stays read-only with any further words."""
     known = known_command(part)
     return known is not None and known.table.any_option and is_read_only(part)
 
 
-def hands_names_over(part: SimpleCommand) -> bool:
+def passes_names_to_read_only(part: SimpleCommand) -> bool:
     """Return True if xargs or `find -exec` only passes file names to read-only commands. A name
     from find is never an option, since it begins with a folder.
     """
-    if not part.feeds:
+    if not part.passes_names:
         return False
     spans = find_inner_commands([word.text for word in part.words]).spans
-    plain = replace(part, doubt="", feeds=False)
+    plain = replace(part, doubt="", passes_names=False)
     inner = [replace(plain, words=part.words[start:stop]) for start, stop in spans]
     if part.name != "find":
-        return all(map(takes_any_words, inner))
+        return all(map(stays_read_only, inner))
     kept = [
         word
         for place, word in enumerate(part.words)
@@ -145,7 +145,7 @@ def _listed(part: SimpleCommand) -> Arguments | None:
     if own.unlisted or own.files():  # files(): git runs in another folder
         return None
     found = read_arguments(known.table, known.words)
-    return found if found.fit() else None
+    return found if found.match_table() else None
 
 
 def searched_folders(part: SimpleCommand) -> list[Word]:
@@ -161,7 +161,7 @@ def searched_folders(part: SimpleCommand) -> list[Word]:
         return []
     if not ("always" in found.table.recursive or found.has(found.table.recursive)):
         return []
-    skipped = set(map(id, found.values_of_files()))
+    skipped = set(map(id, found.file_values()))
     return [word for word in found.files() if id(word) not in skipped] or [Word(".")]
 
 
@@ -234,7 +234,8 @@ def _glued_values(option: str) -> Iterator[str]:
 def changes_no_file(script: Script) -> bool:
     """Return True if a command certainly changes no file."""
     return not (script.doubt or script.writes) and all(
-        part.wrapper or hands_names_over(part) or is_read_only(part) for part in script.parts
+        part.wrapper or passes_names_to_read_only(part) or is_read_only(part)
+        for part in script.parts
     )
 
 

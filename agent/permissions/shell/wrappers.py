@@ -32,8 +32,8 @@ class InnerCommands:
     spans: tuple[tuple[int, int], ...] = ()  # (start, stop) of inner commands among the words
     script: str = ""  # a script that a shell will run
     transparent: bool = False  # as harmless as the inner command
-    # As harmless as the inner command with the file names that it receives.
-    feeds: bool = False
+    # As harmless as the inner command with the file names that are passed to it.
+    passes_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
         # -execdir runs in each file's folder, where git reads the local configuration.
         plain = not any(re.match("-(?:delete|f|ok|execdir)", word) for word in words)
         plain = plain and all(words[start] != "git" for start, _ in spans if start < len(words))
-        return InnerCommands("find runs another command", tuple(spans), feeds=plain)
+        return InnerCommands("find runs another command", tuple(spans), passes_names=plain)
     if any(re.match(r"-.*[*?\[]", word) for word in words):
         return InnerCommands("find may read a file name as an option")
     return InnerCommands("find deletes what it finds" if "-delete" in words else "")
@@ -196,11 +196,11 @@ def _find_wrapped_command(words: Sequence[str], name: str, wrapper: _Wrapper) ->
     spans = ((place, len(words)),) if place < len(words) else ()
     if wrapper.transparent and all(_is_harmless(word) for word in own):
         return InnerCommands(spans=spans, transparent=bool(spans))
-    feeds = name == "xargs" and bool(spans) and _only_hands_over(own)
-    return InnerCommands(f"{name} runs another command", spans, feeds=feeds)
+    passes_names = name == "xargs" and bool(spans) and _only_passes_names(own)
+    return InnerCommands(f"{name} runs another command", spans, passes_names=passes_names)
 
 
-def _only_hands_over(options: Sequence[str]) -> bool:
+def _only_passes_names(options: Sequence[str]) -> bool:
     """Return True if options of xargs only control how names, separated by newlines or NUL bytes,
     are split and passed on.
     """

@@ -30,8 +30,8 @@ CLIENT_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """The position of a block in a body: the index of its message after the preamble, and its index
-    in that message's content (None for the whole content).
+    """The position of a block in a body: the index of the message, not counting the preamble, and
+    the index of the block in that message's content (None for the whole content).
     """
 
     message: int
@@ -135,7 +135,7 @@ class BodyFormat(Protocol):
         """Return the body with a user text appended."""
         ...
 
-    def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
+    def with_only_texts(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         """Return a body for the same model with only these user texts."""
         ...
 
@@ -143,7 +143,7 @@ class BodyFormat(Protocol):
         """Return the client's token limit for the reply, 0 if it sets none."""
         ...
 
-    def has_marks(self, body: Json) -> bool:
+    def is_cached(self, body: Json) -> bool:
         """Return True if the server caches this request."""
         ...
 

@@ -84,7 +84,7 @@ class ChatBody:
             return {**body, "messages": [*before, _joined(last, [], [question])]}
         return {**body, "messages": [*before, last, {"role": "user", "content": question}]}
 
-    def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
+    def with_only_texts(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         names = ("model", "stream", "stream_options")
         kept = {name: body[name] for name in names if name in body}
         limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
@@ -97,7 +97,7 @@ class ChatBody:
                 return given
         return 0
 
-    def has_marks(self, body: Json) -> bool:
+    def is_cached(self, body: Json) -> bool:
         return True  # these servers cache automatically, if at all
 
     def draft(self, body: Json) -> Draft:

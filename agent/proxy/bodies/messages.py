@@ -74,7 +74,7 @@ class MessagesBody:
             "messages": [*before, {**last, "content": [*_blocks(last["content"]), asked]}],
         }
 
-    def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
+    def with_only_texts(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         content = [{"type": "text", "text": text} for text in texts]
         kept = {name: value for name, value in body.items() if name in ("model", "stream")}
         return {
@@ -87,7 +87,7 @@ class MessagesBody:
         given = body.get("max_tokens")
         return given if isinstance(given, int) else 0
 
-    def has_marks(self, body: Json) -> bool:
+    def is_cached(self, body: Json) -> bool:
         return MARK in body or any(_marks(body))
 
     def draft(self, body: Json) -> Draft:

@@ -105,7 +105,7 @@ class ResponsesBody:
     def with_question(self, body: Json, question: str) -> Json:
         return {**body, "input": [*body["input"], _asked(question)]}
 
-    def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
+    def with_only_texts(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         kept = {n: value for n, value in body.items() if n in ("model", "stream", "store")}
         return {**kept, "max_output_tokens": max_tokens, "input": [_asked("\n\n".join(texts))]}
 
@@ -113,7 +113,7 @@ class ResponsesBody:
         given = body.get("max_output_tokens")
         return given if isinstance(given, int) else 0
 
-    def has_marks(self, body: Json) -> bool:
+    def is_cached(self, body: Json) -> bool:
         return True  # these servers cache automatically, if at all
 
     def draft(self, body: Json) -> Draft:

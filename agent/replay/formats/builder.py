@@ -12,9 +12,9 @@ from ..recording import (
     UNANSWERED,
     RecordedCall,
     RecordedCompaction,
+    RecordedMessage,
     RecordedReply,
     RecordedStep,
-    RecordedWords,
     Recording,
 )
 from .fields import JsonObject, as_list, as_object, as_text
@@ -58,7 +58,7 @@ class RecordedReplyDraft:
 class TranscriptBuilder:
     """The parts of a recorded session that were read so far."""
 
-    steps: list[RecordedWords | RecordedReplyDraft | RecordedCompaction] = field(
+    steps: list[RecordedMessage | RecordedReplyDraft | RecordedCompaction] = field(
         default_factory=list
     )
     system: str = ""  # the first recorded system prompt
@@ -80,7 +80,7 @@ class TranscriptBuilder:
     ) -> None:
         """Add a message to the model, unless it is blank."""
         if text.strip():
-            self.steps.append(RecordedWords(text, at, mid_turn, by_client, is_summary))
+            self.steps.append(RecordedMessage(text, at, mid_turn, by_client, is_summary))
 
     def set_system(self, text: str) -> None:
         """Set the system prompt, unless one was set before."""
@@ -170,7 +170,7 @@ class TranscriptBuilder:
             if isinstance(step, RecordedCompaction):
                 kept = len(steps) - sizes[max(0, len(sizes) - 1 - step.kept)]
                 steps.append(replace(step, kept=kept))
-            elif isinstance(step, RecordedWords):
+            elif isinstance(step, RecordedMessage):
                 steps.append(step)
             elif step.texts or step.calls:
                 calls = tuple(self._recorded(call, taken) for call in step.calls)

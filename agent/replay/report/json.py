@@ -24,7 +24,7 @@ from dataclasses import asdict, astuple, fields
 from typing import Any
 
 from ..results import Comparison, Fill, PricedCall, ReplayRun
-from .measures import Figures, figures_by_setting, headline, price_sentence, total_figures
+from .measures import Figures, drawbacks_sentence, figures_by_setting, headline, total_figures
 
 VERSION = 1
 _DECIMALS = 6  # of dollars and shares
@@ -39,7 +39,7 @@ def document(comparison: Comparison) -> _Object:
     return {
         "v": VERSION,
         "headline": headline(comparison),
-        "price": price_sentence(comparison),
+        "price": drawbacks_sentence(comparison),
         "labels": list(comparison.labels),
         "totals": [_sums(each) for each in total_figures(comparison)],
         "recordings": [

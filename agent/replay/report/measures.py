@@ -190,7 +190,7 @@ def headline(comparison: Comparison) -> str:
     return f"{sentence} Not comparable: some sessions stopped early." if stopped else sentence
 
 
-def price_sentence(comparison: Comparison) -> str:
+def drawbacks_sentence(comparison: Comparison) -> str:
     """Return the drawbacks of the cheapest setting and the sessions not played to the end; ""
     without recordings.
     """

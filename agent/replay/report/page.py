@@ -25,7 +25,7 @@ def page(comparison: Comparison) -> str:
     html = render(
         "replay/report/page.html.j2",
         title=measures.headline(comparison),
-        price=measures.price_sentence(comparison),
+        price=measures.drawbacks_sentence(comparison),
         scope=_scope(comparison),
         places={label: place for place, label in enumerate(comparison.labels)},
         totals=totals,

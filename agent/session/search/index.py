@@ -201,7 +201,7 @@ class SearchIndex:
         ends = float("inf") if patience is None else time.monotonic() + patience
         total, read, left = 0, 1, list[_IndexedLog]()
         # List all logs once, and again after all listed logs were read.
-        while left or (read and (left := self._behind(db, session)[::-1])):
+        while left or (read and (left := self._logs_behind(db, session)[::-1])):
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
@@ -222,7 +222,7 @@ class SearchIndex:
                 break
         return total
 
-    def _behind(self, db: sqlite3.Connection, session: str | None) -> list[_IndexedLog]:
+    def _logs_behind(self, db: sqlite3.Connection, session: str | None) -> list[_IndexedLog]:
         """Return the logs that are not fully indexed, newest first.
 
         If a known log is missing or shorter, raise DatabaseError so that the index is rebuilt. An

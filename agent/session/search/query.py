@@ -98,7 +98,7 @@ def _large_hits(
         if read and place:
             entry, tool = read
             excerpt, at = _excerpt(place.region, words)
-            hit = _made_hit(session, entry, tool, excerpt, place.offset + at)
+            hit = _new_hit(session, entry, tool, excerpt, place.offset + at)
             found.setdefault(place.level, []).append(hit)
     return found
 
@@ -153,10 +153,10 @@ def _hit(folder: Path, session: str, offset: int, start: int, words: Sequence[st
     entry, tool = read
     piece = searchable_text(entry, folder / session)[start : start + PIECE_CHARS]
     excerpt, at = _excerpt(piece, words)
-    return _made_hit(session, entry, tool, excerpt, start + at)
+    return _new_hit(session, entry, tool, excerpt, start + at)
 
 
-def _made_hit(session: str, entry: Entry, tool: str, excerpt: str, offset: int) -> Hit:
+def _new_hit(session: str, entry: Entry, tool: str, excerpt: str, offset: int) -> Hit:
     failed = isinstance(entry, ToolResult) and entry.is_error
     return Hit(session, entry.seq, entry.kind, tool, entry.at, excerpt, offset, failed)
 

@@ -17,7 +17,7 @@ from .query import Hit
 _MAX_REF_DIGITS = 18
 _MAX_SHOWN_ID_CHARS = 80  # of an unknown ID in the answer
 
-_WHAT = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
+_ENTRY_NAMES = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
 _SCOPES = {"session": "this session", "project": "all sessions of this project"}
 
 
@@ -95,7 +95,7 @@ def search_sessions(
 
 
 def to_passage(hit: Hit, here: str = "") -> Passage:
-    what = _WHAT.get(hit.kind, hit.kind)
+    what = _ENTRY_NAMES.get(hit.kind, hit.kind)
     if hit.kind == "tool_result":
         what = f"result of {hit.tool or 'a tool'}{', an error' if hit.is_error else ''}"
     elif hit.tool:

@@ -70,7 +70,7 @@ class CommandScreen(Screen):
     async def run(self, ready: Callable[[], None]) -> None:
         ready()
 
-    def greet(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.put(line)
 
     def hint(self, text: str) -> None:

@@ -35,7 +35,7 @@ _BARE = regex(r"""[^\s"]+""")
 class EditorPrompt:
     """A user message from an editor, with its attachments."""
 
-    words: str
+    text: str
     attached: Sequence[AttachedData] = ()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from acp.interfaces import Client
 
 ONCE, NO, SANDBOXED, DONE = "once", "no", "sandboxed", "done"  # option IDs
-SESSION = "session"  # place of a rule that ends with the session
+SESSION = "session"  # where a rule is kept: in the session only
 
 Choice = tuple[PermissionOption, Answer]
 
@@ -54,9 +54,9 @@ class EditorQuestions:
                 return settled
             try:
                 if question.form:
-                    return await self._fill_in(question)
+                    return await self._ask_form(question)
                 if question.plan:
-                    return await self._agree(question)
+                    return await self._ask_plan_approval(question)
                 return await self._permit(question)
             except (RequestError, ConnectionError):
                 return None
@@ -83,7 +83,7 @@ class EditorQuestions:
         choices.append(_choice(NO, "No", "reject_once", Answer(False)))
         return await self._put(question, choices, question.reason)
 
-    async def _agree(self, question: Question) -> Answer:
+    async def _ask_plan_approval(self, question: Question) -> Answer:
         choices = [
             _choice(mode, label.replace("[", "").replace("]", ""), "allow_once",
                     Answer(True, mode=mode))
@@ -93,7 +93,7 @@ class EditorQuestions:
         choices.append(_choice(NO, "No, keep planning", "reject_once", Answer(False)))
         return await self._put(question, choices, question.plan)
 
-    async def _fill_in(self, question: Question) -> Answer:
+    async def _ask_form(self, question: Question) -> Answer:
         """Ask the questions of a form, as a form if the editor supports it, else one by one.
 
         Permission requests of the protocol have no text field. So if a question has no choices, the

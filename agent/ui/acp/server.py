@@ -79,7 +79,7 @@ class EditorServices:
     version: str
     place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with the editor's servers
     check_key: Callable[[], None]
-    usual_key: Callable[[], str]  # environment variable of the model's key, "" for none
+    main_key_variable: Callable[[], str]  # environment variable of the model's key, "" for none
     logs: Callable[[Path | None], Sequence[Path]]  # session logs of a directory; None for all
 
 
@@ -125,12 +125,14 @@ class EditorServer:
                     close=SessionCloseCapabilities(),
                 ),
             ),
-            auth_methods=[*_auth_methods(await asyncio.to_thread(self._services.usual_key))],
+            auth_methods=[
+                *_auth_methods(await asyncio.to_thread(self._services.main_key_variable))
+            ],
         )
 
     async def authenticate(self, method_id: str, **more: Any) -> AuthenticateResponse:
         """Check that there is a key. Raises RequestError if not."""
-        async with _told_errors():
+        async with _protocol_errors():
             await asyncio.to_thread(self._services.check_key)
         return AuthenticateResponse()
 
@@ -151,7 +153,7 @@ class EditorServer:
     ) -> LoadSessionResponse:
         session = await self._open(cwd, mcp_servers, resume=session_id)
         await session.replay()
-        await session.tell_state()
+        await session.send_state()
         return LoadSessionResponse(modes=session.modes, config_options=[*session.options])
 
     async def resume_session(
@@ -162,7 +164,7 @@ class EditorServer:
         **more: Any,
     ) -> ResumeSessionResponse:
         session = await self._open(cwd, mcp_servers, resume=session_id)
-        await session.tell_state()
+        await session.send_state()
         return ResumeSessionResponse(modes=session.modes, config_options=[*session.options])
 
     async def fork_session(
@@ -202,7 +204,7 @@ class EditorServer:
             ]
             return found, len(logs) > start + SESSIONS_PER_PAGE
 
-        async with _told_errors():
+        async with _protocol_errors():
             sessions, has_more = await asyncio.to_thread(rows)
         more_at = str(start + SESSIONS_PER_PAGE) if has_more else None
         return ListSessionsResponse(sessions=sessions, next_cursor=more_at)
@@ -216,7 +218,7 @@ class EditorServer:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **more: Any
     ) -> SetSessionModeResponse:
-        async with _told_errors():
+        async with _protocol_errors():
             self._session(session_id).set_mode(mode_id)
         return SetSessionModeResponse()
 
@@ -224,7 +226,7 @@ class EditorServer:
         self, session_id: str, config_id: str, value: str | bool, **more: Any
     ) -> SetSessionConfigOptionResponse:
         session = self._session(session_id)
-        async with _told_errors():
+        async with _protocol_errors():
             session.set_option(config_id, value)
         return SetSessionConfigOptionResponse(config_options=[*session.options])
 
@@ -232,7 +234,7 @@ class EditorServer:
         self, session_id: str, prompt: Sequence[PromptBlock], **more: Any
     ) -> PromptResponse:
         session = self._session(session_id)
-        async with _told_errors():
+        async with _protocol_errors():
             finished = await session.prompt(prompt)
         if finished.status == "error":
             error = finished.error or {}
@@ -256,7 +258,7 @@ class EditorServer:
         resume: str | None = None,
         fork: bool = False,
     ) -> EditorSession:
-        async with _told_errors():
+        async with _protocol_errors():
             directory, servers = _directory(cwd), _servers(mcp_servers or ())
             await asyncio.to_thread(self._services.check_key)
             place = await asyncio.to_thread(self._services.place_of, directory, servers)
@@ -293,7 +295,7 @@ class EditorServer:
         result = sent.get("result")
         id = result.get("sessionId") if isinstance(result, dict) else None
         if isinstance(id, str) and id in self._sessions:
-            self._telling = asyncio.ensure_future(self._sessions[id].tell_state())
+            self._telling = asyncio.ensure_future(self._sessions[id].send_state())
 
 
 async def serve_editor(services: EditorServices, source: int, sink: int) -> None:
@@ -319,7 +321,7 @@ async def serve_editor(services: EditorServices, source: int, sink: int) -> None
 
 
 @asynccontextmanager
-async def _told_errors() -> AsyncIterator[None]:
+async def _protocol_errors() -> AsyncIterator[None]:
     """Convert ctxagent errors into protocol errors."""
     try:
         yield

@@ -34,7 +34,7 @@ from ..conversation.services import ConversationServices
 from .command_screen import CommandScreen
 from .prompt import EditorPrompt, PromptBlock, read_prompt_blocks
 from .questions import EditorQuestions
-from .updates import Update, UpdateStream, message, replayed, usage_update
+from .updates import Update, UpdateStream, message, replay_updates, usage_update
 
 if TYPE_CHECKING:
     from acp.interfaces import Client
@@ -80,7 +80,7 @@ class WaitingPrompt:
     @property
     def steers(self) -> bool:
         """Whether it may be sent to the model during a turn."""
-        return not self.prompt.attached and not self.prompt.words.startswith("/")
+        return not self.prompt.attached and not self.prompt.text.startswith("/")
 
 
 class EditorSession:
@@ -109,7 +109,7 @@ class EditorSession:
         self._context = self._command_context()
         self._turn = asyncio.Lock()
         self._waiting: deque[WaitingPrompt] = deque()
-        self._words_of_command = ""
+        self._prompt_of_command = ""
         self._shown_mode = ""
         self._shown_commands: list[AvailableCommand] = []
         self._shown_transcript: Transcript | None = None
@@ -118,7 +118,7 @@ class EditorSession:
 
     def _command_context(self) -> CommandContext:
         asked = Questions(
-            self._screen, self._transcript, lambda mode: None, lambda words: False, lambda w: None
+            self._screen, self._transcript, lambda mode: None, lambda text: False, lambda text: None
         )
         return CommandContext(
             self._services,
@@ -127,14 +127,14 @@ class EditorSession:
             asked,
             self._transcript,
             self._task,
-            self._say_next,
+            self._send_next,
         )
 
     # Opening and closing.
 
     async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
         """Open a new session, or an existing one by its ID. Raises CtxagentError."""
-        await self.conversation.reopen(resume=resume, fork=fork)
+        await self.conversation.switch_session(resume=resume, fork=fork)
         self.id = self.conversation.session
         self._shown_mode = self.conversation.agent.approval.mode
 
@@ -142,17 +142,17 @@ class EditorSession:
         """Send the recorded conversation to the editor, which already knows the session."""
         self._is_known = True
         entries = self.conversation.agent.log.entries()
-        shown = await asyncio.to_thread(lambda: [*replayed(entries, self._services.cwd)])
+        shown = await asyncio.to_thread(lambda: [*replay_updates(entries, self._services.cwd)])
         for update in shown:
             self._send(update)
 
-    async def tell_state(self) -> None:
+    async def send_state(self) -> None:
         """Send updates from the opening, the available commands, and the context usage."""
         while self._early:
             self._send_to(self.id, self._early.pop(0))
         self._is_known = True
-        await self._tell_commands()
-        await self._tell_usage()
+        await self._send_commands()
+        await self._send_usage()
 
     async def close(self) -> None:
         """Interrupt the running task, and close the session."""
@@ -228,7 +228,7 @@ class EditorSession:
                 return TurnFinished("ok" if waiting.is_taken else "interrupted", "")
             self._waiting.remove(waiting)
             finished = await self._serve(waiting.prompt)
-            await self._tell_after_turn()
+            await self._send_after_turn()
             return finished
 
     def cancel(self) -> None:
@@ -240,21 +240,21 @@ class EditorSession:
         self._waiting.clear()
 
     async def _serve(self, prompt: EditorPrompt) -> TurnFinished:
-        words = prompt.words
-        if words.startswith("/") and not prompt.attached:
+        text = prompt.text
+        if text.startswith("/") and not prompt.attached:
             await read_command_files(self._context)
-            found = self._parse(words)
+            found = self._parse(text)
             if found and found[0].run is not None:
-                words = await self._run_command(*found)
-                if not words:
+                text = await self._run_command(*found)
+                if not text:
                     return TurnFinished("ok", "")
-        return await self._run_turn(words, prompt.attached)
+        return await self._run_turn(text, prompt.attached)
 
-    def _parse(self, words: str) -> tuple[Command, str] | None:
+    def _parse(self, text: str) -> tuple[Command, str] | None:
         """Return the command that the text calls, or None. Raises UsageError for an unknown command
         and for one that only works in a terminal.
         """
-        found = parse(words, added_commands(self._context))
+        found = parse(text, added_commands(self._context))
         if found and found[0].name in LEFT_OUT:
             raise UsageError(
                 f"/{found[0].name} is for the terminal",
@@ -265,7 +265,7 @@ class EditorSession:
     async def _run_command(self, command: Command, argument: str) -> str:
         """Run a command, and return the prompt it sends next, "" for none."""
         assert command.run is not None
-        self._words_of_command = ""
+        self._prompt_of_command = ""
         error = await self._task.run(_error_of(command.run(self._context, argument)))
         if shown := self._screen.take():
             self._send(message(f"```\n{shown}\n```\n"))
@@ -273,17 +273,17 @@ class EditorSession:
             raise error
         if isinstance(error, Exception):  # an internal error leaves the session usable
             raise self.conversation.record_fault(error)
-        return self._words_of_command
+        return self._prompt_of_command
 
-    def _say_next(self, words: str) -> None:
-        self._words_of_command = words
+    def _send_next(self, text: str) -> None:
+        self._prompt_of_command = text
 
-    async def _run_turn(self, words: str, attached: "Sequence[Attached]") -> TurnFinished:
+    async def _run_turn(self, text: str, attached: "Sequence[Attached]") -> TurnFinished:
         from ...loop.turn import run_turn
 
         self.conversation.begin_turn()
         try:
-            turn = run_turn(self.conversation.agent, words, self._next_mid_turn, attached=attached)
+            turn = run_turn(self.conversation.agent, text, self._next_mid_turn, attached=attached)
             finished = await self._task.run(turn)
         finally:
             self.conversation.end_turn()
@@ -295,7 +295,7 @@ class EditorSession:
             return None
         self._waiting.remove(found)
         found.is_taken = True
-        return found.prompt.words
+        return found.prompt.text
 
     # Updates for the editor.
 
@@ -321,23 +321,23 @@ class EditorSession:
                 told = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
                 self._send(told)
 
-    async def _tell_after_turn(self) -> None:
-        await self._tell_usage()
-        await self._tell_commands()
+    async def _send_after_turn(self) -> None:
+        await self._send_usage()
+        await self._send_commands()
         ledger = self.conversation.agent.ledger
-        words = ledger.words[0][1] if ledger.words else ""
-        if title := ledger.title or one_line(words, MAX_TITLE_CHARS):
+        first = ledger.typed_messages[0][1] if ledger.typed_messages else ""
+        if title := ledger.title or one_line(first, MAX_TITLE_CHARS):
             now = datetime.now(UTC).isoformat()
             self._send(
                 SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now)
             )
 
-    async def _tell_usage(self) -> None:
+    async def _send_usage(self) -> None:
         agent = self.conversation.agent
         window = agent.model.current_window()
         self._send(usage_update(window.tokens, window.size, agent.totals.all.cost_usd))
 
-    async def _tell_commands(self) -> None:
+    async def _send_commands(self) -> None:
         await read_command_files(self._context)
         self._screen.take()  # problems with files are shown when a command is called
         shown = [

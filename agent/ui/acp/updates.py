@@ -53,7 +53,7 @@ from .tool_updates import (
 
 OUTPUT_INTERVAL_S = 0.25  # interval between output updates of a running call
 MAX_RUNNING_CHARS = 4_000  # shown of a running call's output, from its end
-BROKEN_OFF = "\n\n[The connection was lost here; the answer starts again.]\n\n"
+RESTART_NOTE = "\n\n[The connection was lost here; the answer starts again.]\n\n"
 
 Update = (
     AgentMessageChunk
@@ -77,7 +77,7 @@ class _Call:
     name: str
     input: Mapping[str, Any]
     output: str = ""  # the end of its output
-    told_at: float = 0.0  # time of the last output update
+    sent_at: float = 0.0  # time of the last output update
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class UpdateStream:
                 self.send(update_agent_thought_text(event.text))
             case events.Retrying():
                 if self._has_text:
-                    self.send(update_agent_message_text(BROKEN_OFF))
+                    self.send(update_agent_message_text(RESTART_NOTE))
                 self._has_text = False
                 self.send(update_agent_thought_text(f"\n{event}\n"))
             case events.ToolStarted():
@@ -183,11 +183,11 @@ class UpdateStream:
             self.send(update)
             return
         call.output = (call.output + event.text)[-MAX_RUNNING_CHARS:]
-        if (now := time.monotonic()) - call.told_at >= OUTPUT_INTERVAL_S:
-            call.told_at = now
-            self._say_running(event.id, call.output)
+        if (now := time.monotonic()) - call.sent_at >= OUTPUT_INTERVAL_S:
+            call.sent_at = now
+            self._send_running_text(event.id, call.output)
 
-    def _say_running(self, id: str, text: str) -> None:
+    def _send_running_text(self, id: str, text: str) -> None:
         fenced = self._calls[id].name in TERMINAL_TOOLS
         self.send(update_tool_call(id, content=text_contents(text, fenced=fenced)))
 
@@ -215,7 +215,7 @@ class UpdateStream:
             if call.name == "Task" and call.input.get("description") == subagent.description:
                 doing = event.doing if isinstance(event, events.AgentProgress) else ""
                 line = doing or subagent.ending or "started"
-                self._say_running(id, f"{subagent.name}: {line}")
+                self._send_running_text(id, f"{subagent.name}: {line}")
                 return
 
     def _compacted(self, event: events.Compacted) -> None:
@@ -265,14 +265,14 @@ def usage_update(used: int, size: int, cost: float | None) -> UsageUpdate:
     return update
 
 
-def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
+def replay_updates(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
     """Yield the updates that show a recorded conversation again. Blocks."""
     calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for entry in entries:
         if isinstance(entry, User):
-            yield from _said(entry)
+            yield from _user_updates(entry)
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
-            yield from _answered(entry.content, calls, cwd)
+            yield from _agent_updates(entry.content, calls, cwd)
         elif isinstance(entry, ToolResult) and entry.tool_use_id in calls:
             name, given = calls.pop(entry.tool_use_id)
             text, details = content_text(entry.content), entry.details
@@ -284,7 +284,7 @@ def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
         yield update_tool_call(id, status="failed")
 
 
-def _said(entry: User) -> Iterator[Update]:
+def _user_updates(entry: User) -> Iterator[Update]:
     """Yield the user's message, its images, and a plan in the entry."""
     if entry.source == "person":
         if text := content_text(entry.content):
@@ -298,7 +298,7 @@ def _said(entry: User) -> Iterator[Update]:
             yield update_user_message(image_block(str(source["data"]), kind))
 
 
-def _answered(
+def _agent_updates(
     blocks: Sequence[Mapping[str, Any]],
     calls: dict[str, tuple[str, Mapping[str, Any]]],
     cwd: Path,

@@ -36,12 +36,12 @@ class CommandContext:
     questions: Questions
     transcript: "Callable[[], Transcript]"  # the transcript, created at first use
     task: RunningTask  # the task that Esc interrupts
-    say_next: Callable[[str], None]  # sends a user message before queued ones
+    send_next: Callable[[str], None]  # sends a user message before queued ones
     is_leaving: bool = False  # whether the question about running tasks is open
     handed_over: str = ""  # hand-over text from the previous session
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
     skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for the user, as last read
-    told_of_files: set[str] = field(default_factory=set)  # problems already shown
+    reported_problems: set[str] = field(default_factory=set)  # problems already shown
 
     @property
     def agent(self) -> "AgentState":
@@ -56,7 +56,7 @@ class CommandContext:
     def put(self, *renderables: "RenderableType") -> None:
         """Print the output of a command."""
         self.transcript().put("command", *renderables)
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def say(self, text: str) -> None:
         """Print a short message."""
@@ -97,30 +97,30 @@ class CommandContext:
 
         self.put(render.table(rows, head=head, wrap=wrap))
 
-    def send_prompt(self, words: str) -> None:
+    def send_prompt(self, prompt: str) -> None:
         """Send a command's prompt as a user message, before queued ones. A long prompt is shown as
         one line.
         """
-        self.transcript().sends(words)
-        self.say_next(words)
+        self.transcript().expect_prompt(prompt)
+        self.send_next(prompt)
 
-    def doing(self, text: str) -> None:
+    def show_activity(self, text: str) -> None:
         """Show the command's current activity until the next call; "" shows nothing."""
-        self.transcript().doing(text)
-        self.screen.touch()
+        self.transcript().show_activity(text)
+        self.screen.request_repaint()
 
     async def unfold(self) -> None:
         """Print the newest folded output in full; a repeated call prints the previous one."""
         await self.transcript().unfold(self.agent.context.recall)
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def show_title(self) -> None:
         """Set the terminal's window title to the session's title, if it has one."""
         self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
 
     async def leave(self) -> None:
-        """Leave, unless the user wants to keep running tasks. If that question is open already,
-        leave at once.
+        """Ask the user first if tasks are running, then leave. A second call while this question is
+        open leaves at once.
         """
         if self.is_leaving:
             self.screen.exit()
@@ -139,7 +139,7 @@ class CommandContext:
         tasks = self.conversation.background_tasks
         if tasks and not await self.questions.end_tasks(tasks):
             self.say("nothing has changed")
-            self.screen.rest()
+            self.screen.show_prompt()
             return False
         return True
 
@@ -152,7 +152,7 @@ class CommandContext:
         """Copy the open session up to an entry, and return the ID of the copy."""
         return self.services.copy(self.agent.log.path, last_seq).parent.name
 
-    async def reopen(
+    async def switch_session(
         self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
         """Switch to another session; the previous one stays on disk.
@@ -161,7 +161,7 @@ class CommandContext:
         the session open, the user decides what to do.
         """
         try:
-            left_at = await self.conversation.reopen(resume=resume, fork=fork, prior=prior)
+            left_at = await self.conversation.switch_session(resume=resume, fork=fork, prior=prior)
         except SessionBusy as busy:
             wait = self.services.wait and resume is None
             opening = self._open_busy(busy, wait=wait)
@@ -177,15 +177,15 @@ class CommandContext:
             self.notify("warning", busy.message)
         choice = "wait" if wait else await self.questions.busy_session()
         if choice == "fork":
-            return await self.conversation.reopen(resume=busy.session, fork=True)
+            return await self.conversation.switch_session(resume=busy.session, fork=True)
         if choice == "wait":
-            self.doing(f"waiting for process {busy.holder} to leave the session")
+            self.show_activity(f"waiting for process {busy.holder} to leave the session")
             try:
-                return await self.conversation.reopen(resume=busy.session, patient=True)
+                return await self.conversation.switch_session(resume=busy.session, wait=True)
             finally:
-                self.doing("")
+                self.show_activity("")
         if choice == "read":
-            left_at = await self.conversation.reopen(resume=busy.session, read_only=True)
+            left_at = await self.conversation.switch_session(resume=busy.session, read_only=True)
             self.notify("info", READ_ONLY.format(holder=busy.holder))
             return left_at
         if not self.conversation.is_open:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError
-from ..habits import habits
+from ..foreign_names import foreign_names
 from ..screen import Offer
 from ..tasks import tasks_of
 from .command_context import CommandContext
@@ -39,13 +39,13 @@ async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
             await read_command_files(repl)
             own = [(c.name, c.help) for c in COMMANDS.values()]
             added = [(name, c.help) for name, c in added_commands(repl).items()]
-            aliases = [(name, f"same as {to}") for name, to in habits("aliases").items()]
+            aliases = [(name, f"same as {to}") for name, to in foreign_names("aliases").items()]
             return [*own, *added, *(each for each in aliases if each[0] not in dict(added))]
         if place == "#":
             return await refs(repl)
         if place == "@":
             return await paths(repl)
-        name = habits("aliases").get(place[1:], place)[1:]
+        name = foreign_names("aliases").get(place[1:], place)[1:]
         matching = [c for c in COMMANDS.values() if c.name.startswith(name)]
         command = COMMANDS.get(name) or (matching[0] if len(matching) == 1 else None)
         return await command.complete(repl) if command and command.complete else ()
@@ -121,7 +121,7 @@ async def sessions(repl: CommandContext) -> Sequence[Offer]:
     def read() -> list[Offer]:
         logs = repl.services.sessions()[: MAX_SESSIONS + 1]
         others = [log for log in logs if log.parent.name != repl.session][:MAX_SESSIONS]
-        return [(row.id, _short(row.title or "(no words yet)")) for row in session_rows(others)]
+        return [(row.id, _short(row.title or "(no message yet)")) for row in session_rows(others)]
 
     return await asyncio.to_thread(read)
 
@@ -144,7 +144,7 @@ async def phases(repl: CommandContext) -> Sequence[Offer]:
     """Return the predefined phases. Any other name is allowed too."""
     from ...compaction.phases import PHASES
 
-    return [(form.name, f"ends with {form.asks}") for form in PHASES.values()]
+    return [(form.name, f"ends with {form.description}") for form in PHASES.values()]
 
 
 async def preserved(repl: CommandContext) -> Sequence[Offer]:
@@ -156,8 +156,8 @@ async def preserved(repl: CommandContext) -> Sequence[Offer]:
 async def titles(repl: CommandContext) -> Sequence[Offer]:
     """Return the session's title and its first message, as a start for a new title."""
     ledger = repl.agent.ledger
-    first = _short(ledger.words[0][1]) if ledger.words else ""
-    known = {ledger.title: "its title now", first: "the first words"}
+    first = _short(ledger.typed_messages[0][1]) if ledger.typed_messages else ""
+    known = {ledger.title: "its title now", first: "the first message"}
     return [(text, what) for text, what in known.items() if text]
 
 
@@ -173,7 +173,7 @@ def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
     known = {fact.ref: _short(f"$ {fact.command}") for fact in ledger.commands[-MAX_REFS:]}
     known |= {ref: f"read {path}" for path, ref in ledger.read.items()}
     known |= {fact.ref: f"{fact.action} {fact.path}" for fact in ledger.files.values()}
-    known |= {ref: _short(f"you: {text}") for ref, text in ledger.words[-MAX_REFS:]}
+    known |= {ref: _short(f"you: {text}") for ref, text in ledger.typed_messages[-MAX_REFS:]}
     return known | {ref: _short(f"pinned: {text}") for ref, text in ledger.pins.items()}
 
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
-WRITING = "writing a summary"
-EXAMINING = "checking what the model knows from the summary alone"
+WRITING_SUMMARY = "writing a summary"
+PROBING = "checking what the model knows from the summary alone"
 SMALL_CHOICES = "[y]es, compact anyway · [a]ll but the newest exchange · [n]o"
 SMALL_CHOICES_OF_ALL = "[y]es, compact anyway · [n]o"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
 PART_NAMES = {
     "system": "system prompt",
-    "words": "your words",
+    "words": "your messages",
     "commands": "your commands",
     "text": "answers",
     "calls": "tool calls",
@@ -45,7 +45,7 @@ PART_NAMES = {
 TYPED = {"shell": "your command: ", "note": "your note: "}
 SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", "hook": "hook: ", **TYPED}
 STYLES = {  # theme roles of the bar's parts
-    **dict.fromkeys(("system", "tools"), "filling.fixed"),
+    **dict.fromkeys(("system", "tools"), "context.fixed"),
     **dict.fromkeys(
         (
             "instructions",
@@ -58,11 +58,11 @@ STYLES = {  # theme roles of the bar's parts
             "pinned",
             "notices",
         ),
-        "filling.again",
+        "context.reinserted",
     ),
-    **dict.fromkeys(("words", "commands", "notes"), "filling.person"),
-    **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
-    **dict.fromkeys(("results", "images", "stubs", "other"), "filling.tools"),
+    **dict.fromkeys(("words", "commands", "notes"), "context.user"),
+    **dict.fromkeys(("text", "thinking", "calls"), "context.agent"),
+    **dict.fromkeys(("results", "images", "stubs", "other"), "context.tools"),
 }
 _FLAG = regex(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
 
@@ -80,7 +80,7 @@ async def _compact(repl: CommandContext, argument: str) -> None:
     if instructions.startswith("--") or len(flags - {"--all"}) > 1:
         raise UsageError(
             f"/compact does not take {argument!r}",
-            hint="Give at most one of --dry-run, --show and --probe-model, and --all if you like.",
+            hint="Give at most one of --dry-run, --show and --probe-model. --all may be added.",
         )
     if "--dry-run" in flags:
         from .. import compaction_plan
@@ -96,11 +96,11 @@ async def _compact(repl: CommandContext, argument: str) -> None:
     if "--show" in flags:
         await _compact_reviewed(repl, instructions, newest_only=chosen)
         return
-    repl.doing(WRITING)
+    repl.show_activity(WRITING_SUMMARY)
     engine = repl.agent.engine
     summary = await engine.compact(instructions, newest_only=chosen)
     if "--probe-model" in flags:
-        repl.doing(EXAMINING)
+        repl.show_activity(PROBING)
         repl.show((await engine.examine(summary)).table())
 
 
@@ -109,7 +109,7 @@ async def _choose_scope(
 ) -> bool | None:
     """Return whether to keep just the newest exchange; None to compact nothing.
 
-    Ask the user only if a model call would save little and no instructions were given.
+    Ask the user only if a summary would save little and no instructions were given.
     """
     from .. import compaction_plan
 
@@ -130,7 +130,7 @@ async def _choose_scope(
         return True
     repl.say("not compacted; nothing has changed")
     if word not in ("n", "no", BACK):
-        repl.say_next(answer)
+        repl.send_next(answer)
     return None
 
 
@@ -141,10 +141,10 @@ async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_o
     from ...session.archive import SUMMARY_NAME
     from ..render import render
 
-    repl.doing(WRITING)
+    repl.show_activity(WRITING_SUMMARY)
     engine = repl.agent.engine
     draft, text = await engine.draft_summary(instructions, newest_only=newest_only)
-    repl.doing("")
+    repl.show_activity("")
     repl.show(text)
     while True:
         answer = _first_word(await repl.questions.choose(DRAFT_CHOICES, "yen"))
@@ -177,14 +177,14 @@ def _first_word(answer: str) -> str:
 @command("undo the last compaction", group="context")
 async def _uncompact(repl: CommandContext, argument: str) -> None:
     """Undo the last compaction. If turns followed it, do so in a copy that ends there."""
-    from ...compaction.history import describe, last_acts, person_spoke_since
+    from ...compaction.history import describe, last_acts, user_wrote_since
 
     entries, left = repl.agent.log.entries(), repl.session
     last = await asyncio.to_thread(last_acts, entries)
     if not last:
         raise CompactionFailed("there is no compaction to undo")
-    if await asyncio.to_thread(person_spoke_since, entries, last[-1].seq):
-        await repl.reopen(resume=repl.copy_session(last[-1].seq))
+    if await asyncio.to_thread(user_wrote_since, entries, last[-1].seq):
+        await repl.switch_session(resume=repl.copy_session(last[-1].seq))
         entries = repl.agent.log.entries()
         note = f"this is a copy that ends at the compaction; what came later: /resume {left}"
         repl.notify("info", note)
@@ -243,10 +243,10 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
 
 def _instruction_files(view: "View", size: int, cwd: Path) -> "list[RenderableType]":
     """Return a table of the instruction files in their order in the context."""
-    from ...features.instructions import BUDGET_SHARE, told_rows
+    from ...features.instructions import BUDGET_SHARE, rows_in_context
     from ..render import render
 
-    told = [*told_rows(view)]
+    told = [*rows_in_context(view)]
     rows = [(path_within(Path(path), cwd), f"{tokens:,}", note) for path, tokens, note in told]
     line = f"instruction files: {sum(tokens for _, tokens, _ in told):,} tokens in this order"
     most = f"at most {int(BUDGET_SHARE * size):,} ({BUDGET_SHARE:.0%} of the window)"

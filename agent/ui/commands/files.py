@@ -33,7 +33,7 @@ async def read_command_files(repl: CommandContext) -> None:
     told += [
         f"{skill.path}: only the agent can use this skill: /{name} is a built-in command"
         for name, skill in skills.items()
-        if name in COMMANDS and skill.for_person
+        if name in COMMANDS and skill.for_user
     ]
     told += [
         f"the command /{each.name} of an extension is ignored: /{each.name} is built in"
@@ -41,10 +41,10 @@ async def read_command_files(repl: CommandContext) -> None:
         if each.name in COMMANDS
     ]
     for text in [*warnings, *told]:
-        if text not in repl.told_of_files:
-            repl.told_of_files.add(text)
+        if text not in repl.reported_problems:
+            repl.reported_problems.add(text)
             repl.notify("warning", text)
-    called = {name for name, skill in skills.items() if skill.for_person}
+    called = {name for name, skill in skills.items() if skill.for_user}
     repl.command_files = {
         name: file
         for name, file in found.items()
@@ -89,7 +89,7 @@ def _feature_commands(repl: CommandContext) -> "Sequence[FeatureCommand]":
 
 async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument: str) -> None:
     """Run the command of a feature: show its text, or send its prompt."""
-    from ...features.from_outside import run_command
+    from ...features.extension_features import run_command
     from ...loop.feature import Prompt
 
     found = await run_command(command, argument)
@@ -116,18 +116,18 @@ def _command(file: "CommandFile") -> Command:
 
 async def _say(name: str, repl: CommandContext, argument: str) -> None:
     """Send an MCP server's prompt as the next message."""
-    from ...loop.command_words import prompt_words
+    from ...loop.command_message import prompt_message
 
     if (servers := _servers(repl)) is not None:
-        repl.send_prompt(await prompt_words(repl.agent, servers, name, argument))
+        repl.send_prompt(await prompt_message(repl.agent, servers, name, argument))
 
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:
     """Send the command's prompt as the next message."""
-    from ...loop.command_words import command_words, model_of_turn
+    from ...loop.command_message import command_message, model_of_turn
 
     agent = repl.agent
-    words = await command_words(agent, file, argument)
+    words = await command_message(agent, file, argument)
     if (model := model_of_turn(file, agent.model.id)) and model != agent.model.id:
         repl.conversation.use_model_for_turn(model)
         agent.emit(Notice("info", f"this turn uses {model}, set in {file.shown_path}"))

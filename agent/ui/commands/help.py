@@ -6,7 +6,7 @@ from dataclasses import fields
 from ...config.keyboard import KeyboardSettings, key_name
 from ...errors import UsageError
 from ...extensions.command_groups import GROUPS
-from ..habits import habits
+from ..foreign_names import foreign_names
 from ..menu import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
@@ -99,7 +99,7 @@ def _show_matching(repl: CommandContext, argument: str, keys: Sequence[tuple[str
     ]
     found_keys = [row for row in keys if all(word in "\n".join(row).casefold() for word in words)]
     if not found and not found_keys:
-        raise UsageError(f"no command or key has {argument!r}", hint="/help lists them all.")
+        raise UsageError(f"no command or key matches {argument!r}", hint="/help lists them all.")
     _show_groups(repl, found)
     for each in found:
         if names := _other_names(each):
@@ -121,7 +121,7 @@ def _call(command: Command) -> str:
 def _other_names(command: Command) -> str:
     """Return the names of a command in other agents."""
     own = f"/{command.name}"
-    return ", ".join(f"/{name}" for name, meant in habits("aliases").items() if meant == own)
+    return ", ".join(f"/{name}" for name, meant in foreign_names("aliases").items() if meant == own)
 
 
 async def _choose(repl: CommandContext) -> None:
@@ -136,7 +136,7 @@ async def _choose(repl: CommandContext) -> None:
     elif command.anytime and command.run:
         await command.run(repl, "")
     else:
-        repl.say_next(f"/{command.name}")
+        repl.send_next(f"/{command.name}")
 
 
 def _menu(commands: Mapping[str, Command], rows: Sequence[tuple[str, str]]) -> Menu:
@@ -155,7 +155,7 @@ def _menu(commands: Mapping[str, Command], rows: Sequence[tuple[str, str]]) -> M
             return ()
         names = _other_names(command)
         about = f"{command.help} · also {names}" if names else command.help
-        return [("words", _call(command)), ("", about)]
+        return [("message", _call(command)), ("", about)]
 
     return Menu(
         title="Commands",

@@ -44,7 +44,7 @@ def _hook_rows(repl: CommandContext) -> Iterator[tuple[str, str, str, str]]:
         event = given.key.name.removeprefix(HOOKS)
         for text, origin in given.items():
             yield event, shown(text), _short(origin), off or last(event, text)
-    for given in (each for each in settings.loaded.held if each.key.name.startswith(HOOKS)):
+    for given in (each for each in settings.loaded.untrusted if each.key.name.startswith(HOOKS)):
         for text, origin in given.items():
             why = f"{NOT_IN_FORCE}: the file is not trusted"
             yield given.key.name.removeprefix(HOOKS), shown(text), _short(origin), why
@@ -64,13 +64,13 @@ async def _skills(repl: CommandContext, argument: str) -> None:
 
     found, warnings = await asyncio.to_thread(repl.services.skills)
     feature = repl.agent.features.find(SkillsFeature)
-    standing = feature.standing() if feature else {}
+    texts = feature.texts_in_context() if feature else {}
     rows = []
     for name, skill in found.items():
-        ref = standing.get((name, skill.digest))
+        ref = texts.get((name, skill.digest))
         state = "for the agent and you (/NAME)"
         state = state if skill.for_model else "for you alone (/NAME)"
-        state = state if skill.for_person else "for the agent alone"
+        state = state if skill.for_user else "for the agent alone"
         rows.append(
             (
                 name,

@@ -21,7 +21,7 @@ async def _intent(repl: CommandContext, argument: str) -> None:
     from .. import compaction_report
 
     agent = repl.agent
-    repl.show(compaction_report.intent(agent.view.summary, agent.ledger.words))
+    repl.show(compaction_report.intent(agent.view.summary, agent.ledger.typed_messages))
 
 
 @command(
@@ -70,14 +70,14 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
 
     agent = repl.agent
     if old:
-        repl.doing(SUMMARISING)
+        repl.show_activity(SUMMARISING)
         await agent.model.window()
     agent.record(Note(topic=phases.PHASE_TOPIC, text=new, data={"from": old}))
     if old:
         try:
             trigger = f"phase: {old} to {new}"
             form = phases.phase_form(old)
-            words = form.words[1] if form.words else None
+            words = form.word_limits[1] if form.word_limits else None
             await agent.engine.compact(form.instructions, trigger=trigger, max_words=words)
         except CompactionFailed as error:
             repl.say(f"not summarised: {error.message}")
@@ -86,13 +86,16 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
             raise
     if agent.view.items:  # announce it only if there is a conversation
         form = phases.phase_form(new)
-        text = f"The phase of the work is now {form.name}. It ends with a record of {form.asks}."
+        text = f"The phase of the work is now {form.name}. It ends with a record of "
+        text += f"{form.description}."
         agent.record(User(content=text, source="notice"))
 
 
 def _describe(form: "PhaseForm") -> str:
-    size = f", in {form.words[0]:,} to {form.words[1]:,} words" if form.words else ""
-    return f"phase: {form.name} · leaving it turns the work into {form.asks}{size}"
+    size = (
+        f", in {form.word_limits[0]:,} to {form.word_limits[1]:,} words" if form.word_limits else ""
+    )
+    return f"phase: {form.name} · leaving it turns the work into {form.description}{size}"
 
 
 @command(

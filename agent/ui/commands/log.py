@@ -87,7 +87,7 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
     any other entry as JSON, with its text that was offloaded to a file. The reason why it left the
     context comes last, so that it stays on the screen. Raises UsageError for an unknown entry.
     """
-    from ...compaction.history import why_gone
+    from ...compaction.history import why_not_in_context
     from ...session.entries import Mask, Summary, encode
     from ...session.log import find_entry
     from ..compaction_report import mask_text
@@ -104,7 +104,7 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
     if isinstance(found, Mask):
         return mask_text(found)
     text = json.dumps(encode(found), ensure_ascii=False, indent=1)
-    gone = why_gone(log.entries(), found.seq)
+    gone = why_not_in_context(log.entries(), found.seq)
     return "\n".join(filter(None, (text, _filed_text(log, found, recall), gone)))
 
 

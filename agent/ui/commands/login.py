@@ -49,7 +49,7 @@ async def _login(repl: CommandContext, argument: str) -> None:
             raise _not_offered(argument, named, [*offered])
         if _is_down(offered[named.name]):
             raise _no_server(offered[named.name])
-        await _give_key(repl, logins, offered[named.name].provider)
+        await _enter_key(repl, logins, offered[named.name].provider)
     else:
         await _choose_provider(repl, logins)
 
@@ -67,7 +67,7 @@ async def _logout(repl: CommandContext, argument: str) -> None:
         what = f"{argument!r} is not a provider" if argument else "/logout needs a provider"
         raise UsageError(what, hint="/logout PROVIDER removes its key; /login lists them.")
     logins = repl.services.logins
-    if logins is not None and await asyncio.to_thread(logins.forget, provider):
+    if logins is not None and await asyncio.to_thread(logins.remove_key, provider):
         repl.say(f"removed the key of {provider.name}")
     else:
         repl.say(f"no saved key for {provider.name}: it may be set in a shell variable")
@@ -88,19 +88,19 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
         repl.notify("info", SKIPPED)
     elif not has_task:
         asked = "Step 3 of 3: what comes first?"
-        row = await repl.questions.take_row(asked, FIRST_TASKS)
+        row = await repl.questions.choose_row(asked, FIRST_TASKS)
         if row is not None and row.key != OWN_TASK:
-            repl.say_next("/init" if "/init" in row.label else row.label.capitalize())
+            repl.send_next("/init" if "/init" in row.label else row.label.capitalize())
 
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:
     """Ask for a new key if a turn ended because the provider refused the key saved by /login."""
-    from ...models.providers import served
+    from ...models.providers import resolve_model
 
-    logins, provider = repl.services.logins, served(repl.agent.model.id).provider
+    logins, provider = repl.services.logins, resolve_model(repl.agent.model.id).provider
     refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
-    if refused and logins is not None and await asyncio.to_thread(logins.has_kept, provider):
-        await _give_key(repl, logins, provider)
+    if refused and logins is not None and await asyncio.to_thread(logins.has_stored, provider):
+        await _enter_key(repl, logins, provider)
 
 
 def _not_offered(name: str, known: "Provider | None", offered: "Sequence[str]") -> UsageError:
@@ -133,9 +133,9 @@ async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "
     """Let the user choose a provider and enter its key; return True if done."""
 
     async def states_by_name() -> "dict[str, ProviderState]":
-        repl.doing("looking for servers on this machine")
+        repl.show_activity("checking for servers on this machine")
         found = await logins.choices()
-        repl.doing("")
+        repl.show_activity("")
         return {state.provider.name: state for state in found}
 
     states = await states_by_name()
@@ -152,7 +152,7 @@ async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "
         if _is_down(state):
             error = _no_server(state)
             repl.notify("info", f"{error.message}. {error.hint}")
-        elif await _give_key(repl, logins, state.provider, step="Step 2 of 3: " if step else ""):
+        elif await _enter_key(repl, logins, state.provider, step="Step 2 of 3: " if step else ""):
             return True
     return False
 
@@ -168,7 +168,7 @@ def _provider_option(state: "ProviderState") -> Option:
     return Option(name, title, (fact,), words=" ".join(words))
 
 
-async def _give_key(
+async def _enter_key(
     repl: CommandContext, logins: "Logins", provider: "Provider", *, step: str = "",
     problem: str = "",
 ) -> bool:  # fmt: skip
@@ -186,10 +186,10 @@ async def _give_key(
             if not key:
                 continue
         try:
-            model = await _tried_model(repl, logins, provider, key, step)
+            model = await _find_accepted_model(repl, logins, provider, key, step)
             if not model:
                 return False
-            file = await asyncio.to_thread(logins.keep, provider, key) if key else None
+            file = await asyncio.to_thread(logins.store_key, provider, key) if key else None
         except CtxagentError as error:
             asks = asks or isinstance(error, KeyRefused)
             if not asks:
@@ -197,7 +197,7 @@ async def _give_key(
             problem = f"✗ {error.message}"
             continue
         finally:
-            repl.doing("")
+            repl.show_activity("")
         if key:
             where = f"in {short_path(file)}" if file else "in the system's keyring"
             repl.say(f"the key is accepted, and saved {where}")
@@ -208,7 +208,7 @@ async def _give_key(
         return True
 
 
-async def _tried_model(
+async def _find_accepted_model(
     repl: CommandContext, logins: "Logins", provider: "Provider", key: str, step: str
 ) -> str:
     """Return a model of the provider that answered a tiny request, "" if none was chosen. Raises
@@ -218,7 +218,7 @@ async def _tried_model(
 
     if key:
         check_key(provider.keys[0], key)
-    repl.doing(f"asking {provider.name}")
+    repl.show_activity(f"asking {provider.name}")
     model = logins.default_model(provider)
     if not model:
         try:
@@ -228,7 +228,7 @@ async def _tried_model(
             raise
         model = found[0].id if len(found) == 1 else await _pick_model(repl, provider, found, step)
     if model:
-        repl.doing(f"trying {model}")
+        repl.show_activity(f"trying {model}")
         await logins.try_key(provider, key, model)
     return model
 
@@ -236,11 +236,15 @@ async def _tried_model(
 async def _pick_model(
     repl: CommandContext, provider: "Provider", found: "Sequence[ServedModel]", step: str
 ) -> str:
-    from ...models.overview import facts_of
+    from ...models.overview import price_and_window
 
     def load(scope: int) -> "Iterator[Sequence[Option]]":
-        yield [Option(each.id, each.id, facts_of(each.limits, each.price)) for each in found]
+        yield [
+            Option(each.id, each.id, price_and_window(each.limits, each.price)) for each in found
+        ]
 
-    menu = Menu(f"{step}the model · {PRICES}", load, "use this model", "it lists none")
+    menu = Menu(
+        f"{step}the model · {PRICES}", load, "use this model", "the provider lists no model"
+    )
     chosen = await repl.screen.pick(menu)
     return chosen.key if chosen else ""

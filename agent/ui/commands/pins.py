@@ -84,12 +84,12 @@ async def _remember(repl: CommandContext, text: str) -> None:
     repl.say(f"remembered as {draft.name} · /memory forget {draft.name} removes it")
 
 
-def _without_flag(words: str) -> tuple[str, bool]:
+def _without_flag(note: str) -> tuple[str, bool]:
     """Remove `--remember` from either end; return the rest and whether the flag was there."""
-    for text in (words.removeprefix(f"{REMEMBER} "), words.removesuffix(f" {REMEMBER}")):
-        if text != words:
+    for text in (note.removeprefix(f"{REMEMBER} "), note.removesuffix(f" {REMEMBER}")):
+        if text != note:
             return text.strip(), True
-    return ("", True) if words == REMEMBER else (words, False)
+    return ("", True) if note == REMEMBER else (note, False)
 
 
 @command(

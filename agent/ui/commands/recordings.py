@@ -14,7 +14,7 @@ from ..menu import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
 from .registry import command
-from .sessions import age, size_in_words
+from .sessions import age, format_size
 
 if TYPE_CHECKING:
     from ...library.from_recording import Recordings
@@ -34,7 +34,7 @@ async def _from_recording(repl: CommandContext, argument: str) -> None:
     if not argument:
         await pick_recording(repl)
     elif await repl.may_end_tasks():
-        await _go_on(repl, argument)
+        await _continue(repl, argument)
 
 
 async def pick_recording(repl: CommandContext) -> bool:
@@ -42,13 +42,13 @@ async def pick_recording(repl: CommandContext) -> bool:
     picked = await repl.screen.pick(_menu(_recordings(repl)))
     if picked is None or (repl.session and not await repl.may_end_tasks()):
         return False
-    await _go_on(repl, picked.key)
+    await _continue(repl, picked.key)
     return True
 
 
-async def _go_on(repl: CommandContext, path: str) -> None:
-    made = await asyncio.to_thread(_recordings(repl).take, path)
-    await repl.reopen(resume=made.id)
+async def _continue(repl: CommandContext, path: str) -> None:
+    made = await asyncio.to_thread(_recordings(repl).import_session, path)
+    await repl.switch_session(resume=made.id)
     repl.say(made.line)
 
 
@@ -79,9 +79,9 @@ def _menu(recordings: "Recordings") -> Menu:
 
 def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
     """Return the option for a recording; its title is empty if there is no message."""
-    said = recordings.words(found.path)[:1] if not found.title else []
+    said = recordings.first_messages(found.path)[:1] if not found.title else []
     title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
-    size = size_in_words(found.size) if found.size else ""
+    size = format_size(found.size) if found.size else ""
     return Option(
         key=found.path,
         title=title,
@@ -92,6 +92,6 @@ def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
 
 def _preview(recordings: "Recordings", path: str) -> list[Styled]:
     """Return the path of a recording and the user's first messages as styled lines."""
-    said = recordings.words(path)[:MAX_PREVIEW_MESSAGES]
-    lines = [("words", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
+    said = recordings.first_messages(path)[:MAX_PREVIEW_MESSAGES]
+    lines = [("message", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
     return [("dim", status.short_path(Path(path))), *lines]

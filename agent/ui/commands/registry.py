@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import UsageError
 from ...extensions.command_groups import CommandGroup
 from ...lazy import dataclass, regex
-from ..habits import habits
+from ..foreign_names import foreign_names
 from ..screen import Offer
 from .command_context import CommandContext
 
@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {}
 NO_MORE: Mapping[str, Command] = {}
 
 
-def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
+def parse(text: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
     """Return the command that the text calls, and its argument; None if the text is for the model.
     `more` are commands in addition to the built-in ones.
 
@@ -64,11 +64,11 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
     for an unknown command.
     """
     commands = {**more, **COMMANDS}
-    words = _expand(words)
-    name, _, argument = words.strip().partition(" ")
+    text = _expand(text)
+    name, _, argument = text.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
-    wanted, aliases, hints = name[1:], habits("aliases"), habits("commands")
+    wanted, aliases, hints = name[1:], foreign_names("aliases"), foreign_names("commands")
     if ":" in wanted:
         commands = {f"{c.plugin}:{c.name}": c for c in more.values() if c.plugin} | commands
     if wanted in commands:
@@ -84,14 +84,14 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
     raise UsageError(f"there is no command {name}", hint=hint)
 
 
-def _expand(words: str) -> str:
+def _expand(text: str) -> str:
     """Replace a short form (a prefix character or a fixed phrase) by its command."""
-    if words.startswith("!"):
-        return f"/shell {words[1:].strip()}"
-    if note := _NOTE.fullmatch(words.rstrip()):
+    if text.startswith("!"):
+        return f"/shell {text[1:].strip()}"
+    if note := _NOTE.fullmatch(text.rstrip()):
         return f"/pin {note[1]}"
-    topic = _TOPIC.fullmatch(words.strip())
-    return f"/recover {topic[1]}" if topic else QUICK_COMMANDS.get(words.strip().lower(), words)
+    topic = _TOPIC.fullmatch(text.strip())
+    return f"/recover {topic[1]}" if topic else QUICK_COMMANDS.get(text.strip().lower(), text)
 
 
 def command(

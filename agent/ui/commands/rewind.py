@@ -25,16 +25,16 @@ from .tasks import end_tasks
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
-    from ...session.checkpoints import RewindDifference, RewindPoint, WayBack
+    from ...session.checkpoints import RestorePlan, RewindDifference, RewindPoint
     from ...session.entries import Entry
-    from ...session.since_point import SincePoint
+    from ...session.since_point import FactsSincePoint
     from ...worktree import TreeChange
     from ...worktree.repository_restore import LostItems
 
 CANCEL_RETRY_S = 0.1  # interval to check whether an interrupt can be passed on
 MAX_LISTED_FILES = 20
 MAX_LISTED_FILES_FOR_MODEL = 100
-MAX_WORDS_CHARS = 60  # of a message in a list
+MAX_MESSAGE_CHARS = 60  # of a message in a list
 CHOICES = ("conversation", "files", "both", "repository")
 EFFECTS = {  # of each choice, as the confirmation names it
     "conversation": "rewind the conversation",
@@ -42,17 +42,17 @@ EFFECTS = {  # of each choice, as the confirmation names it
     "both": "rewind the conversation and the files",
     "repository": "restore the repository",
 }
-LOOKING = "checking the files"
+CHECKING_FILES = "checking the files"
 MAX_LISTED_COMMANDS = 5
-UNTOUCHED = (
+RESTORE_LIMITS = (
     "Files that are ignored, over 10 MB or outside the project are restored only if Edit, Write or "
     "a command that names them changed them."
 )
-STAYING = "not restored, because another session changed them since"
-UNKNOWN = "not restored, because they may have existed then and their content was not saved"
+CHANGED_ELSEWHERE = "not restored, because another session changed them since"
+NOT_RECORDED = "not restored, because they may have existed then and their content was not saved"
 NOT_SAVED = "not restored, because their current content could not be saved first"
-NOTHING_KNOWN = "no file can be restored; these may have existed then, but were not saved"
-UNCERTAIN = (
+NOTHING_RESTORABLE = "no file can be restored; these may have existed then, but were not saved"
+UNCERTAIN_ORIGIN = (
     "would be restored too, though this session may not have changed them (you, another "
     "program, or a command while it ran)"
 )
@@ -64,19 +64,19 @@ UNCERTAIN = (
 async def _checkpoint(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
     agent.log.check_writable()
-    words = " ".join(argument.split())
-    repl.doing(LOOKING)
+    name = " ".join(argument.split())
+    repl.show_activity(CHECKING_FILES)
     try:
         await agent.begin()  # creates the log before the first turn
-        taken = await agent.engine.host.take_checkpoint(f"by hand: {words}" if words else "by hand")
+        taken = await agent.engine.host.take_checkpoint(f"by hand: {name}" if name else "by hand")
     finally:
-        repl.doing("")
+        repl.show_activity("")
     if taken is None:
         raise CtxagentError("no checkpoint was taken")
     lines = [f"checkpoint {taken.number}: {agent.folder / taken.path}"]
     if limits := agent.checkpoints.limits:
         lines.append(f"{'not all' if taken.snapshot else 'without the'} files: {limits}")
-    lines.append(f"/rewind {taken.number} returns to it. {UNTOUCHED}")
+    lines.append(f"/rewind {taken.number} returns to it. {RESTORE_LIMITS}")
     repl.say("\n".join(lines))
 
 
@@ -86,21 +86,21 @@ class _RewindPlan:
 
     point: "RewindPoint"
     turns: int  # turns that would be left out
-    no_conversation: str  # why the conversation cannot go back, "" if it can
-    no_files: str  # why the files cannot go back, "" if they can
+    conversation_objection: str  # why the conversation cannot go back, "" if it can
+    files_objection: str  # why the files cannot go back, "" if they can
     difference: "RewindDifference | None" = None  # of the files, if known
-    since: "SincePoint | None" = None  # log facts since the point, if files may have changed
+    since: "FactsSincePoint | None" = None  # log facts since the point, if files may have changed
     lost: "Sequence[LostItems]" = ()  # data lost by the git repository
-    no_repository: str = ""  # why the repository cannot be restored, "" if it can
+    repository_objection: str = ""  # why the repository cannot be restored, "" if it can
 
     def objection(self, choice: str) -> str:
         """Return why a choice is impossible, "" if it is possible."""
         if choice == "repository":
-            return self.no_repository
-        no_conversation = "" if choice == "files" else self.no_conversation
+            return self.repository_objection
+        conversation_objection = "" if choice == "files" else self.conversation_objection
         unchanged = self.difference and self.lost and choice == "both"
-        no_files = "" if choice == "conversation" or unchanged else self.no_files
-        return no_conversation or no_files
+        files_objection = "" if choice == "conversation" or unchanged else self.files_objection
+        return conversation_objection or files_objection
 
     def choices(self) -> list[str]:
         """Return the possible choices."""
@@ -127,10 +127,10 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
             return
         argument = option.key
     point, choice = _parse(argument, found)
-    plan = await _look(repl, point, found)
+    plan = await _plan_with_progress(repl, point, found)
     if choice and (objection := plan.objection(choice)):
         raise UsageError(objection, hint="/rewind lists the points and their content.")
-    await _go_back(repl, plan, choice)
+    await _confirm_and_rewind(repl, plan, choice)
 
 
 @command("undo the last turn: its messages and its file changes", group="conversation")
@@ -142,24 +142,24 @@ async def _undo(repl: CommandContext, argument: str) -> None:
     turn = next((point for point in found if not (point.path or point.mid_turn)), None)
     if turn is None:
         raise UsageError("there is no turn to undo", hint="/rewind lists other points.")
-    plan = await _look(repl, turn, found)
-    await _go_back(repl, plan, "conversation" if plan.objection("both") else "both")
+    plan = await _plan_with_progress(repl, turn, found)
+    await _confirm_and_rewind(repl, plan, "conversation" if plan.objection("both") else "both")
 
 
-async def _look(
+async def _plan_with_progress(
     repl: CommandContext, point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
     """Plan a rewind to a point. Show a progress message, because this takes a moment."""
-    repl.doing(LOOKING)
+    repl.show_activity(CHECKING_FILES)
     try:
         return await _plan(repl.agent, point, found)
     finally:
-        repl.doing("")
+        repl.show_activity("")
 
 
-async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None:
-    """Show the effects of a rewind, ask for confirmation, and rewind. An empty `choice` adds the
-    question what to rewind.
+async def _confirm_and_rewind(repl: CommandContext, plan: _RewindPlan, choice: str) -> None:
+    """Show the effects of a rewind, ask for confirmation, and rewind. If `choice` is empty, the
+    question also asks what to rewind.
     """
     _show(repl, plan, with_files=choice != "conversation")
     confirmed = await _confirm(repl, plan, choice)
@@ -167,21 +167,21 @@ async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None
         repl.say("nothing has changed")
         return
 
-    async def go_back() -> None:
+    async def rewind() -> None:
         if confirmed == "both":  # tasks end with the session, and could write to restored files
             await end_tasks(repl.agent)
-        if confirmed in ("files", "both") and not plan.no_files:
+        if confirmed in ("files", "both") and not plan.files_objection:
             await _restore_files(repl, plan, leaves_session=confirmed == "both")
         if confirmed != "conversation" and plan.lost:
             await _restore_repository(repl, plan)
         if confirmed in ("conversation", "both"):
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
-    repl.doing("rewinding")
+    repl.show_activity("rewinding")
     try:
-        await _finish_despite_interrupt(repl, go_back())
+        await _finish_despite_interrupt(repl, rewind())
     finally:
-        repl.doing("")
+        repl.show_activity("")
 
 
 def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint, str]":
@@ -205,25 +205,37 @@ async def _plan(
     """Find the effects of rewinding to a point."""
     later = [other for other in found if not other.path and other.seq >= point.seq]
     turns = sum(not other.mid_turn for other in later)
-    went_on = bool(later) or await asyncio.to_thread(_has_replied, agent.log.entries(), point.seq)
-    no_talk = "" if went_on else "the conversation has not continued since"
+    has_continued = bool(later) or await asyncio.to_thread(
+        _has_replied, agent.log.entries(), point.seq
+    )
+    conversation_objection = "" if has_continued else "the conversation has not continued since"
     if not point.changed:
-        no_files = "this session has not changed files since"
-        return _RewindPlan(point, turns, no_talk, no_files, no_repository=no_files)
-    way, since = await asyncio.to_thread(_way_back, agent, point)
+        files_objection = "this session has not changed files since"
+        return _RewindPlan(
+            point,
+            turns,
+            conversation_objection,
+            files_objection,
+            repository_objection=files_objection,
+        )
+    way, since = await asyncio.to_thread(_restore_sources, agent, point)
     repository = await asyncio.to_thread(_lost, agent, point)
     try:
         difference = await asyncio.to_thread(agent.checkpoints.difference, way)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
-        no_files = f"the files cannot be restored: {why}"
-        return _RewindPlan(point, turns, no_talk, no_files, None, since, *repository)
-    no_files = "" if difference.changes else "the files have not changed since"
+        files_objection = f"the files cannot be restored: {why}"
+        return _RewindPlan(
+            point, turns, conversation_objection, files_objection, None, since, *repository
+        )
+    files_objection = "" if difference.changes else "the files have not changed since"
     if difference.staying and not difference.changes:
-        no_files = "no other files have changed since"
+        files_objection = "no other files have changed since"
     if difference.unknown and not difference.changes:
-        no_files = f"{NOTHING_KNOWN}: {_listed(agent, difference.unknown)}"
-    return _RewindPlan(point, turns, no_talk, no_files, difference, since, *repository)
+        files_objection = f"{NOTHING_RESTORABLE}: {_listed(agent, difference.unknown)}"
+    return _RewindPlan(
+        point, turns, conversation_objection, files_objection, difference, since, *repository
+    )
 
 
 def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItems], str]":
@@ -237,19 +249,23 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
         return (), error.message
 
 
-def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
-    """Find out from the records how to restore the files of a point."""
-    from ...session.checkpoints import WayBack
-    from ...session.since_point import read_lineage, read_since
+def _restore_sources(
+    agent: "AgentState", point: "RewindPoint"
+) -> "tuple[RestorePlan, FactsSincePoint]":
+    """Return the files to restore for a point, and what changed since the point, from the log and
+    the change records.
+    """
+    from ...session.checkpoints import RestorePlan
+    from ...session.since_point import read_facts_since, read_lineage
 
     entries, tracker = agent.log.entries(), agent.runner.change_tracker
-    since, others = read_since(entries, point.seq), frozenset[str]()
+    since, others = read_facts_since(entries, point.seq), frozenset[str]()
     if tracker is not None and tracker.record is not None:
         line = read_lineage(entries, agent.folder.name)
         touches = tracker.record.others(_nanoseconds(point.at))
         until = _nanoseconds(line.until) if line.until else inf
         others = touches.without(line.sessions, until).paths
-    return WayBack(point, since.saved, others), since
+    return RestorePlan(point, since.saved, others), since
 
 
 def _nanoseconds(at: str) -> int:
@@ -275,9 +291,11 @@ def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
         _show_files(repl, plan)
         for line in [line for lost in plan.lost for line in lost.describe()]:
             repl.say(f"git repository, would be restored: {line}")
-    for why in filter(None, (plan.no_files if with_files else "", plan.no_conversation)):
+    for why in filter(
+        None, (plan.files_objection if with_files else "", plan.conversation_objection)
+    ):
         repl.say(why)
-    if not plan.no_conversation:
+    if not plan.conversation_objection:
         what = "the rest of its turn"
         if plan.turns:
             what = count_of(plan.turns, "turn")
@@ -292,32 +310,32 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
     """Show which files would be restored, and which would not."""
     from ..render import diffs
 
-    if plan.difference and not plan.no_files:
+    if plan.difference and not plan.files_objection:
         changes = _describe_changes(repl.agent, plan.difference.changes, "would be ")
         repl.put(diffs.diff(plan.difference.diff, fold=True))
         repl.say(f"files that {changes}")
         own = plan.since.own if plan.since else frozenset()
         if uncertain := [c.path for c in plan.difference.changes if c.path not in own]:
-            repl.notify("warning", f"{UNCERTAIN}: {_listed(repl.agent, uncertain)}")
-        repl.say(UNTOUCHED)
+            repl.notify("warning", f"{UNCERTAIN_ORIGIN}: {_listed(repl.agent, uncertain)}")
+        repl.say(RESTORE_LIMITS)
     if plan.difference and plan.difference.staying:
-        repl.say(f"{STAYING}: {_listed(repl.agent, plan.difference.staying)}")
+        repl.say(f"{CHANGED_ELSEWHERE}: {_listed(repl.agent, plan.difference.staying)}")
     if plan.difference and plan.difference.unknown:
-        repl.say(f"{UNKNOWN}: {_listed(repl.agent, plan.difference.unknown)}")
+        repl.say(f"{NOT_RECORDED}: {_listed(repl.agent, plan.difference.unknown)}")
     if plan.since and plan.point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
         repl.notify("warning", f"not all files can be restored: {limits}")
 
 
-def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
+def _show_unseen(repl: CommandContext, since: "FactsSincePoint") -> None:
     """Show which changes a rewind without a snapshot does not undo."""
     limits = repl.agent.checkpoints.limits or "there is no snapshot of the files"
     repl.notify("warning", f"only files saved before an edit can be restored: {limits}")
     if since.not_saved:
         repl.say(f"changed, and not saved: {_listed(repl.agent, since.not_saved)}")
     if since.commands:
-        shown = [f"`{one_line(each, MAX_WORDS_CHARS)}`" for each in since.commands]
+        shown = [f"`{one_line(each, MAX_MESSAGE_CHARS)}`" for each in since.commands]
         more = len(shown) - MAX_LISTED_COMMANDS
         named = ", ".join([*shown[:MAX_LISTED_COMMANDS], *([f"+{more:,}"] if more > 0 else [])])
         repl.say(f"changes by these commands to files they do not name are not undone: {named}")
@@ -346,8 +364,7 @@ def _letter(answer: str) -> str:
 async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, Any, None]) -> None:
     """Await work that must not stop halfway, even if it is interrupted.
 
-    Once the copy is open, an interrupt only shortens the end work of the previous
-    session.
+    Once the copy is open, an interrupt only cuts short the closing of the previous session.
     """
     task, left, interrupted = asyncio.ensure_future(work), repl.session, False
     while not task.done():
@@ -369,17 +386,17 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     from ...session.entries import User
 
     agent, point = repl.agent, plan.point
-    way, _ = await asyncio.to_thread(_way_back, agent, point)
+    way, _ = await asyncio.to_thread(_restore_sources, agent, point)
     await asyncio.to_thread(agent.checkpoints.check_restorable, way)
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or (kept.snapshot is None and point.snapshot is not None):
         raise CtxagentError(f"the current files cannot be saved: {agent.checkpoints.limits}")
-    held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
+    held = await asyncio.to_thread(agent.checkpoints.add_overwritten_files, way, kept)
     if held != kept:
         agent.record(held)
     if agent.runner.change_tracker:
         unsaved = await agent.runner.change_tracker.save_before_rewind(way.saved)
-        whole, way = way, await asyncio.to_thread(agent.checkpoints.without, way, unsaved)
+        whole, way = way, await asyncio.to_thread(agent.checkpoints.exclude, way, unsaved)
         if left := sorted(way.stay - whole.stay):
             repl.notify("warning", f"{NOT_SAVED}: {_listed(agent, left)}")
     difference = await asyncio.to_thread(agent.checkpoints.difference, way, held.snapshot)
@@ -388,16 +405,16 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
     resume = f"/resume {repl.session}, then " if leaves_session else ""
-    way_back = f"to undo this: {resume}/rewind {kept.number} files"
+    undo_hint = f"to undo this: {resume}/rewind {kept.number} files"
     try:
         changes = await asyncio.to_thread(agent.checkpoints.restore, way)
     except CtxagentError as error:
         changes = await asyncio.to_thread(agent.checkpoints.changes_done, way, held, changes)
         _record_rewind(agent, point, kept.number, changes, error.message)
         done = _describe_changes(agent, changes) or "nothing has changed"
-        raise CtxagentError(f"{error.message}; {done}", hint=way_back.capitalize()) from error
+        raise CtxagentError(f"{error.message}; {done}", hint=undo_hint.capitalize()) from error
     repl.say(_describe_changes(agent, changes))
-    repl.say(way_back)
+    repl.say(undo_hint)
     _record_rewind(agent, point, kept.number, changes)
 
 
@@ -427,7 +444,7 @@ def _record_rewind(
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
     if agent.runner.change_tracker:
-        agent.runner.change_tracker.tell_others(changes)
+        agent.runner.change_tracker.report_to_others(changes)
     data: dict[str, Any] = {"point": point.number, "before": before, "changes": rows}
     text = f"files as at point {point.number}"
     if error:
@@ -442,7 +459,7 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
     from ...session.since_point import EDIT, saved_note
 
     point, left = plan.point, repl.session
-    await repl.reopen(resume=repl.copy_session(point.seq))
+    await repl.switch_session(resume=repl.copy_session(point.seq))
     agent, difference = repl.agent, plan.difference
     if point.changed and point.trigger == TURN_TRIGGER and point.number > 1:
         agent.record(agent.checkpoints.copied_snapshot(point))
@@ -452,7 +469,7 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
         what = "The user has taken the conversation back to here, but not the files."
         text = _warn_model(agent, what, difference.changes)
         agent.record(User(content=text, source="notice"))
-    before = "before those words" if point.mid_turn else "before that turn"
+    before = "before that message" if point.mid_turn else "before that turn"
     where = before if point.trigger == TURN_TRIGGER else "at that checkpoint"
     note = f"this is a copy that ends {where}; what came later: /resume {left}"
     repl.notify("info", note)
@@ -512,7 +529,7 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
 
 def _title(point: "RewindPoint") -> str:
     """Return the message after a turn's point, or a checkpoint's trigger and previous message."""
-    words = one_line(point.words, MAX_WORDS_CHARS)
+    words = one_line(point.words, MAX_MESSAGE_CHARS)
     if not point.path:
         return f"while it worked: {words}" if point.mid_turn else words
     after = f"after: {words}" if words else "before the first turn"

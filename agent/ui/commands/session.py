@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DIFF_FILES = 20
 _DIFF = (
     "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
-    # git would read the settings of a nested repository.
+    # Otherwise git would read the settings of a nested repository.
     "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
 _FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
@@ -58,10 +58,10 @@ async def _open_fresh(repl: CommandContext, told: str) -> None:
     """Open a new session on a clean screen with this hand-over text, which is folded."""
     if not await repl.may_end_tasks():
         return
-    left_behind = _left_behind(repl.agent) if repl.session else []
+    left_behind = _not_carried_over(repl.agent) if repl.session else []
     left = repl.session
     repl.screen.clean()
-    await repl.reopen(prior=told)
+    await repl.switch_session(prior=told)
     parts = ["new session"]
     if left_behind:
         parts.append(f"/resume {left} returns to the last one")
@@ -79,7 +79,7 @@ def _more(names: "Sequence[str]", noun: str) -> list[str]:
     return [f"… +{count_of(left, noun)}"] if left > 0 else []
 
 
-def _left_behind(agent: "AgentState") -> list[str]:
+def _not_carried_over(agent: "AgentState") -> list[str]:
     """Return what a new session does not inherit; nothing if this session has no log."""
     if not agent.log.path.exists():  # the session is empty, or the log is gone
         return []
@@ -118,7 +118,7 @@ async def _export(repl: CommandContext, argument: str) -> None:
         raise UsageError("there is nothing to export yet: this session is empty")
     name = Path(argument or f"ctxagent-{repl.session}.md")
     format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
-    repl.doing(f"writing {name}")
+    repl.show_activity(f"writing {name}")
     if format == "html":
         scale = WindowScale((await repl.agent.model.window()).size, LEVELS)
     redact = repl.agent.log.redact

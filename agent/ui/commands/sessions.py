@@ -41,7 +41,7 @@ async def _resume(repl: CommandContext, argument: str) -> None:
         raise UsageError("you are already in this session")
     if not await repl.may_end_tasks():
         return
-    await repl.reopen(resume=argument)
+    await repl.switch_session(resume=argument)
 
 
 @command("the sessions of this project", anytime=True, group="conversation")
@@ -86,14 +86,14 @@ async def _fork(repl: CommandContext, argument: str) -> None:
         raise UsageError("there is nothing to copy yet: this session is empty")
     if not await repl.may_end_tasks():
         return
-    await repl.reopen(resume=repl.session, fork=True)
+    await repl.switch_session(resume=repl.session, fork=True)
 
 
 async def pick_session(repl: CommandContext, *, fork: bool = False) -> bool:
     """Resume a session that the user picks, or a copy of it. Return True if one was picked."""
     picked = await repl.screen.pick(_menu(repl))
     if picked is not None:
-        await repl.reopen(resume=picked.key, fork=fork)
+        await repl.switch_session(resume=picked.key, fork=fork)
     return picked is not None
 
 
@@ -111,7 +111,7 @@ def _menu(repl: CommandContext) -> Menu:
     def load(scope: int) -> Iterator[Sequence[Option]]:
         from ...session.listing import session_rows
 
-        logs_of = repl.services.everywhere if scope else repl.services.sessions
+        logs_of = repl.services.all_sessions if scope else repl.services.sessions
         others = (row for row in session_rows(logs_of()) if row.title and row.id != here)
         size = FIRST_PAGE_ROWS
         while part := [*islice(others, size)]:
@@ -130,14 +130,14 @@ def _menu(repl: CommandContext) -> Menu:
 
 
 def _option(row: "SessionRow", *, with_project: bool) -> Option:
-    from ..render.markdown import bare_words
+    from ..render.markdown import strip_markdown
 
-    facts = (_when(row), size_in_words(row.size), row.branch, "copy" if row.copy_of else "")
+    facts = (_when(row), format_size(row.size), row.branch, "copy" if row.copy_of else "")
     return Option(
         key=row.id,
         title=row.title,
         facts=(*facts, Path(row.cwd).name) if with_project else facts,
-        detail=bare_words(row.last),
+        detail=strip_markdown(row.last),
         words=f"{row.branch} {row.cwd if with_project else ''}",
     )
 
@@ -145,12 +145,12 @@ def _option(row: "SessionRow", *, with_project: bool) -> Option:
 def _preview(log: Path, cwd: Path) -> list[Styled]:
     """Return the facts of a session and its last exchange as styled lines."""
     from ...session.listing import last_exchange, newest_entries, session_rows
-    from ..render.markdown import bare_words
+    from ..render.markdown import strip_markdown
 
     for row in session_rows([log]):
         entries = count_of(row.entries, "entry", "entries")
         copy = f"copy of {row.copy_of}" if row.copy_of else ""
-        facts = [row.id, _when(row), entries, size_in_words(row.size), row.branch, copy]
+        facts = [row.id, _when(row), entries, format_size(row.size), row.branch, copy]
         said, answer = last_exchange(newest_entries(log))
         moved = row.cwd and Path(row.cwd) != cwd
         where = (
@@ -161,8 +161,8 @@ def _preview(log: Path, cwd: Path) -> list[Styled]:
         return [
             ("dim", " · ".join(filter(None, facts))),
             *where,
-            ("words", f"❯ {said}" if said else ""),
-            ("", bare_words(answer[:MAX_PREVIEW_CHARS] or row.last)),
+            ("message", f"❯ {said}" if said else ""),
+            ("", strip_markdown(answer[:MAX_PREVIEW_CHARS] or row.last)),
         ]
     return [("warning", "its log can no longer be read")]
 
@@ -181,5 +181,5 @@ def age(changed: float) -> str:
     return "now"
 
 
-def size_in_words(size: int) -> str:
+def format_size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

@@ -32,7 +32,7 @@ THEMES: dict[Theme, str] = {
     "none": "no colours; bold and underlined text stays",
 }
 _SAMPLE: tuple[Styled, ...] = (
-    ("words", "❯ rename parse() to read()"),
+    ("message", "❯ rename parse() to read()"),
     ("running", "● Edit src/parser.py"),
     ("removed", "- def parse(text):"),
     ("added", "+ def read(text):"),
@@ -134,13 +134,17 @@ def _menu(settings: "UserSettings") -> Menu:
     rows = {row.key: row for row in _rows(settings)}
 
     def load(scope: int) -> Iterator[Sequence[Option]]:
-        changed = [row for row in rows.values() if row.origin != "default" or row.held]
+        changed = [row for row in rows.values() if row.origin != "default" or row.untrusted]
         yield [_option(row) for row in (changed if scope else rows.values())]
 
     def preview(name: str) -> Sequence[Styled]:
         row = rows[name]
-        held = [("warning", f"{NOT_IN_FORCE}: {row.held} (`ctxagent config --trust`)")]
-        return [("", f"{row.value} · {row.origin}"), *(held if row.held else []), ("", row.help)]
+        more = [("warning", f"{NOT_IN_FORCE}: {row.untrusted} (`ctxagent config --trust`)")]
+        return [
+            ("", f"{row.value} · {row.origin}"),
+            *(more if row.untrusted else []),
+            ("", row.help),
+        ]
 
     return Menu(
         title="Settings",
@@ -154,7 +158,7 @@ def _menu(settings: "UserSettings") -> Menu:
 
 
 def _option(row: SettingRow) -> Option:
-    kind = NOT_IN_FORCE if row.held else _kind(row.origin)
+    kind = NOT_IN_FORCE if row.untrusted else _kind(row.origin)
     title = f"{row.key:<{NAME_CELLS}}  {row.value}"
     return Option(row.key, title, (kind,), words=f"{row.help} {row.origin}")
 
@@ -167,8 +171,8 @@ def _kind(origin: str) -> str:
 
 
 def _shown(row: SettingRow) -> tuple[str, str, str]:
-    held = f" · {NOT_IN_FORCE}: {row.held}" if row.held else ""
-    return row.key, row.value, f"{row.origin}{held}"
+    more = f" · {NOT_IN_FORCE}: {row.untrusted}" if row.untrusted else ""
+    return row.key, row.value, f"{row.origin}{more}"
 
 
 async def _edit(repl: CommandContext, name: str) -> None:

@@ -60,7 +60,7 @@ def _fallback(agent: "AgentState") -> list[tuple[str, str]]:
         return []
     again = datetime.now() + timedelta(seconds=seconds)
     when = f"from {again:%H:%M:%S} on" if seconds else "at the next request"
-    return [("overloaded", f"{first}, asked again {when}; the fallback is answering")]
+    return [("overloaded", f"{first}, retried {when}; the fallback is answering")]
 
 
 @command(

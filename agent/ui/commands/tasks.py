@@ -69,7 +69,7 @@ async def _background(repl: CommandContext, argument: str) -> None:
 )
 async def _set_aside(repl: CommandContext, argument: str) -> None:
     watch, cwd = repl.agent.runner.planted, repl.services.cwd
-    told = watch.told if watch else []
+    told = watch.planted_paths if watch else []
     chosen = told if argument == "all" or not argument else [str(cwd.resolve() / argument)]
     if not watch or not told:
         repl.say("no command has created files for other programs to run")
@@ -128,7 +128,7 @@ def _menu(repl: CommandContext) -> Menu:
 
     def preview(id: str) -> Sequence[Styled]:
         lines = [work[id], *(said[id] or ["no output yet"])]
-        roles = ["words", *["dim"] * len(lines)]
+        roles = ["message", *["dim"] * len(lines)]
         return [
             (role, one_line(line, MAX_PREVIEW_CHARS))
             for role, line in zip(roles, lines, strict=False)
@@ -211,7 +211,7 @@ def _output_of(repl: CommandContext, task: "SessionTask") -> list[str]:
 
 
 async def _stop(repl: CommandContext, task: "SessionTask") -> None:
-    from ....tools.job import undone
+    from ....tools.job import set_aside_notice
 
     agent = repl.agent
     if (running := agent.context.agents.get(task.id)) is not None:
@@ -222,7 +222,7 @@ async def _stop(repl: CommandContext, task: "SessionTask") -> None:
     job.ended_by_user = True
     await job.stop()
     repl.say(f"{job.id}: {job.status}")
-    if note := undone(agent.context.sandbox):
+    if note := set_aside_notice(agent.context.sandbox):
         repl.say(note)
 
 

@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 
 class Conversation:
-    """The conversation of the REPL, in one session at a time. Each gets `emit` and `ask`."""
+    """The conversation of the REPL, in one session at a time. Every session is opened with `emit`
+    and `ask`.
+    """
 
     def __init__(self, services: ConversationServices, emit: Emit, ask: Ask) -> None:
         self._services = services
@@ -60,31 +62,31 @@ class Conversation:
         """The ID of the open session, "" if none is open."""
         return self._agent.log.path.parent.name if self._agent else ""
 
-    async def reopen(
+    async def switch_session(
         self,
         *,
         resume: str | None = None,
         fork: bool = False,
         prior: str | None = None,
         read_only: bool = False,
-        patient: bool = False,
+        wait: bool = False,
     ) -> tuple[str, str] | None:
         """Switch to the session chosen at the start, or as the arguments say (see `Opener`).
 
-        `patient` waits until no other process has the session open. Returns the last user message
-        and its answer; None for a new session or a fork. Raises CtxagentError, and then the
-        previous session stays open. Once the new session is open, an interrupt only shortens the
-        end work of the previous one.
+        `wait` waits until no other process has the session open. Returns the last user message and
+        its answer; None for a new session or a fork. Raises CtxagentError, and then the previous
+        session stays open. Once the new session is open, an interrupt only cuts short the closing
+        of the previous session.
         """
         if not self.is_opening:
             self.is_opening, self._since = True, time.monotonic()
-        go_over = partial(self._go_over, resume, fork, prior, read_only)
+        switch = partial(self._switch, resume, fork, prior, read_only)
         try:
-            return await (when_free(go_over) if patient else go_over())
+            return await (when_free(switch) if wait else switch())
         finally:
             self.is_opening = False
 
-    async def _go_over(
+    async def _switch(
         self, resume: str | None, fork: bool, prior: str | None, read_only: bool
     ) -> tuple[str, str] | None:
         opening = asyncio.ensure_future(
@@ -109,7 +111,7 @@ class Conversation:
             return None
         from ...session.listing import last_answer
 
-        since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
+        since, said = opened.ledger.typed_messages[-1] if opened.ledger.typed_messages else (0, "")
         reading = asyncio.to_thread(last_answer, opened.log.entries(), since)
         try:
             return said, await reading
@@ -149,7 +151,7 @@ class Conversation:
         return modes[(modes.index(after or self._agent.approval.mode) + 1) % len(modes)]
 
     def set_mode(self, mode: "PermissionMode") -> None:
-        """Set the permission mode, and remove the added `sandboxed` option."""
+        """Set the permission mode, and no longer run sandboxed commands without asking."""
         self.agent.approval.mode, self.agent.approval.sandboxed = mode, False
 
     def begin_turn(self) -> None:
@@ -158,7 +160,7 @@ class Conversation:
         self._last_mode = self.agent.approval.mode
 
     def end_turn(self) -> None:
-        """Read the branch again, and restore the session's model after a turn with another one."""
+        """Read the branch again. After a turn with another model, restore the session's model."""
         if self._model_after and self._agent is not None:
             self._services.set_model(self._agent, self._model_after)
         self._model_after = ""
@@ -189,7 +191,7 @@ class Conversation:
             effort=self._agent.model.effort or "",
             preparing=self._agent.engine.is_preparing,
             extra=" ".join(self._agent.features.status()),
-            sandbox=status.sandbox_words(sandbox.absent, sandbox.partial) if sandbox else "",
+            sandbox=status.sandbox_warning(sandbox.absent, sandbox.partial) if sandbox else "",
         )
         return status.fit_line(now, width)
 

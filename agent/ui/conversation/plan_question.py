@@ -1,5 +1,5 @@
-"""The question whether to approve a plan: it is shown rendered, can be edited, and is answered with
-a permission mode or a refusal.
+"""The question whether to approve a plan. The plan is rendered and can be edited. The answer is a
+permission mode, or a refusal.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ MODES: dict[str, tuple[str, str]] = {
 }
 
 
-async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
+async def ask_plan_approval(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
     """Show a plan and return the user's answer: approval with the edited plan and the permission
     mode, or refusal. Any other text is a refusal with that text as the reason.
     """
@@ -33,7 +33,7 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
     rows = [ChoiceRow(word[0], label) for word, (_, label) in offered.items()]
     rows += [
         ChoiceRow("e", "[e]dit the plan"),
-        ChoiceRow("n", "[n]o, and say what to change", begins="n "),
+        ChoiceRow("n", "[n]o, and say what to change", reply_prefix="n "),
     ]
     transcript.propose(plan)
     while True:
@@ -59,4 +59,4 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
 
 def _choices(problem: str, typed: str) -> str:
     """Return the problem with the previous answer, or the effect of the refusal being typed."""
-    return "no; the model gets these words" if typed.strip() else problem
+    return "no; the model gets this text" if typed.strip() else problem

@@ -15,24 +15,24 @@ from ...events import Answer, FormQuestion, Notice, Question
 from ..question import BACK, ChoiceRow
 from ..screen import Screen
 from ..tasks import SessionTask
-from .plan_question import agree_to_plan
+from .plan_question import ask_plan_approval
 
 if TYPE_CHECKING:
     from ...config.settings import PermissionMode
     from ...permissions.rule_files import RuleFiles, RulesFile
     from ..transcript import Transcript
 
-SESSION = "session"  # place of a rule that ends with the session
+SESSION = "session"  # where a rule is kept: in the session only
 MIN_REPEATED_LINES = 12  # a question of this many lines may have scrolled away
-MAX_TITLE_CHARS = 60  # assumed line width, to estimate the lines of a question
-PERSON_MARKS = ("!", "#")  # prefixes of a shell command and of a note
+MAX_TITLE_CHARS = 60  # of a task; also the line width assumed for a question
+USER_PREFIXES = ("!", "#")  # prefixes of a shell command and of a note
 MAX_REMINDER_CHARS = 200  # of the reminder above the choices
 MAX_ONE_KEY_CHARS = 48  # longest description of a rule that one key accepts
 MAX_ONE_KEY_RULE_CHARS = 120  # longest such rule
 BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
 LEAVE_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
 MAX_LISTED_TASKS = 5
-BUSY_WORDS = ("read", "fork", "wait", "leave")  # the first letter is accepted too
+BUSY_ANSWERS = ("read", "fork", "wait", "leave")  # the first letter is accepted too
 
 
 async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None") -> Answer | None:
@@ -54,14 +54,14 @@ async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None"
         except UsageError as error:
             problem = _error_lines(error)
             continue
-        if objection and not await _is_sure(screen, rule, objection):
+        if objection and not await _confirm_broad_rule(screen, rule, objection):
             continue
-        where = await _keep(screen, rule, files) if files else SESSION
+        where = await _save_rule(screen, rule, files) if files else SESSION
         if where:
             return Answer(True, rule=rule, where=where)
 
 
-async def _is_sure(screen: Screen, rule: str, objection: str) -> bool:
+async def _confirm_broad_rule(screen: Screen, rule: str, objection: str) -> bool:
     text = f"{rule} is a broad rule: {objection}.\nSave this rule anyway? [y]es · [n]o, change it"
     answer = await screen.answer(lambda typed: text, f"yn{BACK}")
     return answer.strip().lower() in ("y", "yes")
@@ -83,7 +83,7 @@ async def ask_sandboxed(screen: Screen, files: "RuleFiles | None") -> Answer | N
     return Answer(True, sandboxed=True, where=where) if where else None
 
 
-async def _keep(screen: Screen, rule: str, files: "RuleFiles") -> str:
+async def _save_rule(screen: Screen, rule: str, files: "RuleFiles") -> str:
     """Ask where to save a rule, save it there, and return the place; "" to go back."""
     from ...permissions.suggestions import describe_rule
 
@@ -150,7 +150,7 @@ def _error_lines(error: CtxagentError) -> str:
 class Questions:
     """The questions shown on a screen, one after another.
 
-    A waiting question is not shown if the answer to the previous one settles it.
+    A waiting question is not shown if the answer to the previous question already answers it.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Questions:
         async with self._turn:
             return await self._screen.answer(lambda typed: text, BACK, hidden=True)
 
-    async def take_row(self, text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
+    async def choose_row(self, text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
         """Ask the user to choose one of the rows, and return it; None for any other answer."""
         async with self._turn:
             answer = await self._screen.answer(lambda typed: text, BACK, rows=rows)
@@ -210,13 +210,13 @@ class Questions:
         return self._turn.locked()
 
     async def busy_session(self) -> str:
-        """Ask what to do with a session that another process has open. Return one of BUSY_WORDS."""
-        keys = "".join(word[0] for word in BUSY_WORDS)
+        """Ask what to do with a session that is in use. Return one of `BUSY_ANSWERS`."""
+        keys = "".join(word[0] for word in BUSY_ANSWERS)
         while not self.always_yes:
             answer, _, _ = (await self.choose(BUSY_CHOICES, keys)).strip().lower().partition(" ")
             if answer in ("n", "no"):
                 break
-            if word := next((word for word in BUSY_WORDS if answer in (word, word[0])), ""):
+            if word := next((word for word in BUSY_ANSWERS if answer in (word, word[0])), ""):
                 return word
         return "leave"
 
@@ -229,9 +229,9 @@ class Questions:
         try:
             async with self._turn:
                 if question.form:
-                    return await self._fill_in(question)
+                    return await self._ask_form(question)
                 if question.plan:
-                    return await self._agree(question)
+                    return await self._ask_plan_approval(question)
                 answer = question.settled()
                 if answer is None:
                     transcript.ask(question, explains=not self._told_of_sandbox)
@@ -241,7 +241,7 @@ class Questions:
         finally:
             transcript.waits_for_answer(question, False)
 
-    async def _fill_in(self, question: Question) -> Answer:
+    async def _ask_form(self, question: Question) -> Answer:
         """Ask the questions of a form in order. Esc goes back; at the first question it cancels."""
         answers: list[str] = []
         while len(answers) < len(question.form):
@@ -260,13 +260,13 @@ class Questions:
                 self._transcript().show(Notice("info", told))
         return Answer(True, words=answers)
 
-    async def _agree(self, question: Question) -> Answer:
+    async def _ask_plan_approval(self, question: Question) -> Answer:
         """Ask the user to approve a plan."""
         from ..render import tool_calls
 
         answer = Answer(True)
         if not self.always_yes:
-            answer = await agree_to_plan(self._screen, self._transcript(), question)
+            answer = await ask_plan_approval(self._screen, self._transcript(), question)
         self._screen.put(tool_calls.answer(answer))
         return answer
 
@@ -289,7 +289,7 @@ class Questions:
         if line == BACK:
             return Answer(False)
         word = _only_word(line)
-        if line.strip()[:1] in PERSON_MARKS:  # not a refusal
+        if line.strip()[:1] in USER_PREFIXES:  # not a refusal
             self._submit(line.strip())
             return None
         if line.strip().startswith("/") and self._take_command(line.strip()):
@@ -328,8 +328,8 @@ def _task_line(task: SessionTask) -> str:
 
 
 def _one_key_rule(question: Question) -> str:
-    """Return the description of the first suggested rule if it is short and not broad, so that one
-    key can accept it; else "".
+    """Return the description of the first suggested rule; "" if the rule is long or broad, because
+    one key must not accept such a rule.
     """
     from ...permissions.suggestions import EXACTLY, describe_rule
 
@@ -366,15 +366,15 @@ def permission_rows(question: Question) -> list[ChoiceRow]:
     if always:
         rows.append(ChoiceRow("r", "[r] choose another rule, or save it"))
     short = "[n]o, and say what to do instead"
-    return [*rows, ChoiceRow("n", "[n]o, and tell it what to do instead", short, begins="n ")]
+    return [*rows, ChoiceRow("n", "[n]o, and tell it what to do instead", short, reply_prefix="n ")]
 
 
 def permission_choices(typed: str) -> str:
     """Return the effect of the refusal being typed; "" for any other text."""
-    answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
+    answer = None if typed.strip()[:1] in ("/", *USER_PREFIXES) else parse_answer(typed)
     if answer is None or answer.allow:
         return ""
-    return "no; the model gets these words" if answer.reason else "no · say why, or press Enter"
+    return "no; the model gets this text" if answer.reason else "no · say why, or press Enter"
 
 
 def reminder_of(question: Question, *, always: bool = False) -> str:

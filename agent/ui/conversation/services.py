@@ -66,7 +66,7 @@ class ConversationServices:
     check_key: Callable[[], None] = lambda: None  # raises NoCredentials
     warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
-    everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
+    all_sessions: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
     recordings: "Recordings | None" = None  # the sessions of other agents
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     command_files: "CommandFilesReader" = lambda: ({}, ())

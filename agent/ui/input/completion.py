@@ -35,7 +35,7 @@ _ARGUMENT = regex(r"/([\w:-]+) +([^\n]*)")
 _PLAIN = regex(r'[^\s"\\]+')  # paths that need no quotes
 
 
-class WordsCompleter(Completer):
+class InputCompleter(Completer):
     def __init__(self, host: ScreenHost, cwd: Path) -> None:
         self._host = host
         self._cwd = cwd
@@ -121,11 +121,11 @@ class WordsCompleter(Completer):
                 listing.set_result(None)
 
             def make() -> None:
-                from ....tools.system.project_files import survey
+                from ....tools.system.project_files import list_files
 
                 paths = None
                 with contextlib.suppress(OSError):  # the folder is gone or unreadable
-                    paths = Paths(asyncio.run(survey(self._cwd, MAX_FILES)).paths)
+                    paths = Paths(asyncio.run(list_files(self._cwd, MAX_FILES)).paths)
                 try:
                     loop.call_soon_threadsafe(finish, paths)
                 except RuntimeError:  # the REPL has ended

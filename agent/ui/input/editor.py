@@ -15,7 +15,7 @@ FALLBACK_EDITORS = (
     "vim",
     "vi",
     "sensible-editor",
-)  # the last may ask the user which to use
+)  # sensible-editor is last because it may ask the user which editor to use
 
 
 class EditorKilled(CtxagentError):

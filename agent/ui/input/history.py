@@ -19,46 +19,48 @@ from ....tools.system.files import make_private_folder
 from ...errors import CtxagentError
 from .pasted import PastedTexts
 
-Tell = Callable[[CtxagentError], None]
+ReportError = Callable[[CtxagentError], None]
 
 MAX_HISTORY_BYTES = 4 << 20  # a longer file is cut to half this size
 
 
 class ProjectHistory(FileHistory):
     """The history file. Entries contain the full texts of pasted marks, with API keys removed.
-    `tell` gets the first write error.
+    `report_error` gets the first write error.
     """
 
-    def __init__(self, path: Path, pasted: PastedTexts, tell: Tell | None = None) -> None:
+    def __init__(
+        self, path: Path, pasted: PastedTexts, report_error: ReportError | None = None
+    ) -> None:
         super().__init__(str(path))
         self._path = path
         self._pasted = pasted
-        self._tell = tell
+        self._report_error = report_error
 
     def load_history_strings(self) -> Iterable[str]:
         before = ""
         with suppress(OSError):
-            for words in super().load_history_strings():
-                if words != before:  # drop repeated entries, also from two sessions
-                    yield self._pasted.fold(words)
-                before = words
+            for message in super().load_history_strings():
+                if message != before:  # drop repeated entries, also from two sessions
+                    yield self._pasted.fold(message)
+                before = message
 
     def store_string(self, string: str) -> None:
         from ...security.redaction import redaction_for
 
         unfolded = self._pasted.unfold(string)
-        words = redaction_for(os.environ).without_known(unfolded).encode(errors="replace")
+        content = redaction_for(os.environ).without_known(unfolded).encode(errors="replace")
         head = f"\n# {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n".encode()
-        entry = head + b"".join(b"+%b\n" % line for line in words.split(b"\n"))
+        entry = head + b"".join(b"+%b\n" % line for line in content.split(b"\n"))
         if len(entry) > MAX_HISTORY_BYTES // 2:
             return
         try:
             self._store(entry)
         except OSError as error:
-            if self._tell:
+            if self._report_error:
                 message = f"the input history cannot be saved: {self._path}: {error.strerror}"
-                self._tell(CtxagentError(message))
-            self._tell = None
+                self._report_error(CtxagentError(message))
+            self._report_error = None
 
     def _store(self, entry: bytes) -> None:
         """Append a whole entry, or leave the file unchanged. Raises OSError."""
@@ -88,20 +90,22 @@ class ProjectHistory(FileHistory):
 
 
 class BackgroundHistory(ThreadedHistory):
-    """A history that is read in the background. Once read, it answers at once, so that Up right
-    after sending finds the sent line.
+    """A history that is loaded in the background. Once loaded, it returns its entries at once, so
+    that pressing Up directly after sending shows the sent line.
     """
 
     async def load(self) -> AsyncGenerator[str, None]:
         if self._loaded:
-            for words in list(self._loaded_strings):
-                yield words
+            for message in list(self._loaded_strings):
+                yield message
             return
-        async for words in super().load():
-            yield words
-        get_app().invalidate()  # an earlier search may need it
+        async for message in super().load():
+            yield message
+        get_app().invalidate()  # a history search may have started before the load ended
 
 
-def open_history(path: Path | None, pasted: PastedTexts, tell: Tell) -> History:
+def open_history(path: Path | None, pasted: PastedTexts, report_error: ReportError) -> History:
     """Return the history in a file, read in the background, or else an in-memory history."""
-    return BackgroundHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()
+    return (
+        BackgroundHistory(ProjectHistory(path, pasted, report_error)) if path else InMemoryHistory()
+    )

@@ -72,7 +72,7 @@ def _shortest(path: Path, cwd: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
-def keep_clipboard_image(folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
+def save_clipboard_image(folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Write the clipboard's image to a file in `folder`, named by its content hash, and return its
     path. Blocks. Raises CtxagentError if there is no image or no program to read it.
     """

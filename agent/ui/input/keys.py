@@ -1,9 +1,10 @@
 """The key bindings of the input and of an open question.
 
 The settings `keys` define the keys to send, to insert a new line and so on. A backslash before the
-send key also inserts a new line. Ctrl-C stops the running task. When idle, it clears the input, and
-pressed twice in an empty input it leaves, as Ctrl-D does. When nothing runs, Ctrl-B moves left. Up
-in an empty input takes out queued messages for editing, newest first; Down puts them back.
+send key also inserts a new line. Ctrl-C stops the running task. When no task runs, Ctrl-C clears
+the input, and Ctrl-C twice in an empty input leaves, as Ctrl-D does. When no task runs, Ctrl-B
+moves the cursor left. Up in an empty input takes out queued messages for editing, newest first;
+Down puts them back.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from .pasted import PastedTexts
 
 Handler = Callable[[KeyPressEvent], None]
 
-KEY_ALONE_S = 0.15  # a key counts as single if no other key follows within this time
+SINGLE_KEY_S = 0.15  # a key counts as single if no other key follows within this time
 
 
 class KeyTarget(Protocol):
@@ -44,7 +45,7 @@ class KeyTarget(Protocol):
 
     host: ScreenHost
     keys: KeyboardSettings
-    words: Buffer  # the input
+    draft: Buffer  # the input
     pasted: PastedTexts  # the long texts behind the marks in the input
     reply: Buffer  # the answer to an open question
     asked: OpenQuestion
@@ -59,7 +60,7 @@ class KeyTarget(Protocol):
     def drafting(self) -> bool:
         """Whether the user is still typing a message while a question is open."""
 
-    def take_keys(self) -> None:
+    def focus_question(self) -> None:
         """Move the focus to the open question."""
 
     @property
@@ -70,7 +71,7 @@ class KeyTarget(Protocol):
     def takes_rows(self) -> bool:
         """Whether the arrows select rows of the open question."""
 
-    def give(self, text: str) -> None:
+    def give_answer(self, text: str) -> None:
         """Answer the open question."""
 
     async def edit(self, text: str, name: str) -> str:
@@ -118,25 +119,25 @@ def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase
 
 def _typing_keys(target: KeyTarget) -> KeyBindings:
     keys = KeyBindings()
-    words = target.words
-    typing = has_focus(words)
-    waiting = Condition(lambda: not words.text)
+    draft = target.draft
+    typing = has_focus(draft)
+    waiting = Condition(lambda: not draft.text)
     working = Condition(lambda: target.host.working)
 
     completing = Condition(
         lambda: (
-            words.complete_state is not None and words.complete_state.current_completion is not None
+            draft.complete_state is not None and draft.complete_state.current_completion is not None
         )
     )
 
     def send(*, alt: bool) -> None:
-        if words.document.text_before_cursor.endswith("\\"):
-            words.delete_before_cursor()
-            words.insert_text("\n")
-        elif words.text.strip():
-            target.host.submit(target.pasted.unfold(words.text), alt=alt)
-            words.reset(append_to_history=not words.text[0].isspace())
-            words.load_history_if_not_yet_loaded()  # otherwise only the next paint would load it
+        if draft.document.text_before_cursor.endswith("\\"):
+            draft.delete_before_cursor()
+            draft.insert_text("\n")
+        elif draft.text.strip():
+            target.host.submit(target.pasted.unfold(draft.text), alt=alt)
+            draft.reset(append_to_history=not draft.text[0].isspace())
+            draft.load_history_if_not_yet_loaded()  # otherwise only the next paint would load it
 
     bound, other = target.keys, key_sequence(target.keys.send_other)
 
@@ -145,7 +146,7 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     @keys.add(*other, filter=typing & ~working)
     @keys.add(*key_sequence(bound.newline), filter=typing)
     def _(event: KeyPressEvent) -> None:
-        words.insert_text("\n")
+        draft.insert_text("\n")
 
     keys.add(*key_sequence(bound.send), filter=typing)(lambda _: send(alt=False))
 
@@ -154,13 +155,13 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     @keys.add("enter", filter=typing & completing)
     @keys.add(*key_sequence(bound.send), filter=typing & completing)
     def _(event: KeyPressEvent) -> None:
-        state = words.complete_state
+        state = draft.complete_state
         if state and state.current_completion:
-            words.apply_completion(state.current_completion)
+            draft.apply_completion(state.current_completion)
 
-    @keys.add("tab", filter=Condition(lambda: target.drafting and not words.complete_state))
+    @keys.add("tab", filter=Condition(lambda: target.drafting and not draft.complete_state))
     def _(event: KeyPressEvent) -> None:
-        target.take_keys()
+        target.focus_question()
 
     keys.add("c-d", filter=typing & waiting)(lambda _: target.host.leave())
 
@@ -175,26 +176,26 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 def _moving_keys(target: KeyTarget) -> KeyBindings:
     """Return the keys that move up and down in the text, the queued messages and the history."""
     keys = KeyBindings()
-    words = target.words
-    choosing = Condition(lambda: words.complete_state is not None)
-    moving = has_focus(words) & ~choosing
-    first = Condition(lambda: words.document.on_first_line)
-    last = Condition(lambda: words.document.on_last_line)
+    draft = target.draft
+    choosing = Condition(lambda: draft.complete_state is not None)
+    moving = has_focus(draft) & ~choosing
+    first = Condition(lambda: draft.document.on_first_line)
+    last = Condition(lambda: draft.document.on_last_line)
 
     def move(waiting: Callable[[str], str | None], otherwise: Callable[[int], None]) -> Handler:
         def act(event: KeyPressEvent) -> None:
-            found = waiting(target.pasted.unfold(words.text))
+            found = waiting(target.pasted.unfold(draft.text))
             if found is None:
                 otherwise(event.arg)
             else:
-                _set_text(words, target.pasted.fold(found))
+                _set_text(draft, target.pasted.fold(found))
 
         return act
 
-    up = move(lambda typed: target.host.earlier(typed), words.auto_up)
+    up = move(lambda typed: target.host.earlier(typed), draft.auto_up)
     keys.add("up", filter=moving & first)(up)
     keys.add("c-p", filter=moving & first & emacs_mode)(up)
-    down = move(lambda typed: target.host.later(typed), words.auto_down)
+    down = move(lambda typed: target.host.later(typed), draft.auto_down)
     keys.add("down", filter=moving & last)(down)
     keys.add("c-n", filter=moving & last & emacs_mode)(down)
     return keys
@@ -203,19 +204,19 @@ def _moving_keys(target: KeyTarget) -> KeyBindings:
 def _pasting_keys(target: KeyTarget) -> KeyBindings:
     """Return the keys for pastes. A paste never sends, and a long text becomes a mark."""
     keys = KeyBindings()
-    words = target.words
-    typing = has_focus(words)
+    draft = target.draft
+    typing = has_focus(draft)
 
     def mark_length() -> int:
-        return target.pasted.mark_length_at_end(words.document.text_before_cursor)
+        return target.pasted.mark_length_at_end(draft.document.text_before_cursor)
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         if mentions := target.dropped(text):
-            _insert_apart(words, mentions)
+            _insert_spaced(draft, mentions)
         elif text:
-            words.insert_text(target.pasted.paste(text))
+            draft.insert_text(target.pasted.paste(text))
         else:  # some terminals paste an empty text if the clipboard has an image
             event.app.create_background_task(_paste_image(target))
 
@@ -226,7 +227,7 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
 
     @keys.add("backspace", filter=typing & ~vi_navigation_mode & after_mark)
     def _(event: KeyPressEvent) -> None:
-        words.delete_before_cursor(mark_length())
+        draft.delete_before_cursor(mark_length())
 
     return keys
 
@@ -238,28 +239,28 @@ async def _paste_image(target: KeyTarget) -> None:
     except CtxagentError as error:
         _hint_until_a_key(target, f"{error.message}. {error.hint}")
         return
-    _insert_apart(target.words, mark)
+    _insert_spaced(target.draft, mark)
 
 
-def _insert_apart(words: Buffer, text: str) -> None:
+def _insert_spaced(draft: Buffer, text: str) -> None:
     """Insert a mention or a mark with spaces around it."""
-    before = words.document.text_before_cursor
-    words.insert_text(f"{' ' * bool(before and not before[-1].isspace())}{text} ")
+    before = draft.document.text_before_cursor
+    draft.insert_text(f"{' ' * bool(before and not before[-1].isspace())}{text} ")
 
 
 async def _compose(target: KeyTarget) -> None:
     """Open the input in the user's editor. The result goes back to the input and is not sent."""
-    typed = target.words.text
+    typed = target.draft.text
     try:
         text = await target.edit(target.pasted.unfold(typed), "message.md")
     except CtxagentError as error:
-        target.host.tell(error)
+        target.host.show_error(error)
         return
-    restored = target.words.text.removesuffix(
+    restored = target.draft.text.removesuffix(
         typed
     )  # unsent messages put back by a turn that ended meanwhile
-    target.words.save_to_undo_stack()
-    _set_text(target.words, restored + target.pasted.fold(text.removesuffix("\n")))
+    target.draft.save_to_undo_stack()
+    _set_text(target.draft, restored + target.pasted.fold(text.removesuffix("\n")))
 
 
 def _answer_keys(target: KeyTarget) -> KeyBindings:
@@ -271,7 +272,7 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
         @keys.add(key, filter=replying & Condition(lambda: key in target.instant))
         def _(event: KeyPressEvent) -> None:
             target.reply.insert_text(key)
-            _answer_if_alone(target, key)
+            _answer_if_single(target, key)
 
     for key in INSTANT_KEYS:
         add(key)
@@ -287,11 +288,11 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     @keys.add("escape", filter=replying & _can_go_back(target) & (~vi | vi_navigation_mode))
     def _(event: KeyPressEvent) -> None:
         if target.asked.allows_back:
-            target.give(BACK)
+            target.give_answer(BACK)
         elif target.reply.text:
             target.reply.reset()
         elif not target.host.withdraw():
-            target.give(BACK)
+            target.give_answer(BACK)
 
     keys.add("c-d", filter=replying & empty & leaving)(lambda _: target.host.leave())
 
@@ -311,8 +312,10 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     return keys
 
 
-def _answer_if_alone(target: KeyTarget, key: str) -> None:
-    """Answer with the key unless another key follows at once. Then both are text of the reply."""
+def _answer_if_single(target: KeyTarget, key: str) -> None:
+    """Answer with the key unless another key follows at once. In that case, both keys are text of
+    the reply.
+    """
     asked, keys = target.asked, target.app.key_processor
     target.app.vi_state.reset()  # following keys are text, whatever the vi mode was
 
@@ -323,9 +326,9 @@ def _answer_if_alone(target: KeyTarget, key: str) -> None:
     def settle() -> None:
         drop(None)
         if target.asking and target.asked is asked and not keys.key_buffer:
-            target.give(key)
+            target.give_answer(key)
 
-    timer = asyncio.get_running_loop().call_later(KEY_ALONE_S, settle)
+    timer = asyncio.get_running_loop().call_later(SINGLE_KEY_S, settle)
     keys.before_key_press.add_handler(drop)
 
 
@@ -375,7 +378,7 @@ def _stop_keys(target: KeyTarget) -> KeyBindings:
     keys = KeyBindings()
     working = Condition(lambda: target.host.working)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
-    empty = Condition(lambda: not (target.reply if target.asking else target.words).text)
+    empty = Condition(lambda: not (target.reply if target.asking else target.draft).text)
     back = _can_go_back(target)
     bound = target.keys
     # In a question during a turn, Esc declines, whichever key stops the turn.
@@ -397,7 +400,7 @@ def _stop_keys(target: KeyTarget) -> KeyBindings:
 def _session_keys(target: KeyTarget) -> KeyBindings:
     """Return the keys that work independently of the focus."""
     keys = KeyBindings()
-    words = target.words
+    draft = target.draft
     commands = Condition(lambda: target.host.runs_command)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
     asked_at = -LEAVE_WINDOW_S
@@ -409,8 +412,8 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
         nonlocal asked_at
         if target.host.working:
             target.host.interrupt()
-        elif words.text:
-            words.reset()
+        elif draft.text:
+            draft.reset()
             target.host.drop()
             asked_at = -LEAVE_WINDOW_S
         elif event.is_repeat and time.monotonic() - asked_at < LEAVE_WINDOW_S:
@@ -419,8 +422,8 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
             asked_at = time.monotonic()
             _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
-    # Not in a menu, because it hides the mode.
-    outside = has_focus(words) | has_focus(target.reply) | is_searching
+    # Not in a menu, because a menu hides the mode.
+    outside = has_focus(draft) | has_focus(target.reply) | is_searching
     keys.add(*key_sequence(bound.cycle_mode), filter=outside)(lambda _: target.host.cycle_mode())
 
     @keys.add(*key_sequence(bound.redraw))
@@ -431,7 +434,7 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
     keys.add("c-z")(lambda _: target.suspend())
 
     left = get_by_name("backward-char").handler
-    keys.add("c-b", filter=has_focus(words) & vi & ~commands)(left)
+    keys.add("c-b", filter=has_focus(draft) & vi & ~commands)(left)
 
     background, unfold = key_sequence(bound.background), key_sequence(bound.unfold)
     keys.add(*background, filter=commands & ~is_searching)(

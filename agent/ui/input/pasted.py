@@ -36,24 +36,24 @@ class PastedTexts:
         self._texts[number] = mark, mention
         return mark
 
-    def fold(self, words: str) -> str:
+    def fold(self, message: str) -> str:
         """Replace known long texts by their marks. If the result is still too long for fast typing,
         return one mark for all of it.
         """
         for mark, text in list(self._texts.values()):
-            words = words.replace(text, mark)
-        longest = max(map(len, words.split("\n")))
-        slow = len(words) > MAX_TEXT_CHARS or longest > MAX_LINE_CHARS
-        return self._add_mark(words) if slow else words
+            message = message.replace(text, mark)
+        longest = max(map(len, message.split("\n")))
+        slow = len(message) > MAX_TEXT_CHARS or longest > MAX_LINE_CHARS
+        return self._add_mark(message) if slow else message
 
-    def unfold(self, words: str) -> str:
+    def unfold(self, message: str) -> str:
         """Replace every mark by its text. A mark that was edited or is unknown stays unchanged."""
-        return _MARK.sub(lambda found: self._text_of(found) or found[0], words)
+        return _MARK.sub(lambda found: self._text_of(found) or found[0], message)
 
-    def mark_length_at_end(self, words: str) -> int:
+    def mark_length_at_end(self, message: str) -> int:
         """Return the length of the mark at the end of the text, 0 if there is none."""
-        for found in _MARK.finditer(words, max(0, len(words) - _MARK_LENGTH)):
-            if found.end() == len(words) and self._text_of(found):
+        for found in _MARK.finditer(message, max(0, len(message) - _MARK_LENGTH)):
+            if found.end() == len(message) and self._text_of(found):
                 return len(found[0])
         return 0
 

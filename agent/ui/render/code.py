@@ -33,13 +33,13 @@ class Code:
         text.right_crop(1)
         return text
 
-    def twin(self) -> "Code":
+    def copy(self) -> "Code":
         """Return a copy that continues from the same state."""
-        twin = copy(self)
+        copied = copy(self)
         if self._context is not None:
-            twin._context = copy(self._context)
-            twin._context.stack = list(self._context.stack)
-        return twin
+            copied._context = copy(self._context)
+            copied._context.stack = list(self._context.stack)
+        return copied
 
     def _tokens(self, code: str) -> list[tuple[Any, str]]:
         if self._lexer is None:

@@ -164,13 +164,13 @@ def _colour(lines: Sequence[_Line], path: str) -> None:
             code = Code(lexer_for(named)).take("\n".join(line.text for line in read))
             for line, shown in zip(read, code.split("\n", allow_blank=True), strict=False):
                 if line.mark in side:
-                    line.shown = _with_blanks_seen(line, shown)
+                    line.shown = _show_trailing_spaces(line, shown)
         if end < len(lines) and lines[end].mark == "=":
             named = lines[end].text
         start = end + 1
 
 
-def _with_blanks_seen(line: _Line, shown: Text) -> Text:
+def _show_trailing_spaces(line: _Line, shown: Text) -> Text:
     """Show trailing spaces of a changed line as dots."""
     bare = shown.plain.rstrip(" ")
     blanks = len(shown.plain) - len(bare)

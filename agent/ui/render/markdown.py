@@ -139,18 +139,20 @@ class Prose:
         self._folds = False  # whether to fold long lines, which the terminal would wrap
 
     def show(self, piece: Piece) -> RenderableType:
-        """Return a piece as a renderable, with the line above it if that has a quote mark."""
-        body = _Within(piece.lead, piece.hang, self._body(piece))
+        """Return a piece as a renderable. If the blank line above it has a quote mark, include that
+        line.
+        """
+        body = _Prefixed(piece.lead, piece.hang, self._body(piece))
         return Group(Text(piece.gap, style="markdown.block_quote"), body) if piece.gap else body
 
     def preview(self, pieces: Sequence[Piece]) -> RenderableType:
         """Return unfinished pieces as a renderable, with blank lines between them."""
-        twin = copy(self)
-        twin._code, twin._row, twin._folds = self._code.twin(), copy(self._row), True
+        copied = copy(self)
+        copied._code, copied._row, copied._folds = self._code.copy(), copy(self._row), True
         out: list[RenderableType] = []
         for place, piece in enumerate(pieces):
             out += [""] if place and piece.gap == "" else []
-            out.append(twin.show(piece))
+            out.append(copied.show(piece))
         return Group(*out)
 
     def _body(self, piece: Piece) -> RenderableType:
@@ -190,7 +192,7 @@ def report(text: str) -> RenderableType:
     return document(_LABEL.sub("  \n", clean(text)))
 
 
-def bare_words(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """Return a text on one line without Markdown marks."""
     return " ".join(" ".join(map(_bare, _pieces(text))).split())
 
@@ -270,7 +272,7 @@ def _formula(state: StateInline, silent: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Within:
+class _Prefixed:
     """A body with a prefix for its first line and a prefix for the other lines."""
 
     lead: str
@@ -292,7 +294,7 @@ class _Within:
             del rows[-1]
         waits = (
             isinstance(self.body, _Paragraph) and not self.body.ends
-        )  # its only row is held back
+        )  # its only row is held back for the next part
         for place, row in enumerate(rows or ([] if waits else [[]])):
             yield Segment(hang if place else lead, style)
             yield from row

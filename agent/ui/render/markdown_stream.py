@@ -101,7 +101,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _Around:
+class _Container:
     """A quote or a list item around the current block."""
 
     mark: str
@@ -138,7 +138,7 @@ class Blocks:
         self._length = 0  # length of the unfinished line
         self._look = MAX_OPEN_CHARS  # length at which its beginning may be processed
         self._within = False  # whether its beginning was processed
-        self._around: list[_Around] = []
+        self._around: list[_Container] = []
         self._leaf: _Leaf | None = None
         self._blank = True  # whether a blank line followed the newest block
         self._out: list[Piece] = []
@@ -155,7 +155,7 @@ class Blocks:
             self._length += len(rest)
             if self._length > self._look:
                 self._look_ahead()
-        return self._taken()
+        return self._take_pieces()
 
     def finish(self) -> list[Piece]:
         """Return the remaining text as pieces, because the stream has ended."""
@@ -163,7 +163,7 @@ class Blocks:
         self._flush()
         self._close(0)
         self._blank = True
-        return done + self._taken()
+        return done + self._take_pieces()
 
     def tail(self) -> list[Piece]:
         """Return the unfinished pieces, as if the stream ended here. They are always short."""
@@ -172,20 +172,20 @@ class Blocks:
             known = bool(partial.strip().strip(leaf.fence[0]))
         else:
             known = self._within or not MARKS.match(partial)
-        twin = self._twin()
-        twin._partial = [partial] if partial and known else []
-        return [piece for piece in twin.finish() if piece.text.strip() or not piece.begins]
+        copied = self._copy()
+        copied._partial = [partial] if partial and known else []
+        return [piece for piece in copied.finish() if piece.text.strip() or not piece.begins]
 
-    def _taken(self) -> list[Piece]:
+    def _take_pieces(self) -> list[Piece]:
         out, self._out = self._out, []
         return out
 
-    def _twin(self) -> "Blocks":
-        twin = copy(self)
-        twin._around = [copy(each) for each in self._around]
-        twin._leaf = self._leaf and replace(self._leaf, lines=list(self._leaf.lines))
-        twin._out = []
-        return twin
+    def _copy(self) -> "Blocks":
+        copied = copy(self)
+        copied._around = [copy(each) for each in self._around]
+        copied._leaf = self._leaf and replace(self._leaf, lines=list(self._leaf.lines))
+        copied._out = []
+        return copied
 
     def _beginning(self) -> str:
         """Return at most MAX_OPEN_CHARS of the unfinished line."""
@@ -210,9 +210,9 @@ class Blocks:
         """Return True if a line with this beginning belongs to a paragraph, however it ends."""
         if "|" in beginning or (self._leaf and self._leaf.kind != "text"):
             return False
-        twin = self._twin()
-        twin._line(beginning)
-        return twin._leaf is not None and twin._leaf.kind == "text"
+        copied = self._copy()
+        copied._line(beginning)
+        return copied._leaf is not None and copied._leaf.kind == "text"
 
     def _line(self, line: str, *, ended: bool = True) -> None:
         leaf = self._leaf
@@ -273,23 +273,23 @@ class Blocks:
                 return rest
             if bare.startswith(">"):
                 self._flush()
-                self._around.append(_Around("▌ "))
+                self._around.append(_Container("▌ "))
                 rest = bare[1:].removeprefix(" ")
             elif item and self._may_begin(item):
                 self._flush()
                 blanks = (
                     len(item[2]) if len(item[2]) < 5 else 1
-                )  # five or more are an indented code block
+                )  # with five or more spaces, the rest is an indented code block
                 rest = bare[item.start(2) + blanks :]
                 mark = "• " if item[1] in "-*+" else bare[: item.start(2)] + " "
                 column = indent + item.start(2) + (blanks if rest else 1)
-                self._around.append(_Around(mark, column))
+                self._around.append(_Container(mark, column))
             else:
                 return rest
 
     def _may_begin(self, item: re.Match[str]) -> bool:
-        """Return True if a list item may begin here. In a paragraph, only a bullet or 1
-        begins one.
+        """Return True if a list item may begin here. Inside a paragraph, only an item with text
+        begins a list, and only after a bullet or the number 1.
         """
         if self._leaf is None or self._leaf.kind != "text":
             return True

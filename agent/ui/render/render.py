@@ -76,9 +76,9 @@ Depth = Literal["color", "mono", "plain", "spoken"]
 COLUMN_GAP = 2
 MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS = 50, 13  # minimum terminal width: in total, and per column
 MAX_LINE_CHARS = 1_000  # more than a few terminal lines
-RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # shown of the last turn in a resumed session
-MAX_RECAP_CHARS = 10_000  # read of each for these lines
-MAX_WORDS_LINES, MAX_WAITING_LINES = 30, 5  # shown of a sent and of a queued message
+RECAP_MESSAGE_LINES, RECAP_ANSWER_LINES = 3, 10  # shown of the last turn in a resumed session
+MAX_RECAP_CHARS = 10_000  # used of a message or answer for these lines
+MAX_MESSAGE_LINES, MAX_WAITING_LINES = 30, 5  # shown of a sent and of a queued message
 MAX_SHOWN_WAITING = 8  # newest queued messages shown
 
 _FIGURE = regex(r"[<$]?[\d,.]+[%kM]?|not known")
@@ -116,12 +116,14 @@ def render_text(
     return _BLANK_END.sub(r"\1", captured.get())
 
 
-def words(text: str) -> RenderableType:
+def user_message(text: str) -> RenderableType:
     """Show the user's message. A long one is cut; /log shows it in full."""
-    return _hanging("❯ ", Text(_first_lines(text, MAX_WORDS_LINES), style="words"), "prompt", "> ")
+    return _hanging(
+        "❯ ", Text(_first_lines(text, MAX_MESSAGE_LINES), style="message"), "prompt", "> "
+    )
 
 
-def waiting(text: str, when: str = "") -> RenderableType:
+def queued_message(text: str, when: str = "") -> RenderableType:
     """Show the beginning of a queued message, and when it will be sent. It is short, because it is
     repainted often.
     """
@@ -129,27 +131,29 @@ def waiting(text: str, when: str = "") -> RenderableType:
     return _hanging(mark, Text(_first_lines(text, MAX_WAITING_LINES), style="dim"), "dim")
 
 
-def queue(words: Sequence[tuple[str, str]]) -> list[RenderableType]:
+def queue(messages: Sequence[tuple[str, str]]) -> list[RenderableType]:
     """Show the newest queued messages with the time each will be sent ("" for next), and the number
     of earlier ones.
     """
-    before = len(words) - MAX_SHOWN_WAITING
+    before = len(messages) - MAX_SHOWN_WAITING
     more = f"  {before:,} more waiting before these"
     head: list[RenderableType] = [Text(more, style="dim")] if before > 0 else []
-    return [*head, *(waiting(text, when) for text, when in words[-MAX_SHOWN_WAITING:])]
+    return [*head, *(queued_message(text, when) for text, when in messages[-MAX_SHOWN_WAITING:])]
 
 
-def last_words(text: str) -> RenderableType:
+def last_user_message(text: str) -> RenderableType:
     """Show the beginning of the user's last message in a resumed session."""
-    words = FirstRows(Text(clean(text.strip()[:MAX_RECAP_CHARS]), style="words"), RECAP_WORDS_LINES)
-    return _hanging("❯ ", words, "prompt", "You said: ")
+    shown = FirstRows(
+        Text(clean(text.strip()[:MAX_RECAP_CHARS]), style="message"), RECAP_MESSAGE_LINES
+    )
+    return _hanging("❯ ", shown, "prompt", "You said: ")
 
 
 def thought(text: str, seconds: float, unfold_hint: str = "") -> RenderableType:
     """Show finished thinking as one line; `unfold_hint` says how to see the rest."""
     first = " ".join(clean(text[:MAX_LINE_CHARS]).split())
     line = f"thought for {duration(seconds)}: {first}"
-    return Either(
+    return ScreenOrSpoken(
         *(Headline(Text(text, style="thought"), unfold_hint) for text in (f"∴ {line}", line))
     )
 
@@ -198,7 +202,7 @@ def receipt(
     parts.append(price if spends or cost_usd is None else f"{status.WOULD_COST} {price}")
     if share is not None:
         parts.append(f"context {share:.0%}")
-    return Either(indented(_Facts(parts)), Text(f"This turn: {', '.join(parts)}."))
+    return ScreenOrSpoken(indented(_Facts(parts)), Text(f"This turn: {', '.join(parts)}."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +342,7 @@ def _first_lines(text: str, limit: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class ScreenOrSpoken:
     """A renderable for the screen, and an alternative for screen readers."""
 
     shown: RenderableType
@@ -350,10 +354,12 @@ class Either:
 
 def _hanging(mark: str, text: RenderableType, style: str, spoken: str = "") -> RenderableType:
     """Show a mark and a text next to it. For screen readers, `spoken` replaces the mark."""
-    return Either(_beside(mark, text, style), _beside(spoken, text, style) if spoken else text)
+    return ScreenOrSpoken(
+        _mark_and_text(mark, text, style), _mark_and_text(spoken, text, style) if spoken else text
+    )
 
 
-def _beside(mark: str, text: RenderableType, style: str) -> RenderableType:
+def _mark_and_text(mark: str, text: RenderableType, style: str) -> RenderableType:
     grid = Table.grid()
     grid.add_column(width=len(mark), no_wrap=True)
     grid.add_column(overflow="fold")

@@ -4,7 +4,7 @@ A role has attributes and a hue; a palette defines the hues. `dark` and `light` 
 256-colour set that are readable on any usual background of that kind; the contrast palettes use
 stronger ones. `ansi` uses the terminal's own colours, `none` no colours.
 
-The module is light because the first paint needs it.
+The module imports little, because the first paint waits for it.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ HUES: dict[Palette, dict[str, str]] = {
 ROLES = {
     # Messages and tool calls.
     "dim": "quiet",
-    "words": "bold",
+    "message": "bold",
     "prompt": "cyan bold",
     "thought": "quiet italic",
     "running": "cyan",
@@ -78,11 +78,11 @@ ROLES = {
     "level.red": "red",
     "level.critical": "red bold",
     # Content of the context, by origin.
-    "filling.fixed": "violet",
-    "filling.again": "violet bold",
-    "filling.person": "cyan bold",
-    "filling.agent": "green",
-    "filling.tools": "yellow",
+    "context.fixed": "violet",
+    "context.reinserted": "violet bold",
+    "context.user": "cyan bold",
+    "context.agent": "green",
+    "context.tools": "yellow",
     # Markdown, by rich's names.
     "markdown.code": "cyan",
     "markdown.code_block": "cyan",

@@ -22,13 +22,13 @@ from ..subagent_progress import Subagent
 from .command_text import MAX_PARTS, CommandText
 from .diffs import diff
 from .markdown import report
-from .render import Either, Headline, duration, indented, notice, one_line
+from .render import Headline, ScreenOrSpoken, duration, indented, notice, one_line
 
 HEAD_LINES, TAIL_LINES = 4, 2  # lines shown of a folded result
 MAX_UNCUT_CHARS = 76  # longer lines may be cut on a usual terminal
 TASK_TOOL = "Task"  # starts subagents
 COMMAND_TOOLS = ("Bash", "Shell", TASK_TOOL)  # tools that can go to the background
-BACKGROUND_HINT_S = 10  # running time after which the key for that is shown
+BACKGROUND_HINT_S = 10  # running time after which the background key is shown
 QUIET_TOOLS = ("Read", "Write", "Edit")  # tools whose title says enough about the result
 
 _OFFLOADED = regex(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
@@ -113,7 +113,7 @@ def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
     # The output of a failed command is not all an error; a tool's own message is.
     style = "error" if event.is_error and "exit_code" not in details else "dim"
     lines, total = _lines(event.text, offloaded=bool(details.get("tokens_saved")))
-    shown = _ends(lines, total, unfold_hint)
+    shown = _head_and_tail(lines, total, unfold_hint)
     hidden = total > len(lines) or len(shown) < len(lines)
     folded = hidden or any(len(line) > MAX_UNCUT_CHARS for line in shown)
     rows = [one_line(Text(f"  {line}", style=style)) for line in shown]
@@ -133,7 +133,7 @@ def _lines(text: str, *, offloaded: bool) -> tuple[list[str], int]:
     return lines, len(lines)
 
 
-def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
+def _head_and_tail(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
     """Return the first and the last of `total` lines, with a line that counts those in between."""
     if total <= HEAD_LINES + TAIL_LINES + 1 and total == len(lines):
         return list(lines)
@@ -145,7 +145,7 @@ def unfolded(title: str, shown: Iterable[RenderableType]) -> RenderableType:
     """Show a folded output in full, under its title."""
     first = clean(title).partition("\n")[0]
     head = Headline(Text.assemble(("▾ ", "dim"), (first, "bold")))
-    return Group(Either(head, Text(f"In full: {first}")), *shown)
+    return Group(ScreenOrSpoken(head, Text(f"In full: {first}")), *shown)
 
 
 def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -157,7 +157,7 @@ def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
             Text(f"{mark} {clean(str(item.get('content', '')))}", style=style)
             for mark in _MARKS.get(status, _MARKS["pending"])
         ]
-        out.append(indented(Either(*lines)))
+        out.append(indented(ScreenOrSpoken(*lines)))
     return Group(*out)
 
 
@@ -265,7 +265,7 @@ def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
     shown = Text.assemble(("● ", style), (clean(name), "bold"), f"  {title}" if title else "")
     spoken = Text(f"{clean(name)} {_SPOKEN[style]}" + (f": {title}" if title else ""))
     facts = f"  {facts}" if facts else ""
-    return Either(Headline(shown, facts), Headline(spoken, facts))
+    return ScreenOrSpoken(Headline(shown, facts), Headline(spoken, facts))
 
 
 def _progress(agent: Subagent) -> RenderableType:

@@ -11,7 +11,7 @@ from ...lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingWords:
+class QueuedMessage:
     """A submitted message or command that waits in the queue."""
 
     text: str
@@ -19,32 +19,32 @@ class WaitingWords:
 
 
 class InputQueue:
-    """A queue of messages with one consumer. A running turn may remove its `mid_turn` messages."""
+    """A queue of messages with one consumer. The running turn takes its `mid_turn` messages."""
 
     def __init__(self) -> None:
-        self._words: list[WaitingWords] = []
+        self._messages: list[QueuedMessage] = []
         self._out: int | None = None  # the position of the message taken out for editing
-        self._taken = WaitingWords("")  # the message taken out
+        self._taken = QueuedMessage("")  # the message taken out
         self._changed = asyncio.Event()
         self._served = asyncio.Event()
 
-    def __iter__(self) -> Iterator[WaitingWords]:
-        return iter(self._words)
+    def __iter__(self) -> Iterator[QueuedMessage]:
+        return iter(self._messages)
 
     def __bool__(self) -> bool:
-        return bool(self._words)
+        return bool(self._messages)
 
     def add(self, text: str, *, mid_turn: bool = False) -> None:
         """Add a message at the position of the one taken out, or at the end if none is out."""
-        place = len(self._words) if self._out is None else self._out
-        self._words.insert(place, WaitingWords(text, mid_turn))
+        place = len(self._messages) if self._out is None else self._out
+        self._messages.insert(place, QueuedMessage(text, mid_turn))
         self._out = None
         self._served.clear()
         self._changed.set()
 
-    def add_first(self, words: str) -> None:
+    def add_first(self, text: str) -> None:
         """Add a message at the front of the queue."""
-        self._words.insert(0, WaitingWords(words))
+        self._messages.insert(0, QueuedMessage(text))
         if self._out is not None:
             self._out += 1
         self._served.clear()
@@ -56,8 +56,8 @@ class InputQueue:
         None if the queue is empty or if `edited` is new text.
         """
         if self._out is None:
-            free = self._words and not edited.strip()
-            return self._take(len(self._words) - 1) if free else None
+            free = self._messages and not edited.strip()
+            return self._take(len(self._messages) - 1) if free else None
         return edited if self._out == 0 else self._step(edited, -1)
 
     def later(self, edited: str) -> str | None:
@@ -71,16 +71,16 @@ class InputQueue:
         self._out = None
         self._changed.set()
 
-    def take_back(self) -> list[str]:
+    def take_all(self) -> list[str]:
         """Empty the queue and return its texts."""
-        words, self._words = self._words, []
+        messages, self._messages = self._messages, []
         self.drop()
-        return [each.text for each in words]
+        return [each.text for each in messages]
 
     async def next(self) -> str:
         """Wait for the next message and remove it."""
-        while not self._words or self._out == 0:
-            if not self._words:
+        while not self._messages or self._out == 0:
+            if not self._messages:
                 self._served.set()
             self._changed.clear()
             await self._changed.wait()
@@ -90,8 +90,8 @@ class InputQueue:
         """Remove and return the next `mid_turn` message, or None. Messages after the one taken out
         are skipped.
         """
-        for place, words in enumerate(self._words[: self._out]):
-            if words.mid_turn:
+        for place, message in enumerate(self._messages[: self._out]):
+            if message.mid_turn:
                 return self._remove(place)
         return None
 
@@ -111,14 +111,14 @@ class InputQueue:
         elif by > 0:
             target -= 1  # later messages have moved up
         self.drop()
-        return self._take(target) if target < len(self._words) else ""
+        return self._take(target) if target < len(self._messages) else ""
 
     def _take(self, place: int) -> str:
-        self._out, self._taken = place, self._words.pop(place)
+        self._out, self._taken = place, self._messages.pop(place)
         return self._taken.text
 
     def _remove(self, place: int) -> str:
         """Remove the message at `place`, which is before the position of the one taken out."""
         if self._out is not None:
             self._out -= 1
-        return self._words.pop(place).text
+        return self._messages.pop(place).text

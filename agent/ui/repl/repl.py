@@ -2,7 +2,7 @@
 
 The prompt is painted before the session opens. The session opens in the background, and input waits
 for it. Messages and commands are served in order, so the user can type ahead while the agent works.
-Messages that may be sent during a turn are added before its next call. The screen and the
+During a turn, a queued message may be sent with the turn's next model call. The screen and the
 transcript define the appearance.
 """
 
@@ -38,8 +38,8 @@ from ..conversation.services import ConversationServices
 from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput
+from .configured_commands import NoticeCommand, StatusCommand
 from .input_queue import InputQueue
-from .own_commands import NoticeCommand, StatusCommand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -92,7 +92,7 @@ class Repl:
         self._sending = ""  # the message being sent, not yet recorded
         self._in_turn = False
         self._enter_waits = ui.enter_while_working == "after-turn"
-        self._task = RunningTask(self.screen.touch)
+        self._task = RunningTask(self.screen.request_repaint)
         questions = Questions(
             self.screen,
             self._transcript,
@@ -112,11 +112,13 @@ class Repl:
             self._task,
             self._waiting.add_first,
         )
-        self._background = BackgroundTasks(self.screen.exit)  # `run` raises its faults
+        self._background = BackgroundTasks(
+            self.screen.exit
+        )  # on an exception, the screen ends and `run` raises it
         start = self._background.start
         self._notice_command = NoticeCommand(ui.notify_command, start, self._warn)
         self._status_command = StatusCommand(
-            services.status_command, start, self._warn, self.screen.touch
+            services.status_command, start, self._warn, self.screen.request_repaint
         )
         picks = services.choice.pick or services.choice.pick_recording
         self.conversation.is_opening = not picks
@@ -138,9 +140,9 @@ class Repl:
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._scripted = self._questions.always_yes = bool(script)
         where = status.short_path(self._services.cwd)
-        self.screen.greet(f"ctxagent {self._services.version} · {where} · /help")
+        self.screen.print_line(f"ctxagent {self._services.version} · {where} · /help")
         if self.screen.paints and not script:
-            self.screen.greet(HINTS.format(cycle_mode=key_name(self.screen.keys.cycle_mode)))
+            self.screen.print_line(HINTS.format(cycle_mode=key_name(self.screen.keys.cycle_mode)))
         self._check_key()
 
         def begin() -> None:
@@ -148,7 +150,7 @@ class Repl:
             self._background.start(self._serve())
             if first is not None:
                 if self.screen.echoes:  # `first` was not typed, so the terminal has not echoed it
-                    self.screen.greet(first)
+                    self.screen.print_line(first)
                 self.submit(first)
             if script:
                 self._background.start(self._play(script, pace))
@@ -169,7 +171,7 @@ class Repl:
             may_ask = logins is not None and self.screen.paints and not self._scripted
             self._asks_provider = may_ask and logins is not None and logins.is_first
             for line in [] if self._asks_provider else str(error).split("\n"):
-                self.screen.greet(line)
+                self.screen.print_line(line)
 
     # ScreenHost methods.
 
@@ -178,18 +180,18 @@ class Repl:
         waits = self.conversation.is_opening and bool(self._waiting)
         return self._task.running or self._scripted or waits
 
-    def submit(self, words: str, *, alt: bool = False) -> None:
-        if self._at_once(words):
+    def submit(self, message: str, *, alt: bool = False) -> None:
+        if self._at_once(message):
             self._waiting.drop()
         else:
-            mid_turn = self._is_for_turn(words) and alt == self._enter_waits
-            self._waiting.add(words, mid_turn=mid_turn)
+            mid_turn = self._is_for_turn(message) and alt == self._enter_waits
+            self._waiting.add(message, mid_turn=mid_turn)
             if self._in_turn and self.screen.echoes:  # this screen paints no queue
                 self._transcript().show(Notice("info", SPOKEN_TIMES[self._when(mid_turn)]))
-        self.screen.touch()
+        self.screen.request_repaint()
 
-    def send_keys(self, words: str) -> str:
-        if not self._is_for_turn(words):
+    def send_keys(self, message: str) -> str:
+        if not self._is_for_turn(message):
             return ""
         keys = self.screen.keys
         rows = (
@@ -204,17 +206,17 @@ class Repl:
         if self._scripted:
             self._stop()
         elif self._task.cancel() or not self._task.running:
-            if unsent := self._waiting.take_back():
+            if unsent := self._waiting.take_all():
                 self.screen.restore("\n".join(unsent))
-            self.screen.touch()
+            self.screen.request_repaint()
 
-    def earlier(self, words: str) -> str | None:
-        self.screen.touch()
-        return self._waiting.earlier(words)
+    def earlier(self, message: str) -> str | None:
+        self.screen.request_repaint()
+        return self._waiting.earlier(message)
 
-    def later(self, words: str) -> str | None:
-        self.screen.touch()
-        return self._waiting.later(words)
+    def later(self, message: str) -> str | None:
+        self.screen.request_repaint()
+        return self._waiting.later(message)
 
     def drop(self) -> None:
         self._waiting.drop()
@@ -230,7 +232,7 @@ class Repl:
         try:
             self.conversation.send_to_background()
         except CtxagentError as error:
-            self.tell(error)
+            self.show_error(error)
 
     @property
     def asks_to_leave(self) -> bool:
@@ -259,7 +261,7 @@ class Repl:
 
     def withdraw(self) -> bool:
         offered, self._questions.offered_mode = self._questions.offered_mode, None
-        self.screen.touch()
+        self.screen.request_repaint()
         return offered is not None
 
     def cycle_mode(self) -> None:
@@ -269,19 +271,19 @@ class Repl:
             asked.offered_mode = None if mode == self.conversation.agent.approval.mode else mode
         elif mode is not None:
             self.conversation.set_mode(mode)
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def live(self) -> "list[RenderableType]":
-        words = [(self._sending, "")] if self._sending else []
-        words += [(each.text, self._when(each.mid_turn)) for each in self._waiting]
-        if not words and self._shown is None:
+        queued = [(self._sending, "")] if self._sending else []
+        queued += [(each.text, self._when(each.mid_turn)) for each in self._waiting]
+        if not queued and self._shown is None:
             return []
         from ..render import render
 
         shown = self._transcript().live()
-        return [*shown, *([""] if words else []), *render.queue(words)]
+        return [*shown, *([""] if queued else []), *render.queue(queued)]
 
-    def own_line(self, width: int) -> list[status.Fragment]:
+    def status_command_line(self, width: int) -> list[status.Fragment]:
         return self._status_command.line(width)
 
     def status(self, width: int) -> list[status.Fragment]:
@@ -294,7 +296,7 @@ class Repl:
 
     def notice_given(self, title: str, text: str) -> None:
         if self.conversation.is_open:
-            self._notice_command.give(self.conversation.agent, title, text)
+            self._notice_command.run_for_notice(self.conversation.agent, title, text)
 
     # Events of the conversation.
 
@@ -313,8 +315,8 @@ class Repl:
             self._sending = ""
         self._transcript().show(event)
         if self._ended and isinstance(event, Waiting) and event.what:
-            self.screen.greet(f"waiting for {event.what}")
-        self.screen.touch()
+            self.screen.print_line(f"waiting for {event.what}")
+        self.screen.request_repaint()
 
     # Serving submitted input.
 
@@ -326,15 +328,15 @@ class Repl:
                 self.leave()
                 return
         except CtxagentError as error:
-            self.tell(error)
+            self.show_error(error)
         if self._asks_provider:
             form = first_start(self._context, has_task=bool(self._waiting))
             await self._task.run(self._finish_work(form))
         while True:
-            self.screen.touch()
+            self.screen.request_repaint()
             await self._serve_one(await self._waiting.next())
             if not self._waiting:
-                self.screen.rest()
+                self.screen.show_prompt()
 
     async def _open_first(self) -> bool:
         """Open the requested session. Return False if the user should pick one and did not."""
@@ -344,33 +346,33 @@ class Repl:
         if choice.pick_recording:
             return bool(await self._task.run(pick_recording(self._context)))
         async with self._task.redrawing():
-            await self._context.reopen()
+            await self._context.switch_session()
         return True
 
-    async def _serve_one(self, words: str) -> None:
-        if words.startswith("/"):
+    async def _serve_one(self, message: str) -> None:
+        if message.startswith("/"):
             await read_command_files(self._context)
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError as error:
-            self._echo(words)
-            self.tell(error)
+            self._echo(message)
+            self.show_error(error)
             return
         if found and found[0].run is not None:
-            await self._task.run(self._command(words, *found))
-            self._context.doing("")
+            await self._task.run(self._command(message, *found))
+            self._context.show_activity("")
         else:
             if found:  # a skill: use its full name
-                words = f"/{found[0].name} {found[1]}".rstrip()
-            self._sending = words
-            await self._take_turn(words)
+                message = f"/{found[0].name} {found[1]}".rstrip()
+            self._sending = message
+            await self._take_turn(message)
             if self._sending:
                 self.screen.restore(self._sending)
                 self._sending = ""
         if not self._watching:
             self._background.start(self._watch())
 
-    async def _take_turn(self, words: str) -> None:
+    async def _take_turn(self, message: str) -> None:
         """Run one turn until it finishes or is interrupted."""
         # Loaded with the session, after the first paint.
         from ...loop.turn import run_turn
@@ -379,9 +381,9 @@ class Repl:
         try:
             if not self.conversation.is_open:
                 async with self._task.redrawing():
-                    await self._context.reopen()
+                    await self._context.switch_session()
             self.conversation.begin_turn()
-            turn = run_turn(self.conversation.agent, words, self._next_mid_turn)
+            turn = run_turn(self.conversation.agent, message, self._next_mid_turn)
             finished = await self._task.run(turn)
             by_itself = finished is not None and finished.status != "interrupted"
             if finished is not None:
@@ -391,7 +393,7 @@ class Repl:
                     await self._task.run(self._finish_work(again))
         except CtxagentError as error:
             self._transcript().abandon()
-            self.tell(error)
+            self.show_error(error)
         self._in_turn = False
         self.conversation.end_turn()
         if by_itself and not (self._waiting or self._scripted):
@@ -399,22 +401,22 @@ class Repl:
 
     def _next_mid_turn(self) -> str | None:
         """Remove the next message to send during the running turn; None if there is none."""
-        words = self._waiting.next_mid_turn()
-        self._sending = words or ""
-        return words
+        message = self._waiting.next_mid_turn()
+        self._sending = message or ""
+        return message
 
-    def _is_for_turn(self, words: str) -> bool:
-        """Return True if `words` can be sent during the running turn. Commands cannot, and neither
-        can lines from a pipe, because each of them is a turn.
+    def _is_for_turn(self, message: str) -> bool:
+        """Return True if `message` can be sent during the running turn. Commands cannot. Lines from
+        a pipe cannot either, because each line is a turn.
         """
         try:
-            is_command = self._parse(words) is not None
+            is_command = self._parse(message) is not None
         except UsageError:
             return False
         return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
 
-    def _parse(self, words: str) -> tuple[Command, str] | None:
-        return parse(words, added_commands(self._context))
+    def _parse(self, message: str) -> tuple[Command, str] | None:
+        return parse(message, added_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
         """Return the label for when a queued message is sent; "" if it is next."""
@@ -429,43 +431,43 @@ class Repl:
             for ended in self.conversation.ended_jobs(running):
                 seen = f"/tasks {ended.id} shows its output"
                 self.emit(Notice("info", f"{ended.id} has ended: {ended.status} · {seen}"))
-            self.screen.touch()
+            self.screen.request_repaint()
         self._watching = False
 
-    def _at_once(self, words: str) -> bool:
+    def _at_once(self, message: str) -> bool:
         """Start a command that need not wait for the running task; return True if started."""
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError:
             return False
         if not found or not found[0].anytime:
             return False
         if not (self._task.running or found[0].name == LEAVE_COMMAND):
             return False
-        self._background.start(self._command(words, *found))
+        self._background.start(self._command(message, *found))
         return True
 
-    def _command_at_question(self, words: str) -> bool:
+    def _command_at_question(self, message: str) -> bool:
         """Handle a command typed at a question: run it now, queue it until after the turn, or show
-        its error. Return False if `words` are no command.
+        its error. Return False if `message` is not a command.
         """
         try:
-            found = self._parse(words)
+            found = self._parse(message)
         except UsageError as error:
-            if " " in words.strip():  # a reason may begin with a path
+            if " " in message.strip():  # a reason may begin with a path
                 return False
-            self.tell(error)
+            self.show_error(error)
             return True
         if not found:
             return False
-        self.submit(words)
+        self.submit(message)
         if self._waiting and not found[0].anytime:
             told = f"/{found[0].name} waits for the end of the turn; the question is still open"
             self._transcript().show(Notice("info", told))
         return True
 
-    async def _command(self, words: str, command: Command, argument: str) -> None:
-        self._echo(words)
+    async def _command(self, message: str, command: Command, argument: str) -> None:
+        self._echo(message)
         session, run = self.conversation.session, command.run
         assert run is not None
         try:
@@ -488,23 +490,23 @@ class Repl:
                 raise
         error = None if task.cancelled() else task.exception()
         if isinstance(error, CtxagentError):
-            self.tell(error)
+            self.show_error(error)
         elif isinstance(error, Exception):
-            self.tell(self.conversation.record_fault(error))
+            self.show_error(self.conversation.record_fault(error))
         elif error is not None:
             raise error
 
-    def _echo(self, words: str) -> None:
+    def _echo(self, message: str) -> None:
         from ..render import render
 
         if not self.screen.echoes:
-            self._transcript().put("words", render.words(words))
+            self._transcript().put("user", render.user_message(message))
 
     async def _play(self, script: Sequence[str], pace: float) -> None:
-        for words in script:
+        for message in script:
             await self._waiting.idle()
-            await self.screen.type(words, pace)
-            self.submit(words)
+            await self.screen.type(message, pace)
+            self.submit(message)
         await self._waiting.idle()
         self.screen.exit()
 
@@ -514,7 +516,7 @@ class Repl:
 
     async def _end(self) -> None:
         """Stop everything that runs, and close the session."""
-        unsent = self._waiting.take_back()
+        unsent = self._waiting.take_all()
         await self._task.end(INTERRUPT_TIMEOUT_S)
         await self._background.end()
         try:
@@ -522,15 +524,15 @@ class Repl:
                 from ..render import render
 
                 self._context.put(
-                    *(render.notice("info", f"not sent: {words}") for words in unsent)
+                    *(render.notice("info", f"not sent: {message}") for message in unsent)
                 )
             if self.conversation.is_open and not self._scripted:
-                await self._say_goodbye(self.conversation.agent)
+                await self._finish_session(self.conversation.agent)
         finally:
             self._ended = True
             await self.conversation.close()
 
-    async def _say_goodbye(self, agent: "AgentState") -> None:
+    async def _finish_session(self, agent: "AgentState") -> None:
         """Write the summary or checkpoint that the policy requires at the end of a session. Then
         print the command that resumes the session.
         """
@@ -539,15 +541,15 @@ class Repl:
         try:
             await self.conversation.finish()
         except (CtxagentError, TimeoutError) as error:
-            self.screen.greet(f"no summary at the end: {error or 'it took too long'}")
-        self.screen.greet(f"Resume with: ctxagent --resume {self.conversation.session}")
+            self.screen.print_line(f"no summary at the end: {error or 'it took too long'}")
+        self.screen.print_line(f"Resume with: ctxagent --resume {self.conversation.session}")
 
-    def tell(self, error: CtxagentError) -> None:
+    def show_error(self, error: CtxagentError) -> None:
         from ..render import render
 
         self._set_exit_code(error.exit_code)
         self._transcript().put("error", render.failure(error.message, error.hint))
-        self.screen.touch()
+        self.screen.request_repaint()
 
     def _set_exit_code(self, code: int) -> None:
         if self._scripted and not self._exit_code:

@@ -47,7 +47,7 @@ def screen_for(
             return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
         asks = ui.theme in ("auto", "high-contrast")
         queries = (BACKGROUND_QUERY if asks else "") + KEYBOARD_QUERY + LAST_QUERY
-        source = FilteredInput(source, queries=queries if can.safe_to_ask else "")
+        source = FilteredInput(source, queries=queries if can.can_query else "")
         target, background = output_for(target, can=can), can.background
         titled = ui.title and can.window_title
     colours = _COLOURS.get(target.get_default_color_depth(), 256)

@@ -4,7 +4,7 @@ reports from typed input.
 The queries are sent after the first paint, and nothing waits for the answers. A terminal may answer
 at once, late, wrongly or never, and may report focus changes at any time. So every read is
 filtered, and reports and unknown sequences never count as keys. Every terminal answers the last
-query, so its answer means that no other will come.
+query, so no answer is expected after the answer to that query.
 
 A terminal with kitty's keyboard protocol distinguishes more keys. Its sequences are replaced by
 those of other terminals for the same key. https://sw.kovidgoyal.net/kitty/keyboard-protocol
@@ -188,9 +188,9 @@ class FilteredInput(Vt100Input):
 
 
 class _Reader(PosixStdinReader):
-    def __init__(self, stdin: TextIO, sieve: AnswerFilter) -> None:
+    def __init__(self, stdin: TextIO, answers: AnswerFilter) -> None:
         super().__init__(stdin.fileno(), encoding=stdin.encoding)
-        self._sieve = sieve
+        self._answers = answers
         self.early = 0  # unread bytes from before raw mode, which have \n for Enter
 
     def read(self, count: int = 1024) -> str:
@@ -200,7 +200,7 @@ class _Reader(PosixStdinReader):
             typed = super().read(count).replace("\n", "\r")
         else:
             typed = super().read(count)
-        return self._sieve.feed(typed)
+        return self._answers.feed(typed)
 
 
 def background_of(red: float, green: float, blue: float) -> TerminalBackground:

@@ -30,7 +30,7 @@ class LayoutParts(Protocol):
 
     output: BatchedOutput
     picker: Picker
-    words: Buffer  # the input
+    draft: Buffer  # the input
     reply: Buffer  # the answer to an open question
     live: StyleAndTextTuples
     asked: OpenQuestion
@@ -50,7 +50,7 @@ class LayoutParts(Protocol):
 
     def status(self) -> StyleAndTextTuples: ...
 
-    def own_line(self) -> StyleAndTextTuples: ...
+    def status_command_line(self) -> StyleAndTextTuples: ...
 
 
 def make_layout(terminal: LayoutParts) -> Layout:
@@ -65,10 +65,10 @@ def make_layout(terminal: LayoutParts) -> Layout:
     live = FormattedTextControl(lambda: terminal.live)
     search = SearchToolbar()
     control = BufferControl(
-        terminal.words, search_buffer_control=search.control, preview_search=True
+        terminal.draft, search_buffer_control=search.control, preview_search=True
     )
     size = terminal.output.get_size
-    words = text_window(size, control, "❯ ")
+    draft = text_window(size, control, "❯ ")
     hidden = Condition(lambda: terminal.asked.hidden)
     question = question_window(terminal.choices, terminal.reply, hidden, size)
     root = HSplit(
@@ -80,15 +80,19 @@ def make_layout(terminal: LayoutParts) -> Layout:
             gap,
             ConditionalContainer(question, asking),
             ConditionalContainer(terminal.picker.container(), picking),
-            ConditionalContainer(words, (~asking | drafting) & ~picking),
+            ConditionalContainer(draft, (~asking | drafting) & ~picking),
             search,
             Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
             ConditionalContainer(
-                Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
-                Condition(lambda: bool(terminal.own_line())),
+                Window(
+                    FormattedTextControl(terminal.status_command_line),
+                    height=1,
+                    style="class:status",
+                ),
+                Condition(lambda: bool(terminal.status_command_line())),
             ),
             completions_menu(),
             Window(height=Dimension(min=0, preferred=0)),
         ]
     )
-    return Layout(root, focused_element=words)
+    return Layout(root, focused_element=draft)

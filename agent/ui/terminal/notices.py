@@ -62,18 +62,19 @@ def notice_sequence(style: "NoticeStyle", title: str, text: str) -> str:
 
 
 class Notices:
-    """The rules for notifying the user. A notification is sent if the terminal has no focus and a
-    turn of more than `after_s` seconds ends or a question is open. If the terminal never reported
-    its focus, only such turns notify, because the user is probably looking at the question.
+    """The rules for notifying the user. If the terminal has no focus, a notification is sent when a
+    turn of more than `after_s` seconds ends and when a question is open. If the terminal never
+    reported its focus, only the end of such a turn is notified, because the user is probably
+    looking at the question.
     """
 
     def __init__(
-        self, window: TerminalWindow, give: Callable[[str], None], *, after_s: float
+        self, window: TerminalWindow, send: Callable[[str], None], *, after_s: float
     ) -> None:
         self._window = window
-        self._give = give
+        self._send = send
         self._after_s = after_s
-        self._untold = False  # whether an open question has not been notified
+        self._question_pending = False  # whether an open question has not been notified
         window.on_focus = self._focus_changed
 
     def turn_ended(self, seconds: float) -> None:
@@ -81,17 +82,17 @@ class Notices:
         if seconds > self._after_s and not self._window.focused:
             from ..render.render import duration
 
-            self._give(TURN_TEXT.format(duration(seconds)))
+            self._send(TURN_TEXT.format(duration(seconds)))
 
     def question_waits(self) -> None:
-        self._untold = True
+        self._question_pending = True
         if self._window.focused is not None:
             self._focus_changed(self._window.focused)
 
     def question_is_over(self) -> None:
-        self._untold = False
+        self._question_pending = False
 
     def _focus_changed(self, focused: bool) -> None:
-        if self._untold and not focused:
-            self._untold = False
-            self._give(QUESTION_TEXT)
+        if self._question_pending and not focused:
+            self._question_pending = False
+            self._send(QUESTION_TEXT)

@@ -1,5 +1,5 @@
 """A menu on a real terminal, in place of the input: a search line, the options in rows, and a
-preview of the selected option. It opens before its options are loaded, and disappears when closed.
+preview of the selected option. It opens before its options are loaded.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Picker:
 
     `size` returns the terminal's size. `changed` is called when there is something new to show.
     `closed` is called when the menu closes, before further keys are handled. Its argument is the
-    text typed before the menu opened, if nothing was chosen with it.
+    search text if the menu opened with a typed text and nothing was chosen, else "".
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Picker:
             self._open((self._scope + step) % len(self._menu.scopes))
 
     @property
-    def several(self) -> bool:
+    def has_scopes(self) -> bool:
         """Whether there is more than one scope."""
         return self._menu is not None and len(self._menu.scopes) > 1
 
@@ -215,7 +215,7 @@ class Picker:
             return []
         scopes = self._menu.scopes
         keys = [f"Enter: {self._menu.action}"]
-        keys += [f"Tab: {scopes[(self._scope + 1) % len(scopes)]}"] if self.several else []
+        keys += [f"Tab: {scopes[(self._scope + 1) % len(scopes)]}"] if self.has_scopes else []
         keys.append(f"Esc: {self._menu.leaving}")
         while len(keys) > 1 and get_cwidth(" · ".join(keys)) > width:
             keys.pop()
@@ -280,7 +280,7 @@ def picker_keys(picker: Picker) -> KeyBindings:
     """Return the key bindings of the open menu."""
     keys = KeyBindings()
     picking = has_focus(picker.search)
-    several = picking & Condition(lambda: picker.several)
+    has_scopes = picking & Condition(lambda: picker.has_scopes)
 
     def add(*names: str, act: Callable[[], None]) -> None:
         for name in names:
@@ -300,8 +300,8 @@ def picker_keys(picker: Picker) -> KeyBindings:
 
     add("s-tab", act=lambda: picker.change_scope(-1))
 
-    @keys.add("tab", filter=several)
-    @keys.add("c-a", filter=several)
+    @keys.add("tab", filter=has_scopes)
+    @keys.add("c-a", filter=has_scopes)
     def _(event: KeyPressEvent) -> None:
         picker.change_scope(1)
 

@@ -67,7 +67,7 @@ class PlainScreen(Screen):
         self._leave_asked_at = -LEAVE_WINDOW_S
         self._writer = NonBlockingWriter(stream)
 
-    def greet(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         line = clean(line)
         if self.speaks:  # a terminal would break the line inside a word
             line = wrap_words(line, _columns())
@@ -78,7 +78,7 @@ class PlainScreen(Screen):
         if self.source is not None:
             threading.Thread(target=self._read, args=(loop, self.source), daemon=True).start()
         with call_on_signals(self._sigint, signal.SIGINT):
-            self.rest()
+            self.show_prompt()
             ready()
             await self._ended.wait()
         self._writer.drain()
@@ -121,9 +121,9 @@ class PlainScreen(Screen):
         if line == NOBODY_ANSWER or (back and line.strip().lower() == "back"):
             return nobody
         row = row_of(line, rows)
-        if row and row.begins:
-            more = await self.answer(lambda typed: choices(row.begins), keys)
-            return more if more == nobody else row.begins + more
+        if row and row.reply_prefix:
+            more = await self.answer(lambda typed: choices(row.reply_prefix), keys)
+            return more if more == nobody else row.reply_prefix + more
         return row.key if row else answer_from_line(line, texts)
 
     async def pick(self, menu: "Menu") -> "Option | None":
@@ -155,14 +155,14 @@ class PlainScreen(Screen):
             hint="Say no, and what to change.",
         )
 
-    def restore(self, words: str) -> None:
-        self._write(f"Not sent: {clean(words)}\n")
+    def restore(self, message: str) -> None:
+        self._write(f"Not sent: {clean(message)}\n")
 
     def hint(self, text: str) -> None:
         self._write(clean(text) + "\n")
-        self.rest()
+        self.show_prompt()
 
-    def rest(self) -> None:
+    def show_prompt(self) -> None:
         if self.echoes and not self.host.working:
             self._write("> ")
 
@@ -176,7 +176,7 @@ class PlainScreen(Screen):
         elif line.strip():
             self.host.submit(line)
         else:
-            self.rest()
+            self.show_prompt()
 
     def _may_go_on(self) -> bool:
         """Handle an end of input. Return True if more input may come: on a terminal, the user may

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 MIN_SEEN_S = 0.4  # minimum time a question is visible before keys answer
-MIN_QUIET_S = 0.7  # minimum time without a key before that; longer than key repeat
+MIN_QUIET_S = 0.7  # minimum time without a key before keys answer; longer than key repeat
 RECHECK_S = 0.02  # interval to check a busy terminal again
 
 
@@ -27,7 +27,7 @@ class Readiness:
         self._seen_at: float | None = None
         self._pressed_at = -MIN_QUIET_S
         self._timer: asyncio.TimerHandle | None = None
-        self.by_key = False  # whether a key alone answers
+        self.accepts_keys = False  # whether single keys answer
 
     @property
     def seen(self) -> bool:
@@ -44,7 +44,7 @@ class Readiness:
         self._follows, self._painted, self._seen_at = follows, False, None
 
     def end(self) -> None:
-        self._painted = self.by_key = False
+        self._painted = self.accepts_keys = False
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -52,13 +52,13 @@ class Readiness:
     def painted(self) -> None:
         """Record that the question and everything above it was written to the terminal."""
         self._painted = True
-        if not self.by_key and self._timer is None:
+        if not self.accepts_keys and self._timer is None:
             self._check()
 
     def pressed(self) -> None:
         self._pressed_at = self.clock()
         if self._painted and not self._follows:
-            self.by_key = False
+            self.accepts_keys = False
             if self._timer is None:
                 self._check()
 
@@ -68,7 +68,7 @@ class Readiness:
         if delay > 0:
             self._timer = asyncio.get_running_loop().call_later(delay, self._check)
         else:
-            self.by_key = True
+            self.accepts_keys = True
             self._changed()
 
     def _delay(self) -> float:

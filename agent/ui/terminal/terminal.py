@@ -31,7 +31,7 @@ from ....tools.system.unicode import clean
 from ...errors import CtxagentError
 from .. import signals, status
 from ..capabilities import Colours, TerminalBackground
-from ..input.completion import WordsCompleter, mention_of
+from ..input.completion import InputCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
 from ..input.keys import key_bindings
@@ -99,16 +99,16 @@ class Terminal:
         self.palette = choose_palette(theme, colours, background)
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
-        self._completer = WordsCompleter(host, cwd)
-        self.words = Buffer(
+        self._completer = InputCompleter(host, cwd)
+        self.draft = Buffer(
             multiline=True,
-            history=open_history(history, self.pasted, host.tell),
+            history=open_history(history, self.pasted, host.show_error),
             completer=self._completer,
             complete_while_typing=True,
             on_text_changed=self._typed,
         )
         self.reply = Buffer(multiline=False, accept_handler=self._answered)
-        self.picker = Picker(output.get_size, self.touch, self._picked)
+        self.picker = Picker(output.get_size, self.request_repaint, self._picked)
         self.asked = OpenQuestion()
         self._instant = ""
         self._question: asyncio.Future[str] | None = None
@@ -128,7 +128,7 @@ class Terminal:
             self._answers = input.answers if self._queries else None
             input.answers.on_background = self._set_background
             input.answers.on_focus = window.take_focus
-            input.answers.on_keyboard = window.tell_keys_apart
+            input.answers.on_keyboard = window.enable_key_protocol
         self._queried_at = -ANSWER_TIMEOUT_S
         self.app = _make_application(self, input=input, vi=vi)
         self._ready = Readiness(lambda: output.busy, self.app.invalidate)
@@ -144,25 +144,27 @@ class Terminal:
 
     @property
     def drafting(self) -> bool:
-        return self.asking and self.app.layout.current_buffer is self.words
+        return self.asking and self.app.layout.current_buffer is self.draft
 
-    def take_keys(self) -> None:
+    def focus_question(self) -> None:
         self._focus(self.reply)
 
     @property
     def instant(self) -> str:
         """The keys that answer now: none before the question is visible or while text is typed."""
-        return "" if self.reply.text or not self._ready.by_key else self._instant
+        return "" if self.reply.text or not self._ready.accepts_keys else self._instant
 
     @property
     def waits(self) -> bool:
-        """Whether keys do not answer yet, but soon will."""
-        return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
+        """Whether single keys will answer the question soon, but not yet."""
+        return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.accepts_keys)
 
     @property
     def takes_rows(self) -> bool:
-        """Whether the arrows select rows. They do not before single keys would answer."""
-        engaged = bool(self.asked.number) or (bool(self.asked.rows) and self._ready.by_key)
+        """Whether the arrows select rows: once single keys answer or a row is selected, and while
+        the reply is empty.
+        """
+        engaged = bool(self.asked.number) or (bool(self.asked.rows) and self._ready.accepts_keys)
         return engaged and not self.reply.text
 
     def choices(self) -> StyleAndTextTuples:
@@ -179,22 +181,26 @@ class Terminal:
         mode = f"{name}{status.SEPARATOR}" if (name := mode_name(self.app)) else ""
         return [("", mode), *self.host.status(columns - len(mode))]
 
-    def own_line(self) -> StyleAndTextTuples:
+    def status_command_line(self) -> StyleAndTextTuples:
         """Return the line of the user's status command, if there is room for it."""
         size = self.output.get_size()
-        return [*self.host.own_line(size.columns - 1)] if size.rows >= MIN_ROOMY_ROWS else []
+        return (
+            [*self.host.status_command_line(size.columns - 1)]
+            if size.rows >= MIN_ROOMY_ROWS
+            else []
+        )
 
     def send_keys(self) -> StyleAndTextTuples:
-        """Return the line that shows which key sends the typed message when."""
-        if self.asking or not self.words.text.strip():
+        """Return the line that shows which key sends the typed message at which time."""
+        if self.asking or not self.draft.text.strip():
             return []
         columns = self.output.get_size().columns - 1
-        line = self.host.send_keys(self.words.text)
+        line = self.host.send_keys(self.draft.text)
         while len(line) > columns:
             line = line.rpartition(" · ")[0]
         return [("class:dim", f"{line} ")]
 
-    def greet(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         quiet = prompt_toolkit_style(self.palette).get_attrs_for_style_str("class:dim")
         self.output.write_line(clean(line), quiet, self.app.color_depth)
 
@@ -226,8 +232,8 @@ class Terminal:
             pass
         finally:
             loop.set_exception_handler(None)
-            if self.words.text.strip() and not self.words.text[0].isspace():
-                self.words.append_to_history()  # so that unsent text is not lost
+            if self.draft.text.strip() and not self.draft.text[0].isspace():
+                self.draft.append_to_history()  # so that unsent text is not lost
             if self._scheduled:
                 self._scheduled.cancel()
             self._modes.release()
@@ -237,7 +243,7 @@ class Terminal:
 
     def resized(self) -> None:
         self._resized_at = time.monotonic()
-        self.touch()
+        self.request_repaint()
 
     def paintable(self) -> bool:
         """Return True if the terminal can be painted now; otherwise schedule a paint. It cannot
@@ -249,7 +255,7 @@ class Terminal:
             self._resized_at = time.monotonic()
         self._size = size
         if self.output.busy or time.monotonic() - self._resized_at < RESIZE_SETTLE_S:
-            self.touch()
+            self.request_repaint()
             return False
         return True
 
@@ -273,27 +279,27 @@ class Terminal:
         """Paint again below the output of the shell."""
         if self.away:
             return
-        if self._modes.mend():
+        if self._modes.repair():
             self.app.renderer.reset()
         else:  # no other program had the terminal
             self.app.renderer.erase()
         self._window.enter()
-        self.touch()
+        self.request_repaint()
 
     def put(self, renderable: "RenderableType") -> None:
         self._pending.append(renderable)
         self.printed += 1
         if self.app.is_running:
-            self.touch()
+            self.request_repaint()
         else:
             self._print()
             self.output.drain()
 
-    def touch(self) -> None:
+    def request_repaint(self) -> None:
         if self._scheduled is None and self.app.is_running:
             self._scheduled = asyncio.get_running_loop().call_later(FRAME_S, self._paint)
 
-    rest = touch
+    show_prompt = request_repaint
 
     async def answer(
         self, choices: Choices, keys: str, texts: Sequence[str] = (),
@@ -302,12 +308,12 @@ class Terminal:
         self.picker.leave()
         self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
         # Text being typed must not answer a question that appears meanwhile: keys go to the
-        # input until its text is sent, or left by Tab.
-        self._instant = "" if self.words.text else self.asked.instant
+        # input until its text is sent, or Tab moves to the question.
+        self._instant = "" if self.draft.text else self.asked.instant
         question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._question = question
         self.reply.reset(Document(self.asked.text))
-        self._focus(self.words if self.words.text else self.reply)
+        self._focus(self.draft if self.draft.text else self.reply)
         self._ready.ask(follows=BACK in keys)
         self._notices.question_waits()
         self._paint()
@@ -317,25 +323,25 @@ class Terminal:
             self._question = None
             self._notices.question_is_over()
             self._ready.end()
-            self.app.layout.focus(self.words)
-            self.touch()
+            self.app.layout.focus(self.draft)
+            self.request_repaint()
 
     async def pick(self, menu: "Menu") -> "Option | None":
         if self.asking:  # the question needs the place of the menu
             return None
-        typed = "" if "\n" in self.words.text else self.words.text
+        typed = "" if "\n" in self.draft.text else self.draft.text
         if typed:  # typed before the menu opened: search for it, but do not choose
-            self.words.reset()
+            self.draft.reset()
             self.host.drop()
         self._focus(self.picker.search)
-        self.touch()
+        self.request_repaint()
         return await self.picker.pick(menu, typed)
 
     def _picked(self, unused: str) -> None:
-        self.app.layout.focus(self.words)
+        self.app.layout.focus(self.draft)
         if unused:
             self.restore(unused)
-        self.touch()
+        self.request_repaint()
 
     def _focus(self, buffer: Buffer) -> None:
         """Move the focus. End a history search, whose line would stay visible otherwise."""
@@ -345,11 +351,11 @@ class Terminal:
         self.app.layout.focus(buffer)
 
     async def paste_image(self) -> str:
-        from ..input.images import PASTE_HINT, keep_clipboard_image
+        from ..input.images import PASTE_HINT, save_clipboard_image
 
         if self._image_folder is None:
             raise CtxagentError("no image can be kept here", hint=PASTE_HINT)
-        path = await asyncio.to_thread(keep_clipboard_image, self._image_folder)
+        path = await asyncio.to_thread(save_clipboard_image, self._image_folder)
         about = f"{path.suffix[1:].upper()}, {path.stat().st_size:,} bytes"
         return self.pasted.add_image(mention_of(str(path)), about)
 
@@ -372,31 +378,31 @@ class Terminal:
                 self.away = False
                 self.output.reset_modes()
                 self._window.enter()
-                self.touch()
+                self.request_repaint()
 
-    def give(self, text: str) -> None:
-        """Answer the open question, or begin the reply of a row that needs a text. Further keys go
-        to the input.
+    def give_answer(self, text: str) -> None:
+        """Answer the open question; further keys go to the input. For a row that needs a text,
+        begin the reply instead.
         """
         row = row_of(text, self.asked.rows)
-        if row is not None and row.begins:
-            self.reply.document = Document(row.begins)
+        if row is not None and row.reply_prefix:
+            self.reply.document = Document(row.reply_prefix)
         elif self._question is not None and not self._question.done():
             self._question.set_result(row.key if row else text)
             self._question = None
-            self.app.layout.focus(self.words)
+            self.app.layout.focus(self.draft)
 
-    async def type(self, words: str, pace: float) -> None:
-        for character in words:
-            self.words.insert_text(character)
+    async def type(self, message: str, pace: float) -> None:
+        for character in message:
+            self.draft.insert_text(character)
             if pace:
                 await asyncio.sleep(pace)
-        self.words.reset()
+        self.draft.reset()
 
-    def restore(self, words: str) -> None:
-        typed, words = self.words.text, self.pasted.fold(words)
-        self.words.text = f"{words}\n{typed}" if typed else words
-        self.words.cursor_position = len(self.words.text)
+    def restore(self, message: str) -> None:
+        typed, message = self.draft.text, self.pasted.fold(message)
+        self.draft.text = f"{message}\n{typed}" if typed else message
+        self.draft.cursor_position = len(self.draft.text)
 
     def hint(self, text: str) -> None:
         self._hint = text
@@ -408,7 +414,7 @@ class Terminal:
 
     def title(self, text: str) -> None:
         self._window.rename(text)
-        self.touch()
+        self.request_repaint()
 
     def clean(self) -> None:
         if self.app.is_running and not self.away:
@@ -416,7 +422,7 @@ class Terminal:
                 self.app.renderer.erase()
                 self._print()
                 self.output.scroll_away()
-        self.touch()
+        self.request_repaint()
 
     def turn_ended(self, seconds: float) -> None:
         self._notices.turn_ended(seconds)
@@ -460,18 +466,18 @@ class Terminal:
         self._theme = theme
         self.palette = choose_palette(theme, self._colours, self._background)
         self.app.style = prompt_toolkit_style(self.palette)
-        self.touch()
+        self.request_repaint()
 
     def use_editing_mode(self, mode: "EditingSetting") -> None:
         if mode != "vi":
             self.output.reset_cursor_shape()
         self.app.vi_state.reset()
         self.app.editing_mode = EditingMode.VI if mode == "vi" else EditingMode.EMACS
-        self.touch()
+        self.request_repaint()
 
-    def _typed(self, words: Buffer) -> None:
+    def _typed(self, draft: Buffer) -> None:
         self._completer.cancel()
-        if not words.text:
+        if not draft.text:
             self.host.drop()
 
     def _answered(self, buffer: Buffer) -> bool:
@@ -480,18 +486,18 @@ class Terminal:
         text = buffer.text
         if self.asked.hidden:
             buffer.reset()  # keep a secret out of later answers
-        self.give(text or self.asked.number)
+        self.give_answer(text or self.asked.number)
         return self.asking
 
     def _paint(self) -> None:
         self._scheduled = None
         if self.away or not self.app.is_running or self.app.is_done or not self.paintable():
             return
-        self._modes.mend()
+        self._modes.repair()
         asks = self.asking or self.picker.is_open
         self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
-        if self.drafting and not self.words.text:
-            self.take_keys()
+        if self.drafting and not self.draft.text:
+            self.focus_question()
         finished = self._finished()  # first, because it may finish live output
         self.live = self._render_live()
         size = self.output.get_size()

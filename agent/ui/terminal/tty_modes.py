@@ -46,7 +46,7 @@ class TtyModes:
             modes[3] &= ~termios.ECHO
             self._set(modes)
 
-    def mend(self) -> bool:
+    def repair(self) -> bool:
         """Restore the needed modes if another program changed them; return True if so."""
         changed = self._needed is not None and self._now() not in (self._needed, None)
         if changed:

@@ -36,7 +36,7 @@ class TerminalWindow:
         self._titled = titled
         self._reports = reports
         self._saved = False
-        self._keys_apart: bool | None = None  # None if support is not known
+        self._has_key_protocol: bool | None = None  # None if support is not known
         self._shown = ""
 
     def enter(self) -> None:
@@ -46,8 +46,8 @@ class TerminalWindow:
         if self._titled and not self._saved:
             self._output.write_raw(SAVE_TITLE)
             self._saved = True
-        if self._keys_apart is not None:
-            self.tell_keys_apart()
+        if self._has_key_protocol is not None:
+            self.enable_key_protocol()
         self._shown = ""
         if self.focused is not None:  # the terminal was just returned to us
             self.focused = True
@@ -60,18 +60,18 @@ class TerminalWindow:
         if self._saved:
             self._output.write_raw(RESTORE_TITLE)
             self._saved = False
-        if self._keys_apart:
+        if self._has_key_protocol:
             self._output.write_raw(KEYS_APART_OFF)
-            self._keys_apart = False
+            self._has_key_protocol = False
         self._output.flush()
 
-    def tell_keys_apart(self, flags: int = 0) -> None:
-        """Enable kitty's keyboard protocol until `leave`. `flags` is the terminal's report. If it
-        equals our flags at the start, a killed program left them on, and they are reset first.
+    def enable_key_protocol(self, flags: int = 0) -> None:
+        """Enable kitty's keyboard protocol until `leave`. `flags` is the terminal's report. If the
+        first report equals our flags, a killed program left the protocol on, and it is reset first.
         """
-        left = self._keys_apart is None and flags == KEYS_APART_FLAGS
-        again = KEYS_APART_OFF if self._keys_apart or left else ""
-        self._keys_apart = True
+        left = self._has_key_protocol is None and flags == KEYS_APART_FLAGS
+        again = KEYS_APART_OFF if self._has_key_protocol or left else ""
+        self._has_key_protocol = True
         self._output.write_raw(again + KEYS_APART_ON)
         self._output.flush()
 

@@ -52,7 +52,7 @@ class NonBlockingWriter:
             self._send()
 
     def drain(self) -> None:
-        """Wait until all output is sent, as long as there is progress. Do not wait if an earlier
+        """Wait until all output is sent, as long as there is progress. Do not wait if the previous
         call timed out.
         """
         until = time.monotonic() + (0.0 if self._stuck else DRAIN_TIMEOUT_S)

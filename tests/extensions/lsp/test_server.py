@@ -107,11 +107,11 @@ def test_servers_are_notified_of_files_that_commands_change(tmp_path: Path) -> N
         project.path("a.x").write_text("error: by a command\n")
         project.path("b.x").write_text("")
         actions = {"a.x": "modified", "b.x": "created", "c.x": "deleted"}
-        await project.servers.heed({project.path(name): a for name, a in actions.items()})
+        await project.servers.notify_changed({project.path(name): a for name, a in actions.items()})
         await project.server.idle.wait()
         assert project.new("a.x", "b.x") == ["a.x:1:1: by a command"]
         project.path("a.x").unlink()
-        await project.servers.heed({project.path("a.x"): "deleted"})
+        await project.servers.notify_changed({project.path("a.x"): "deleted"})
         assert project.servers.problems([project.path("a.x")]) == []
 
     project = play(tmp_path, "push", scene)
@@ -270,7 +270,7 @@ def test_the_server_and_its_child_processes_end(tmp_path: Path) -> None:
     async def scene(project: Project) -> None:
         await project.edit("a.x", "")
         pids.extend(running(str(project.heard_in)))
-        assert len(pids) == 2  # the server and its leash
+        assert len(pids) == 2  # the server, and the script that started it
 
     play(tmp_path, "push", scene)
     assert gone(*pids)

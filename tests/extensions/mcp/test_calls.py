@@ -57,7 +57,7 @@ def test_each_round_sends_the_arguments_the_answers_and_the_state() -> None:
 
 def test_endless_questions_of_a_server_are_refused() -> None:
     session = Session(needs("again", q=ASKED))
-    with pytest.raises(ToolError, match="asked for more than 10 times"):
+    with pytest.raises(ToolError, match="asked further questions more than 10 times"):
         call(session)
     assert len(session.sent) == MAX_ROUNDS + 1
 

@@ -207,7 +207,10 @@ def test_an_invalid_server_does_not_affect_the_others(place: Place) -> None:
         ("[" * 100_000, "it is not JSON: "),
         ("[]", 'it has no "mcpServers": {NAME: {…}}'),
         ({"mcpServers": []}, 'it has no "mcpServers"'),
-        (named(**{f"s{n}": {} for n in range(101)}), "it has 101 servers, at most 100 can be"),
+        (
+            named(**{f"s{n}": {} for n in range(101)}),
+            "it has 101 servers, but at most 100 are allowed",
+        ),
         (" " * 100_001, "it is larger than 100,000 bytes"),
     ],
 )

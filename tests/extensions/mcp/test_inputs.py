@@ -7,12 +7,12 @@ import mcp_types as types
 import pytest
 
 from ctxagent.agent.extensions.mcp.inputs import (
-    AskedForm,
-    AskedReply,
-    AskedVisit,
     FormField,
-    GivenReply,
+    FormRequest,
+    SampledReply,
+    SamplingRequest,
     Value,
+    VisitRequest,
     elicit,
     form_fields,
     sample,
@@ -112,19 +112,19 @@ class Person:
     """A respondent that gives fixed answers and records the questions."""
 
     def __init__(self) -> None:
-        self.asked: list[AskedForm | AskedVisit | AskedReply] = []
+        self.asked: list[FormRequest | VisitRequest | SamplingRequest] = []
 
-    async def fill_in(self, asked: AskedForm) -> dict[str, Value] | None:
+    async def fill_in(self, asked: FormRequest) -> dict[str, Value] | None:
         self.asked.append(asked)
         return {"f": "x"}
 
-    async def visit(self, asked: AskedVisit) -> bool:
+    async def visit(self, asked: VisitRequest) -> bool:
         self.asked.append(asked)
         return True
 
-    async def reply_to(self, asked: AskedReply) -> GivenReply:
+    async def reply_to(self, asked: SamplingRequest) -> SampledReply:
         self.asked.append(asked)
-        return GivenReply("A heron.", "model", is_cut=True)
+        return SampledReply("A heron.", "model", is_cut=True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_sampling_request_becomes_a_prompt() -> None:
     assert isinstance(answer, types.CreateMessageResult)
     assert (answer.model, answer.stop_reason) == ("model", "maxTokens")
     (asked,) = person.asked
-    assert asked == AskedReply(
+    assert asked == SamplingRequest(
         "s", "", [("user", "a\nb"), ("assistant", "c"), ("user", "d")], 8_192, ["."]
     )
 
@@ -188,5 +188,5 @@ def test_unsupported_sampling_requests_are_refused(
     person = Person()
     answer = asyncio.run(sample("s", params, person))
     assert isinstance(answer, types.ErrorData)
-    assert "taken" in answer.message
+    assert "supported" in answer.message or "allowed" in answer.message
     assert person.asked == []

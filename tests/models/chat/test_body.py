@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.models.chat.body import ONLY_MEDIA, body, parameters
+from ctxagent.agent.models.chat.body import MEDIA_FOLLOWS, body, parameters
 from ctxagent.agent.models.chat.draft import ChatDraft, draft
 from ctxagent.agent.models.wire import encode
 
@@ -129,7 +129,7 @@ def test_images_of_results_follow_all_results() -> None:
     given = user(result("a", [text("a.png"), PNG]), result("b", [PDF]), text("And?"))
     assert messages(user(text("Go.")), said(call("a"), call("b")), given)[2:] == [
         {"role": "tool", "tool_call_id": "a", "content": "a.png"},
-        {"role": "tool", "tool_call_id": "b", "content": ONLY_MEDIA},
+        {"role": "tool", "tool_call_id": "b", "content": MEDIA_FOLLOWS},
         {
             "role": "user",
             "content": [
@@ -290,7 +290,7 @@ def test_a_received_message_is_sent_back_unchanged() -> None:
         ],
     }
     draft = ChatDraft("x")
-    [*draft.take_whole({"choices": [{"message": message, "finish_reason": "tool_calls"}]})]
+    [*draft.take_unstreamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]})]
     blocks = draft.reply().content
     assert messages(user(text("Go.")), said(*blocks), user(result(blocks[-1]["id"])))[1:] == [
         message,

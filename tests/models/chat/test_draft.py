@@ -356,7 +356,7 @@ def test_a_whole_answer() -> None:
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     draft = ChatDraft("x")
-    seen = [*draft.take_whole({"id": "1", "choices": [choice], "usage": USAGE})]
+    seen = [*draft.take_unstreamed({"id": "1", "choices": [choice], "usage": USAGE})]
     found = draft.reply()
     assert [type(each).__name__ for each in seen][:3] == ["Accepted", "ThinkingDelta", "TextDelta"]
     assert [block["type"] for block in found.content] == [
@@ -370,14 +370,14 @@ def test_a_whole_answer() -> None:
 
 def test_a_whole_answer_without_a_reason() -> None:
     draft = ChatDraft("x")
-    [*draft.take_whole({"choices": [{"message": {"content": "Yes."}}]})]
+    [*draft.take_unstreamed({"choices": [{"message": {"content": "Yes."}}]})]
     assert draft.complete
     assert draft.reply().stop_reason == "end_turn"
 
 
 def test_an_answer_without_a_reply_is_an_error() -> None:
     with pytest.raises(ValueError, match="without a reply"):
-        [*ChatDraft("x").take_whole({"message": "Not here."})]
+        [*ChatDraft("x").take_unstreamed({"message": "Not here."})]
 
 
 def test_an_error_without_an_envelope() -> None:
@@ -434,7 +434,11 @@ def test_pieces_make_the_same_reply(
     ]
     message = {"content": said, "reasoning": thought, "tool_calls": calls}
     whole = ChatDraft("deepseek/x")
-    [*whole.take_whole({"id": "chatcmpl-1", "choices": [{"message": message}], "usage": USAGE})]
+    [
+        *whole.take_unstreamed(
+            {"id": "chatcmpl-1", "choices": [{"message": message}], "usage": USAGE}
+        )
+    ]
     assert reply(*deltas) == whole.reply()
 
 

@@ -9,7 +9,7 @@ import pytest
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.models.chat.body import body, parameters
-from ctxagent.agent.models.chat.gaps import GAPS, HEARD, NO_FILE
+from ctxagent.agent.models.chat.gaps import FILLER_REPLY, GAPS, OMITTED_FILE
 from ctxagent.agent.models.gaps import ServerGaps
 
 from .test_body import FUNCTION, MARK, PDF, call, result, said, text, thought, user
@@ -204,7 +204,7 @@ def test_roles_alternate() -> None:
         "assistant",
         "tool",
     ]
-    assert without("roles")["messages"][4]["content"] == HEARD
+    assert without("roles")["messages"][4]["content"] == FILLER_REPLY
 
 
 def test_the_system_message_goes_to_the_user() -> None:
@@ -216,7 +216,7 @@ def test_the_system_message_goes_to_the_user() -> None:
 
 
 def test_files_become_a_note() -> None:
-    assert without("files")["messages"][1]["content"] == [text("Go."), text(NO_FILE)]
+    assert without("files")["messages"][1]["content"] == [text("Go."), text(OMITTED_FILE)]
 
 
 def test_special_keywords_are_removed_from_schemas() -> None:

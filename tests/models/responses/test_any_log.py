@@ -46,7 +46,7 @@ def over_responses(log: list[Entry]) -> list[Entry]:
             if kinds <= {"thinking", "text", "tool_use"}:
                 whole = {"id": f"msg_{number}", "model": MODEL, "content": entry.content}
                 draft = ResponseDraft(MODEL)
-                [*draft.take_whole({"output": [*items_of(Say(), whole)]})]
+                [*draft.take_unstreamed({"output": [*items_of(Say(), whole)]})]
                 entry = replace(entry, content=draft.reply().content)
         made.append(entry)
     return made

@@ -180,7 +180,7 @@ def test_empty_reasoning_is_not_sent_back(item: Event, is_sent_back: bool) -> No
 )  # fmt: skip
 def test_stop_reasons(output: list[Event], fields: Event, reason: str) -> None:
     whole = draft()
-    [*whole.take_whole(response(*output, **fields))]
+    [*whole.take_unstreamed(response(*output, **fields))]
     made, _ = taken(done(*output, **fields))
     assert made.reply().stop_reason == whole.reply().stop_reason == reason
 
@@ -196,7 +196,7 @@ def test_a_refusal_is_text() -> None:
 
 def test_the_answer_of_a_server_that_does_not_stream() -> None:
     made = draft()
-    deltas = [*made.take_whole(response(REASONING, message("A", "b."), CALL))]
+    deltas = [*made.take_unstreamed(response(REASONING, message("A", "b."), CALL))]
     assert [type(delta) for delta in deltas] == [Accepted, ThinkingDelta, TextDelta]
     assert made.complete
     assert [b.get("text") for b in made.reply().content] == [None, "Ab.", None]
@@ -265,7 +265,7 @@ def test_a_response_that_failed(ending: Event, kind: str, words: str) -> None:
         taken([{"type": "response.failed", "response": ending}])
     assert (caught.value.kind, caught.value.words) == (kind, words)
     with pytest.raises(StreamError):
-        [*draft().take_whole(ending)]
+        [*draft().take_unstreamed(ending)]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_reply_is_bounded() -> None:
     with pytest.raises(ValueError, match="8,000,000 characters"):
         taken(done(large, large))
     with pytest.raises(ValueError, match="10,000 items"):
-        [*draft().take_whole(response(*[CALL] * 10_001))]
+        [*draft().take_unstreamed(response(*[CALL] * 10_001))]
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ class Setting:
 
     def holes(self, verdict: Verdict, command: str, effects: Effects) -> list[str]:
         """Return the effects of an allowed command that it must not have."""
-        rules = "none" if verdict.looks or self.looking or self.mode == "plan" else self.rules
-        edits = self.mode == "accept-edits" and not verdict.looks
+        rules = "none" if verdict.read_only or self.looking or self.mode == "plan" else self.rules
+        edits = self.mode == "accept-edits" and not verdict.read_only
         found = [f"changed {p}" for p in effects.changed if not _may_change(p, rules, edits)]
         marks = _MARKS.get(rules)
         found += [f"ran {mark}" for mark in effects.ran if not (marks and marks.fullmatch(mark))]

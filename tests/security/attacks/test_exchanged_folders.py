@@ -87,7 +87,8 @@ class Stage:
         verdict = self.approval.judge(tool, params)
         if verdict.action != "allow":
             return ""
-        self.context.judged, self.context.is_denied = verdict.path, self.approval.denies_reading
+        self.context.judged_path = verdict.path
+        self.context.is_denied = self.approval.denies_reading
         try:
             return (await tool.run(params, self.context)).text
         except ToolError as error:

@@ -17,8 +17,8 @@ from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.system.environment import child_environment
 from ctxagent.tools.system.git_head import current_branch
-from ctxagent.tools.system.git_links import leads, leads_astray
-from ctxagent.tools.system.project_files import survey
+from ctxagent.tools.system.git_links import first_outside_link, outside_links
+from ctxagent.tools.system.project_files import list_files
 
 from ...permissions.test_approval import judge
 from ...support.command import Place
@@ -140,7 +140,7 @@ def test_a_repository_that_leads_elsewhere_needs_approval(field: Field, name: st
     trick, command = TRICKS[name]
     approval = Approval(cwd=field.project, allow=["Bash(git log:*)"])
     assert judge(approval, "Bash", command).action == "allow"
-    assert leads_astray(field.project) == ""
+    assert first_outside_link(field.project) == ""
     trick(field.project, field.secret, field.other)
     assert SECRET in field.shown(command)  # the control: it works
     verdict = judge(approval, "Bash", command)
@@ -158,10 +158,10 @@ def test_the_agents_own_git_does_not_read_it(field: Field, name: str, tmp_path: 
     trick, _ = TRICKS[name]
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     assert "Newest commits" in environment_text(field.project, env)  # the control
-    assert "a.txt" in asyncio.run(survey(field.project, env=env)).paths
+    assert "a.txt" in asyncio.run(list_files(field.project, env=env)).paths
     trick(field.project, field.secret, field.other)
     said = [environment_text(field.project, env), current_branch(field.project)]
-    said += asyncio.run(survey(field.project, env=env)).paths
+    said += asyncio.run(list_files(field.project, env=env)).paths
     tree = WorkTree(field.project, store=tmp_path / "store", index=tmp_path / "index", env=env)
     before = tree.observe()
     (field.project / "a.txt").write_text("changed\n")
@@ -202,7 +202,7 @@ def test_ordinary_repositories_lead_nowhere(field: Field) -> None:
     (project / ".git/hooks/pre-commit").symlink_to("../../a.txt")
     git(project, "config", "blame.ignoreRevsFile", ".git-blame-ignore-revs")
     for folder in (project, project.parent / "linked", project / "sub"):
-        assert leads_astray(folder) == ""
+        assert first_outside_link(folder) == ""
         approval = Approval(cwd=folder)
         assert judge(approval, "Bash", "git status").action == "allow", folder
     (project / "b.txt").write_text("x\n")
@@ -220,9 +220,11 @@ def test_ordinary_repositories_lead_nowhere(field: Field) -> None:
 def test_settings_that_are_written_oddly(field: Field, text: str) -> None:
     config = field.project / ".git/config"
     config.write_text(f"[blame] ignoreRevsFile = {text}\n{config.read_text()}")
-    assert leads_astray(field.project)
+    assert first_outside_link(field.project)
     config.write_text(config.read_text().partition("\n")[2])
-    assert not [lead for lead in leads(str(field.project)) if "ignorerevs" in lead.name.lower()]
+    assert not [
+        link for link in outside_links(str(field.project)) if "ignorerevs" in link.name.lower()
+    ]
 
 
 def test_a_repository_too_large_to_scan(field: Field) -> None:
@@ -231,9 +233,9 @@ def test_a_repository_too_large_to_scan(field: Field) -> None:
     text = config.read_text()
     config.write_text(text + "\n" * (1 << 20) + f"[blame]\nignoreRevsFile = {field.secret}\n")
     assert SECRET in field.shown("git blame a.txt")  # the control
-    assert "too large" in leads_astray(field.project)
+    assert "too large" in first_outside_link(field.project)
     config.write_text(text + "a" * 500_000 + "\n" * 500_000)
-    assert leads_astray(field.project) == ""
+    assert first_outside_link(field.project) == ""
     assert judge(Approval(cwd=field.project), "Bash", "git status").action == "allow"
     config.write_text(text)
     store = field.project / ".git/objects"
@@ -242,7 +244,7 @@ def test_a_repository_too_large_to_scan(field: Field) -> None:
         info.mkdir(parents=True)
         info.joinpath("alternates").write_text("".join(f"../s{n}\n" for n in range(300)))
     (store / "info/alternates").write_text("s1\ns2\n")
-    assert "/" in {lead.target for lead in leads(str(field.project))}
+    assert "/" in {link.target for link in outside_links(str(field.project))}
 
 
 def test_names_that_differ_only_in_spaces(field: Field) -> None:
@@ -253,7 +255,7 @@ def test_names_that_differ_only_in_spaces(field: Field) -> None:
     (field.project / "own ").symlink_to(field.other / ".git")
     (field.project / ".git").write_text("gitdir: own \n")
     assert SECRET in field.shown("git log")  # the control
-    assert str(field.other) in leads_astray(field.project)
+    assert str(field.other) in first_outside_link(field.project)
 
 
 def test_the_command_itself_asks(field: Field) -> None:

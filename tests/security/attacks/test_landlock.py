@@ -16,7 +16,7 @@ import pytest
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
-from ctxagent.agent.ui.status import sandbox_words
+from ctxagent.agent.ui.status import sandbox_warning
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
@@ -197,7 +197,7 @@ def test_it_is_not_enough_where_a_sandbox_is_required(place: Field) -> None:  # 
     assert (sandbox.absent, sandbox.partial) == ("", ABSENT)
     assert sandbox.unasked_absent == ABSENT
     assert sandbox.describe().startswith("Landlock only, which is weaker")
-    assert sandbox_words(sandbox.absent, sandbox.partial) == "Landlock only"
+    assert sandbox_warning(sandbox.absent, sandbox.partial) == "Landlock only"
     sandbox.required = True
     assert (sandbox.absent, sandbox.partial) == (ABSENT, "")
-    assert sandbox_words(sandbox.absent, sandbox.partial) == "no sandbox"
+    assert sandbox_warning(sandbox.absent, sandbox.partial) == "no sandbox"

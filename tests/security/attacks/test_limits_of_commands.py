@@ -81,7 +81,7 @@ def talking(
         box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     shown = None if box.off else box
     talk.agent.handle.context = replace(
-        talk.agent.context, env=place.environ, sandbox=shown, looking=box
+        talk.agent.context, env=place.environ, sandbox=shown, read_only_sandbox=box
     )
     judge = talk.agent.approval.judge
     talk.agent.approval.judge = lambda tool, params: verdict(judge(tool, params))  # type: ignore[method-assign]
@@ -99,7 +99,7 @@ def writes(verdict: Verdict) -> Verdict:
 
 
 def looks(verdict: Verdict) -> Verdict:
-    return replace(verdict, action="allow", looks=True)
+    return replace(verdict, action="allow", read_only=True)
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_a_pattern_does_not_allow_private_addresses(place: Field) -> None:  # no
     with web() as port:
         command = f"NO_PROXY= no_proxy= curl -sS http://localhost:{port}/x"
         [text] = run("us", place, command, names=("localhos*",))
-    assert "an address of the own network" in text
+    assert "has no public address" in text
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_the_question(place: Field) -> None:  # noqa: F811
         place.network = False
         sandbox = place.context(names=()).sandbox
         assert isinstance(sandbox, Sandbox)
-        sandbox.decide = lambda host: talk.agent.runner.gate.why_not_reached(host)
+        sandbox.decide = lambda host: talk.agent.runner.gate.network_refusal(host)
         talk.agent.context.sandbox = talk.agent.approval.sandbox = sandbox
         talk.agent.context.env = place.environ
         assert talk.say("go").status in ("ok", "denied"), talk.events[-3:]
@@ -232,8 +232,8 @@ def test_the_question(place: Field) -> None:  # noqa: F811
     assert questions[0].offers == ("Network(localhost)", "Network")
     told = [result.content for result in talk.of(ToolResult)]
     assert "The user declined" in told[0]
-    # It has no address but one of the own network, and is not in the settings.
-    assert all("an address of the own network" in text for text in told[1:])
+    # It has only a private address, and is not in the settings.
+    assert all("has no public address" in text for text in told[1:])
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
     assert not mark.exists()
     watch = talk.agent.runner.planted
     assert watch
-    (renamed,) = watch.set_aside(watch.told)
+    (renamed,) = watch.set_aside(watch.planted_paths)
     of_a_person(place.cwd)
     assert not mark.exists()
     Path(renamed).rename(place.cwd / "lib/.git")  # the control: so it works
@@ -195,11 +195,11 @@ def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
     assert (found.paths if found else None) == expected
     if expected:
         paths = [f"{tmp_path}/{each}" for each in expected.split(", ")]
-        assert watch.told == paths
+        assert watch.planted_paths == paths
         for path, renamed in zip(paths, watch.set_aside(paths), strict=True):
             assert renamed.startswith(f"{path}.set-aside-")
             assert not os.path.lexists(path)
-        assert watch.told == []
+        assert watch.planted_paths == []
 
 
 def test_files_the_user_creates_between_commands_are_not_planted(tmp_path: Path) -> None:

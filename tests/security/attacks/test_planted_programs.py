@@ -69,7 +69,7 @@ def plant(project: Path, name: str, folder: str) -> str:
 def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask") -> str:
     params = BashParams.model_validate({"command": command})
     approval = Approval(cwd=project, mode=mode, path=path)
-    approval.looks_confined = lambda: True
+    approval.kernel_confines_read_only = lambda: True
     action = approval.judge(BashTool(), params).action
     # A read-only subagent may do no more.
     assert action == "allow" or approval.read_only_view().judge(BashTool(), params).action == "deny"

@@ -48,7 +48,7 @@ def test_without_its_bounds_each_piece_doubles_the_cost(
             return False
 
     bounded = cost(tmp_path, "find . -exec " * 12)
-    monkeypatch.setattr(parser, "_Effort", lambda: _Unbounded())
+    monkeypatch.setattr(parser, "_ParseCost", lambda: _Unbounded())
 
     class _Unbounded:
         added = Forgetful()

@@ -58,7 +58,7 @@ def judged(project: Path, command: str) -> str:
         link.symlink_to(project.parent)
     params = BashParams.model_validate({"command": command})
     approval = Approval(cwd=project, allow=RULES)
-    approval.looks_confined = lambda: True
+    approval.kernel_confines_read_only = lambda: True
     return approval.judge(BashTool(), params).action
 
 

@@ -13,9 +13,9 @@ from ctxagent.agent.replay.recording import (
     UNANSWERED,
     RecordedCall,
     RecordedCompaction,
+    RecordedMessage,
     RecordedReply,
     RecordedStep,
-    RecordedWords,
 )
 from ctxagent.agent.session.entries import Assistant, Entry, Session, Summary, ToolResult, User
 from ctxagent.agent.session.log import encode_line
@@ -29,7 +29,7 @@ MODEL = "some-model-1"
 Json = dict[str, Any]
 
 _WHOLE: tuple[RecordedStep, ...] = (
-    RecordedWords(TASK, BEGAN),
+    RecordedMessage(TASK, BEGAN),
     RecordedReply(
         "I look.",
         (
@@ -43,8 +43,8 @@ _WHOLE: tuple[RecordedStep, ...] = (
         output=30,
     ),
     RecordedCompaction(BEGAN + 4),
-    RecordedWords(SUMMARY, BEGAN + 4, is_summary=True),
-    RecordedWords(MORE, BEGAN + 5),
+    RecordedMessage(SUMMARY, BEGAN + 4, is_summary=True),
+    RecordedMessage(MORE, BEGAN + 5),
     RecordedReply(
         "",
         (RecordedCall("c3", "shell", {"command": "make"}, UNANSWERED, answered=False),),
@@ -81,7 +81,7 @@ def steps(format: str) -> tuple[RecordedStep, ...]:
         step
         for step in told
         if not (isinstance(step, RecordedCompaction) and "compaction" in lacks)
-        and not (isinstance(step, RecordedWords) and step.text == SUMMARY and "summary" in lacks)
+        and not (isinstance(step, RecordedMessage) and step.text == SUMMARY and "summary" in lacks)
     )
 
 

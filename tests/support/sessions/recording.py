@@ -20,7 +20,7 @@ from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.replay.host import ReplayHost
 from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, RecordedWords, Recording
+from ctxagent.agent.replay.recording import RecordedCall, RecordedMessage, RecordedReply, Recording
 from ctxagent.agent.replay.results import ReplayRun
 from ctxagent.agent.session.entries import Summary
 from ctxagent.agent.session.log import Entries
@@ -104,13 +104,13 @@ def made(calls: int = 120) -> Recording:
         "Use the ROUND_HALF_EVEN of the decimal module, not round(). The ticket is PAY-4711.",
         "Now the reports, please. Do not change the column names of the CSV.",
     ]
-    steps: list[RecordedWords | RecordedReply] = []
+    steps: list[RecordedMessage | RecordedReply] = []
     for number in range(calls):
         if number % (calls // len(asked)) == 0:
             text = asked[min(number * len(asked) // calls, len(asked) - 1)]
             if number:
                 steps.append(RecordedReply(f"Part {number} is done."))
-            steps.append(RecordedWords(text))
+            steps.append(RecordedMessage(text))
         name, given, told, failed = _work(number)
         said = f"We decided to keep module {number} apart because its tests are slow."
         steps.append(RecordedReply(said, (RecordedCall(f"r{number}", name, given, told, failed),)))

@@ -32,7 +32,9 @@ def survivors(played: Played) -> dict[str, Share]:
     rows = dict(_ROW.findall(played.context))
     files = ledger.files.values()
     named = [f for f in files if rows.get(f.path, f.action) == f.action and _has(played, f.path)]
-    words = [row for row in (*ledger.words[:1], *ledger.words[-1:]) if row[1].strip()]
+    words = [
+        row for row in (*ledger.typed_messages[:1], *ledger.typed_messages[-1:]) if row[1].strip()
+    ]
     heard = [1 for ref, text in words if _refers(played, ref) or _has(played, _beginning(text))]
     errors = open_failures(ledger)
     open_ones = [  # two commands may fail with one error

@@ -10,9 +10,9 @@ from typing import Any
 
 from ctxagent.agent.replay.recording import (
     RecordedCall,
+    RecordedMessage,
     RecordedReply,
     RecordedStep,
-    RecordedWords,
     Recording,
 )
 
@@ -40,9 +40,9 @@ def _timed(steps: Iterator[RecordedStep]) -> Iterator[RecordedStep]:
     """Yield the steps with times."""
     at = BEGIN
     for number, step in enumerate(steps):
-        if isinstance(step, RecordedWords):
+        if isinstance(step, RecordedMessage):
             at += BREAK if number else 0.0
-            yield RecordedWords(step.text, at)
+            yield RecordedMessage(step.text, at)
         elif isinstance(step, RecordedReply):
             at += EACH
             calls = tuple(
@@ -58,7 +58,7 @@ def _steps(parts: int) -> Iterator[RecordedStep]:
         if number % each == 0:
             if number:
                 yield RecordedReply("That is done, and all tests of these parts pass.")
-            yield RecordedWords(ASKED[number // each])
+            yield RecordedMessage(ASKED[number // each])
         for said, name, given, text, failed in _work(number, part):
             yield RecordedReply(said, (RecordedCall(f"c{next(ids)}", name, given, text, failed),))
     yield RecordedReply("All of it is done.")

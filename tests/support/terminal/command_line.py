@@ -45,7 +45,7 @@ class ScriptedScreen:
         self.window = ""  # title of the terminal's window
         self.copied = ""  # content of the clipboard
 
-    def greet(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.printed += f"{line}\n"
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class ScriptedScreen:
     def put(self, renderable: Any) -> None:
         self.printed += render.render_text([renderable], width=self.width, depth="plain")
 
-    def touch(self) -> None:
+    def request_repaint(self) -> None:
         pass
 
     async def answer(
@@ -98,7 +98,7 @@ class ScriptedScreen:
     def turn_ended(self, seconds: float) -> None:
         pass
 
-    def rest(self) -> None:
+    def show_prompt(self) -> None:
         pass
 
     def exit(self, error: BaseException | None = None) -> None:
@@ -112,9 +112,9 @@ class _Transcript(Transcript):
         super().__init__(screen.put)
         self.waited: list[str] = []
 
-    def doing(self, text: str) -> None:
+    def show_activity(self, text: str) -> None:
         self.waited.append(text)
-        super().doing(text)
+        super().show_activity(text)
 
 
 class CommandLine:
@@ -140,7 +140,7 @@ class CommandLine:
                 services.rules,
             ),
             lambda: transcript,
-            RunningTask(self.screen.touch),
+            RunningTask(self.screen.request_repaint),
             self.sent.append,
         )
 
@@ -178,7 +178,7 @@ class CommandDesk:
             cwd=talk.cwd,
             version="0",
             sessions=lambda: self.logs,
-            everywhere=lambda: self.logs,
+            all_sessions=lambda: self.logs,
             settings=settings_in(talk.cwd, "model.id=scripted:x"),
             checks=lambda: [("FAIL", "credentials", "none")],
             models=lambda: [("claude-sonnet-5-5", "$2/10/0.1", "1M", "anthropic")],
@@ -189,7 +189,7 @@ class CommandDesk:
         )
         self.line = CommandLine(services)
         self.screen, self.waited = self.line.screen, self.line.waited
-        asyncio.run(self.line.context.reopen())
+        asyncio.run(self.line.context.switch_session())
         self.opened.clear()
 
     async def _open(self, emit: Emit, ask: Ask, **which: object) -> AgentState:

@@ -30,7 +30,7 @@ from ctxagent.agent.export.templates import render
 from ctxagent.agent.features.prompt import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedReply, RecordedStep, RecordedWords, Recording
+from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep, Recording
 from ctxagent.agent.replay.report import charts, measures
 from ctxagent.agent.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.session.log import LOG_NAME
@@ -128,8 +128,8 @@ def recorded(folder: Path) -> Recording:
 
 def _same(step: RecordedStep, folder: str) -> RecordedStep:
     """Return a step without its time and machine-specific parts."""
-    if isinstance(step, RecordedWords):
-        return RecordedWords(_always(step.text, folder))
+    if isinstance(step, RecordedMessage):
+        return RecordedMessage(_always(step.text, folder))
     if isinstance(step, RecordedReply):
         calls = (replace(c, text=_always(c.text, folder), at=None) for c in step.calls)
         return RecordedReply(step.text, tuple(calls))

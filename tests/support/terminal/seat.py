@@ -161,7 +161,7 @@ class Desk:
             cwd=self.cwd,
             version="1.2.3",
             sessions=self.project.logs,
-            everywhere=lambda: all_logs(self.project.state),
+            all_sessions=lambda: all_logs(self.project.state),
             copy=self.project.fork,
             set_model=self.set_model,
             models=lambda: self.models,

@@ -19,7 +19,7 @@ _READING, _EDITING = ("Read", "Grep", "Glob", "LS"), ("Edit", "Write", "MultiEdi
 _DOMAIN = "domain:"
 
 
-def own_rule(text: str, *, allows: bool, in_project: bool) -> str:
+def convert_rule(text: str, *, allows: bool, in_project: bool) -> str:
     """Return the equivalent ctxagent rule. `in_project` is False for rules from the user's own
     settings. Raises ValueError with the reason if there is no equivalent.
     """
@@ -29,7 +29,7 @@ def own_rule(text: str, *, allows: bool, in_project: bool) -> str:
     tool, subject = _TOOLS.get(found[1], found[1]), found[2]
     if subject and found[1] in (*_READING, *_EDITING):
         tool = "Read" if found[1] in _READING else "Edit"
-        subject = _own_path(subject, allows=allows, in_project=in_project)
+        subject = _convert_path(subject, allows=allows, in_project=in_project)
     elif subject and tool == "WebFetch":
         if not subject.startswith(_DOMAIN):
             raise ValueError("it names no domain")
@@ -44,7 +44,7 @@ def own_rule(text: str, *, allows: bool, in_project: bool) -> str:
         raise ValueError(error.message) from None
 
 
-def _own_path(pattern: str, *, allows: bool, in_project: bool) -> str:
+def _convert_path(pattern: str, *, allows: bool, in_project: bool) -> str:
     """Convert a gitignore-style path pattern to ctxagent's form. Raises ValueError."""
     if pattern.startswith("!"):
         raise ValueError("patterns with ! are not supported")

@@ -8,25 +8,25 @@ import pytest
 from ctxagent.agent.cli.main import main
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.ui.commands import COMMANDS
-from ctxagent.agent.ui.habits import habits
+from ctxagent.agent.ui.foreign_names import foreign_names
 
 OPTIONS = {name for param in main.params for name in param.opts}
 CONTEXT = click.Context(main)
 HINTS = [
     (kind, name, text)
     for kind in ("commands", "words", "options")
-    for name, text in habits(kind).items()  # type: ignore[arg-type]
+    for name, text in foreign_names(kind).items()  # type: ignore[arg-type]
 ]
 
 
-def test_no_name_is_one_of_ours() -> None:
-    assert not set(habits("aliases")) & set(habits("commands"))
-    assert not {*habits("aliases"), *habits("commands")} & set(COMMANDS)
-    assert not set(habits("words")) & set(main.list_commands(CONTEXT))
-    assert set(habits("options")) & OPTIONS == {"-c"}  # which means something else here
+def test_foreign_names_do_not_shadow_own_names() -> None:
+    assert not set(foreign_names("aliases")) & set(foreign_names("commands"))
+    assert not {*foreign_names("aliases"), *foreign_names("commands")} & set(COMMANDS)
+    assert not set(foreign_names("words")) & set(main.list_commands(CONTEXT))
+    assert set(foreign_names("options")) & OPTIONS == {"-c"}  # which means something else here
 
 
-@pytest.mark.parametrize(("name", "meant"), habits("aliases").items())
+@pytest.mark.parametrize(("name", "meant"), foreign_names("aliases").items())
 def test_an_alias_stands_for_a_command(name: str, meant: str) -> None:
     assert meant.split()[0].removeprefix("/") in COMMANDS
 

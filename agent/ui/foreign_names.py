@@ -1,4 +1,4 @@
-"""Names from other agents and their equivalents in ctxagent, read from `habits.toml`.
+"""Names from other agents and their equivalents in ctxagent, read from `foreign_names.toml`.
 
 The file is read only when an unknown name is typed or completed.
 """
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-HabitKind = Literal["aliases", "commands", "words", "options"]
+ForeignKind = Literal["aliases", "commands", "words", "options"]
 
 
 @cache
@@ -18,7 +18,7 @@ def _table() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def habits(kind: HabitKind) -> Mapping[str, str]:
+def foreign_names(kind: ForeignKind) -> Mapping[str, str]:
     """Return the foreign names of one kind with their meaning: a command for aliases,
     else a text.
     """

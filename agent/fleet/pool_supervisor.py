@@ -1,6 +1,6 @@
 """Run a pool of Parsl workers that ends when its fleet ends, for whatever reason.
 
-This is a separate script, started on the worker machines as `python pool_leash.py LOCK PID
+This is a separate script, started on the worker machines as `python pool_supervisor.py LOCK PID
 COMMAND…`. LOCK is a file on a shared file system; the fleet locks it while it runs and writes its
 PID into it. When the lock is free or another fleet holds it, the pool and idle workers are ended. A
 worker with a running agent ends with its agent, and this process waits for it.
@@ -16,13 +16,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-LOOK_EVERY_S = 10.0  # between two checks of the lock
-LOOKS = 2  # consecutive checks without the fleet before the pool is ended
-WAIT_S = 0.5  # between two checks of the processes
+LOCK_CHECK_S = 10.0  # between two checks of the lock
+MAX_FAILED_CHECKS = 2  # consecutive checks without the fleet before the pool is ended
+PROCESS_CHECK_S = 0.5  # between two checks of the processes
 SET_CHILD_SUBREAPER = 36  # of prctl: orphans become children of this process
 
 
-def is_gone(lock: str, pid: str) -> bool:
+def fleet_has_ended(lock: str, pid: str) -> bool:
     """Return True if the fleet has ended; False if that is unknown."""
     try:
         fd = os.open(lock, os.O_RDONLY)
@@ -48,8 +48,10 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def end_idle() -> None:
-    """End workers without an agent; wait for all others. Agents have their own sessions."""
+def end_idle_workers() -> None:
+    """End workers without an agent; wait for all others. An agent has its own process session, so
+    it is not ended.
+    """
     own = os.getsid(0)
     with suppress(ChildProcessError):
         while True:
@@ -58,26 +60,26 @@ def end_idle() -> None:
                     if os.getsid(worker) == own and not children(worker):
                         os.kill(worker, signal.SIGTERM)
             if not os.waitpid(-1, os.WNOHANG)[0]:
-                time.sleep(WAIT_S)
+                time.sleep(PROCESS_CHECK_S)
 
 
 def main(lock: str, pid: str, command: list[str]) -> int:
     """Run the pool until it or its fleet ends; return the exit code."""
     if hasattr(libc := ctypes.CDLL(None), "prctl"):
         libc.prctl(SET_CHILD_SUBREAPER, 1)
-    pool, gone = subprocess.Popen(command), 0
+    pool, failed_checks = subprocess.Popen(command), 0
     signal.signal(signal.SIGTERM, lambda *_: pool.terminate())
-    next_look = time.monotonic() + LOOK_EVERY_S
-    while gone < LOOKS:
+    next_check = time.monotonic() + LOCK_CHECK_S
+    while failed_checks < MAX_FAILED_CHECKS:
         try:
-            return pool.wait(WAIT_S)
+            return pool.wait(PROCESS_CHECK_S)
         except subprocess.TimeoutExpired:
-            if time.monotonic() >= next_look:
-                next_look = time.monotonic() + LOOK_EVERY_S
-                gone = gone + 1 if is_gone(lock, pid) else 0
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + LOCK_CHECK_S
+                failed_checks = failed_checks + 1 if fleet_has_ended(lock, pid) else 0
     pool.kill()
     pool.wait()
-    end_idle()
+    end_idle_workers()
     return 1
 
 

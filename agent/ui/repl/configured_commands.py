@@ -36,7 +36,7 @@ _COLOURS = regex(r"\x1b\[[\d;:]*m")
 _SEQUENCE = regex(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|.?)")
 
 
-class _OwnCommand:
+class _ConfiguredCommand:
     """A configured shell command; "" means none."""
 
     def __init__(self, command: str, key: str, timeout_s: float, start: Start, warn: Warn) -> None:
@@ -79,26 +79,26 @@ class _OwnCommand:
         return ""
 
 
-class NoticeCommand(_OwnCommand):
+class NoticeCommand(_ConfiguredCommand):
     """The command of `ui.notify_command`."""
 
     def __init__(self, command: str, start: Start, warn: Warn) -> None:
         super().__init__(command, "ui.notify_command", NOTICE_TIMEOUT_S, start, warn)
 
-    def give(self, agent: "AgentState", title: str, text: str) -> None:
+    def run_for_notice(self, agent: "AgentState", title: str, text: str) -> None:
         """Run the command for a notice. Skip the notice if the previous run has not ended."""
         if self._command and not self._running:
             self._running = True
-            self._start(self._give(agent, {NOTICE_TITLE: title, NOTICE_TEXT: text}))
+            self._start(self._run_for_notice(agent, {NOTICE_TITLE: title, NOTICE_TEXT: text}))
 
-    async def _give(self, agent: "AgentState", env: Mapping[str, str]) -> None:
+    async def _run_for_notice(self, agent: "AgentState", env: Mapping[str, str]) -> None:
         try:
             await self._run(agent, b"", env)
         finally:
             self._running = False
 
 
-class StatusCommand(_OwnCommand):
+class StatusCommand(_ConfiguredCommand):
     """The command of `statusline.command`. Calls `changed` when its line may have changed."""
 
     def __init__(self, command: str, start: Start, warn: Warn, changed: Callable[[], None]) -> None:
@@ -113,8 +113,9 @@ class StatusCommand(_OwnCommand):
         return bool(self._command)
 
     def refresh(self, agent: "AgentState", facts: Mapping[str, Any]) -> None:
-        """Run the command with these facts, unless it is running or the facts are those of its last
-        run. `changed` is called after each run, so that changes during a run cause another one.
+        """Run the command with these facts, unless it is running or its last run had the same
+        facts. `changed` is called after each run; its caller can then call `refresh` again with
+        newer facts.
         """
         if self._command and not self._running and facts != self._facts:
             self._running, self._facts = True, facts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.extensions.mcp.others_servers import (
+from ctxagent.agent.extensions.mcp.imported_servers import (
     codex_server,
     gemini_server,
     opencode_server,

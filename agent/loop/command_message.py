@@ -23,7 +23,7 @@ _NOT_TRUSTED = (
 )
 
 
-async def command_words(agent: AgentState, command: CommandFile, arguments: str) -> str:
+async def command_message(agent: AgentState, command: CommandFile, arguments: str) -> str:
     """Return the message of a command, with the output of its shell commands. Its `allowed-tools`
     rules apply to the next turn.
 
@@ -55,7 +55,9 @@ async def command_words(agent: AgentState, command: CommandFile, arguments: str)
     return _HEAD.format(call=call, path=command.shown_path, text="".join(texts))
 
 
-async def prompt_words(agent: AgentState, servers: "McpServers", name: str, arguments: str) -> str:
+async def prompt_message(
+    agent: AgentState, servers: "McpServers", name: str, arguments: str
+) -> str:
     """Return the message of an MCP server's prompt `SERVER:NAME`. Raises ToolError."""
     text = await servers.prompt(name, split_arguments(arguments))
     call = f"{name} {arguments}".rstrip()
@@ -70,7 +72,7 @@ def model_of_turn(command: CommandFile, own: str) -> str:
     return model_of_family(command.model, own)
 
 
-def is_of_command(words: Content) -> bool:
+def is_command_message(words: Content) -> bool:
     """Return True for the message of a command. The user did not type file names in it."""
     return isinstance(words, str) and _IS_HEAD.match(words) is not None
 
@@ -84,5 +86,5 @@ async def _output(agent: AgentState, command: str) -> str:
     except Interrupted:
         raise asyncio.CancelledError from None
     output = agent.context.redact(output)
-    text = runner.files.settle(BashTool.name, output, {})[0] if output.filed else output.text
+    text = runner.files.store(BashTool.name, output, {})[0] if output.filed else output.text
     return text.strip("\n")

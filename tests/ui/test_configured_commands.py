@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.ui.repl.own_commands import fit_coloured
+from ctxagent.agent.ui.repl.configured_commands import fit_coloured
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Run a command that ends with its parent process, however that one ends.
+"""Run a command that ends with its parent process, however that process ends.
 
-This is a separate script, started as `python leash.py FD[,BYTES] COMMAND…` in its own session. FD
-is the read end of a pipe whose write end only the parent has: the kernel closes it when the parent
-ends, even by SIGKILL. Then, or when the command ends, the rest of the process group gets SIGTERM
-and, after a moment, SIGKILL. The command inherits stdin, stdout and stderr. BYTES limits the size
-of files that the command writes.
+This is a separate script, started as `python end_with_parent.py FD[,BYTES] COMMAND…` in its own
+session. FD is the read end of a pipe whose write end only the parent has: the kernel closes it when
+the parent ends, even by SIGKILL. Then, or when the command ends, the rest of the process group gets
+SIGTERM and, after a moment, SIGKILL. The command inherits stdin, stdout and stderr. BYTES limits
+the size of files that the command writes.
 """
 
 import os

@@ -37,10 +37,10 @@ def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtens
 
 def load_extensions(source: ExtensionSource, *, again: bool = False) -> LoadedExtensions[Feature]:
     """Return the extensions of a source, and register their additions for the whole process."""
-    return (source.reload if again else source.load)(Feature, _make_known)
+    return (source.reload if again else source.load)(Feature, _register)
 
 
-def _make_known(kind: type[Feature]) -> None:
+def _register(kind: type[Feature]) -> None:
     """Register the names of an extension for rules and replay. Raises TypeError, ValueError and
     UsageError for an invalid class.
     """

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 manifest_argument = click.argument(
     "manifest", type=click.Path(dir_okay=False, path_type=Path), metavar="TASKS.jsonl"
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
+def read_status(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
     """Return the tasks of a manifest and their state. Raises UsageError."""
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest

@@ -11,7 +11,7 @@ from ctxagent.agent.config.settings import ModelSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Delta, Event, Notice
 from ctxagent.agent.extensions.python_extensions import Extension, ExtensionSource, LoadedExtensions
-from ctxagent.agent.features.from_outside import (
+from ctxagent.agent.features.extension_features import (
     add_extensions,
     extensions_of,
     has_provider,

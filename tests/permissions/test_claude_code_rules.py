@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.permissions.others_rules import own_rule
+from ctxagent.agent.permissions.claude_code_rules import convert_rule
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from ctxagent.agent.permissions.others_rules import own_rule
     ],
 )
 def test_a_rule_that_means_the_same(text: str, rule: str) -> None:
-    assert own_rule(text, allows=True, in_project=True) == rule
+    assert convert_rule(text, allows=True, in_project=True) == rule
 
 
 def test_a_denied_name_matches_in_every_folder() -> None:
-    assert own_rule("Read(.env)", allows=False, in_project=True) == "Read(.env)"
-    assert own_rule("Read(*.pem)", allows=False, in_project=True) == "Read(**/*.pem)"
+    assert convert_rule("Read(.env)", allows=False, in_project=True) == "Read(.env)"
+    assert convert_rule("Read(*.pem)", allows=False, in_project=True) == "Read(**/*.pem)"
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_a_denied_name_matches_in_every_folder() -> None:
 )
 def test_a_rule_that_has_no_match(text: str, in_project: bool, why: str) -> None:
     with pytest.raises(ValueError, match=why.replace("(", r"\(")):
-        own_rule(text, allows=True, in_project=in_project)
+        convert_rule(text, allows=True, in_project=in_project)

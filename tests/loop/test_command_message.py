@@ -10,11 +10,11 @@ import pytest
 from ctxagent.agent.events import Notice, ToolOutput
 from ctxagent.agent.extensions.command_files import CommandFile
 from ctxagent.agent.extensions.mcp.servers import McpServers
-from ctxagent.agent.loop.command_words import (
-    command_words,
-    is_of_command,
+from ctxagent.agent.loop.command_message import (
+    command_message,
+    is_command_message,
     model_of_turn,
-    prompt_words,
+    prompt_message,
 )
 from ctxagent.agent.session.entries import Note, ToolResult
 from ctxagent.tools.base import Output
@@ -30,7 +30,7 @@ def command(body: str, **fields: Any) -> CommandFile:
 
 
 def words(talk: Conversation, given: CommandFile, arguments: str = "") -> str:
-    return asyncio.run(command_words(talk.agent, given, arguments))
+    return asyncio.run(command_message(talk.agent, given, arguments))
 
 
 def test_the_message_has_the_arguments_and_the_outputs(project: Path) -> None:
@@ -57,7 +57,7 @@ def test_an_interrupt_ends_the_command_and_no_message_is_made(project: Path) -> 
 
     async def interrupted() -> None:
         making = asyncio.ensure_future(
-            command_words(talk.agent, command("!`echo begun; exec sleep 300`"), "")
+            command_message(talk.agent, command("!`echo begun; exec sleep 300`"), "")
         )
         talk.agent.handle.emit = lambda event: (
             making.cancel() and None if isinstance(event, ToolOutput) else None
@@ -155,13 +155,13 @@ def test_the_prompt_of_a_server(project: Path, arguments: str, head: str, given:
     talk = Conversation(project)
     talk.agent.context.redact = lambda output: Output(output.text.replace("key-1234", "[key]"))
     found = asyncio.run(
-        prompt_words(talk.agent, cast(McpServers, Servers()), "sea:count", arguments)
+        prompt_message(talk.agent, cast(McpServers, Servers()), "sea:count", arguments)
     )
     assert found == f"{head} command from the MCP server sea:]\n\nsea:count with {given}, [key]"
-    assert is_of_command(found)
+    assert is_command_message(found)
 
 
 def test_only_the_message_of_a_command_is_one() -> None:
-    assert is_of_command(f"{HEAD}Count.")
-    assert not is_of_command("Count [/count, a command from commands/count.md:]\n")
-    assert not is_of_command([{"type": "text", "text": HEAD}])
+    assert is_command_message(f"{HEAD}Count.")
+    assert not is_command_message("Count [/count, a command from commands/count.md:]\n")
+    assert not is_command_message([{"type": "text", "text": HEAD}])

@@ -45,7 +45,7 @@ def row_below_status(terminal: Terminal) -> str:
     return rows[at + 1].rstrip() if at >= 0 else ""
 
 
-def test_the_line_tells_what_it_was_told(place: Place) -> None:
+def test_the_status_command_prints_from_the_facts_it_gets(place: Place) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=place.project, check=True)
     seen = place.root / "seen"
     mine = script(
@@ -103,7 +103,7 @@ def test_a_command_that_fails_shows_nothing_and_is_told_of_once(place: Place) ->
     assert text.count("statusline.command `echo broken; exit 3` failed (exit 3): broken") == 1
 
 
-def test_a_command_that_hangs_holds_up_nothing_and_is_ended(place: Place) -> None:
+def test_a_hanging_command_is_stopped(place: Place) -> None:
     hangs = script(place, "sleep 300", "hangs-for-long")
     with Server([Say("I am here.")]) as server:
         terminal = Terminal(cwd=place.project, env=status_env(place, server, str(hangs)))
