@@ -160,7 +160,7 @@ class CompactSettings:
     preset: PresetName = setting(
         "default",
         one_of(PresetName),
-        'The policy, which sets the value of every key that is "preset".',
+        'The set of rules that gives every key with the value "preset" its value.',
     )
     mode: CompactMode = setting(
         "auto",

@@ -147,8 +147,8 @@ def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
     text = f"at {at:,} tokens ({at / window.size:.0%}), {far}"
     if at == window.full_at:
         text += (
-            f", or earlier if much is new: {window.size - at:,} stay free for the reply and for "
-            "estimation errors"
+            f" (the last {window.size - at:,} are reserved for the reply and for estimation "
+            "errors; new text raises this reserve)"
         )
     if policy.mode == "remind":
         return f"you will be reminded {text}"

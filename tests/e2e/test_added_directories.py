@@ -1,4 +1,4 @@
-"""`--add-dir`, `permissions.directories`: directories to work in as in the project."""
+"""`--add-dir`, `permissions.directories`: more directories in which the agent may work."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def work(folder: Path) -> Say:
     )
 
 
-def test_a_session_works_there_as_in_the_project_and_has_it_again(place: Place) -> None:
+def test_session_works_in_added_directory_and_after_resume(place: Place) -> None:
     folder = library(place)
     accept = ("--permission-mode", "accept-edits")
     with Server([work(folder), Say("Done."), work(folder), Say("Done.")]) as server:
@@ -71,14 +71,14 @@ def test_a_session_works_there_as_in_the_project_and_has_it_again(place: Place) 
     assert row["details"]["directories"] == {str(folder): str(folder)}
 
 
-def test_without_it_the_same_calls_are_refused(place: Place) -> None:
+def test_without_the_option_the_same_calls_are_refused(place: Place) -> None:
     with Server([work(library(place)), Say("Done.")]) as server:
         run(place, server, "--permission-mode", "accept-edits")
     assert all("outside the project" in text for text in results(server)[:3])
     assert not (library(place) / "b.txt").exists()
 
 
-def test_the_mode_and_the_rules_hold_there(place: Place) -> None:
+def test_mode_and_rules_apply_in_added_directory(place: Place) -> None:
     folder = library(place)
     (folder / ".env").write_text("KEY=1\n")
     calls = Say(
@@ -94,7 +94,7 @@ def test_the_mode_and_the_rules_hold_there(place: Place) -> None:
     assert "denied by the rule Read(.env)" in read
 
 
-def test_commands_in_the_sandbox_write_there_but_not_to_what_runs_by_itself(place: Place) -> None:
+def test_sandboxed_commands_write_there_except_protected_names(place: Place) -> None:
     folder = library(place)
     (folder / ".agentrc").write_text("")
     hidden = f"cd {folder} && f=.agent && echo x >> ${{f}}rc || echo kept"
@@ -121,7 +121,7 @@ def test_commands_in_the_sandbox_write_there_but_not_to_what_runs_by_itself(plac
         ("library/.git", ".git is protected"),
     ],
 )
-def test_what_cannot_be_added(place: Place, named: str, why: str) -> None:
+def test_directories_that_cannot_be_added(place: Place, named: str, why: str) -> None:
     for each in ("library/.git", "state/projects"):
         (place.root / each).mkdir(parents=True)
     with Server([Say("Done.")]) as server:
@@ -143,7 +143,7 @@ def test_the_state_folder_is_not_opened_by_a_folder_above_it(place: Place) -> No
     assert "where the agent keeps its own files" in done.stderr
 
 
-def test_a_file_of_the_project_adds_none_before_it_is_trusted(place: Place) -> None:
+def test_untrusted_project_file_adds_no_directory(place: Place) -> None:
     folder = library(place)
     rows = f'[permissions]\ndirectories = ["{folder}"]\n'
     (place.project / ".agentrc").write_text(rows)
@@ -157,7 +157,7 @@ def test_a_file_of_the_project_adds_none_before_it_is_trusted(place: Place) -> N
         assert "alpha" in results(server)[0]
 
 
-def test_a_directory_that_leads_elsewhere_now_is_not_in_the_resumed_session(place: Place) -> None:
+def test_resume_leaves_out_a_directory_that_leads_elsewhere(place: Place) -> None:
     link = place.root / "link"
     link.symlink_to(library(place))
     with Server([Say("One."), Say("Two.")]) as server:
@@ -168,7 +168,7 @@ def test_a_directory_that_leads_elsewhere_now_is_not_in_the_resumed_session(plac
     assert f"continues without {link}" in done.stderr
 
 
-def test_a_subagent_works_there_too(place: Place) -> None:
+def test_subagent_works_in_added_directory(place: Place) -> None:
     folder = library(place)
     task = ("Task", {"description": "look", "prompt": "look", "type": "explore"})
     read = Say(tools=[("Read", {"path": f"{folder}/a.txt"})])

@@ -1,5 +1,6 @@
-"""A key that answers at once does so alone: words that begin with it are words, and what follows an
-answer is not lost, however fast all of it arrives."""
+"""A single key answers a question at once. Text that begins with such a key is a text answer. Input
+after an answer is not lost, however fast it arrives.
+"""
 
 from pathlib import Path
 
@@ -12,7 +13,7 @@ def touch(*names: str) -> Step:
     return Step(tools=[("Bash", {"command": f"touch {name}"}) for name in names])
 
 
-def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> None:
+def test_text_that_arrives_at_once_is_a_text_answer(tmp_path: Path) -> None:
     desk = Desk(tmp_path, touch("one", "two", "three"), Step(text="Over."))
 
     async def act(seat: Seat) -> None:
@@ -32,7 +33,7 @@ def test_words_that_arrive_at_once_are_an_answer_in_words(tmp_path: Path) -> Non
     assert desk.said() == ["go", "then the next words"]
 
 
-def test_a_key_and_enter_answer_and_a_key_alone_does_and_what_follows_is_kept(
+def test_single_key_answers_with_or_without_enter_and_later_input_is_kept(
     tmp_path: Path,
 ) -> None:
     desk = Desk(tmp_path, touch("one", "two"), Step(text="Over."))

@@ -1,4 +1,4 @@
-"""Questions of the agent's own: a form in the terminal, answers from a file, or a denial."""
+"""Questions from the agent: a form in the terminal, answers from a file, or a denial."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def told(body: Body) -> str:
     return json.dumps(body["messages"], ensure_ascii=False)
 
 
-def test_nobody_to_ask_is_a_denial_that_says_so(place: Place) -> None:
+def test_without_a_user_questions_are_denied_with_a_reason(place: Place) -> None:
     with Server([ask(COLOUR, NAME), Say("I need to know.")]) as server:
         done = place.run("-p", "go", env=place.server(server.url))
     assert done.returncode == 3, done.stderr
@@ -87,7 +87,7 @@ def test_answers_from_a_file(place: Place, answers: object, said: tuple[str, ...
         (None, "No such"),
     ],
 )
-def test_a_file_that_is_none(place: Place, text: str | None, why: str) -> None:
+def test_invalid_answers_file(place: Place, text: str | None, why: str) -> None:
     file = place.root / "answers.json"
     if text is not None:
         file.write_text(text)
@@ -99,7 +99,7 @@ def test_a_file_that_is_none(place: Place, text: str | None, why: str) -> None:
     assert server.requests == []
 
 
-def test_answers_are_the_persons_words_in_every_summary(place: Place) -> None:
+def test_answers_stay_in_every_summary_as_user_messages(place: Place) -> None:
     file = place.root / "answers.json"
     file.write_text('["Always use tabs, never blanks."]')
     steps = [ask({"question": "How to indent?", "choices": []})]
@@ -158,7 +158,7 @@ def test_a_form_with_keys(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_form_that_is_left(place: Place) -> None:
+def test_form_closed_without_answers(place: Place) -> None:
     with Server([ask(COLOUR), Say("As you like.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("❯")
@@ -172,8 +172,8 @@ def test_a_form_that_is_left(place: Place) -> None:
     assert "The user did not answer" in result(server)
 
 
-def test_lines(place: Place) -> None:
-    """Where there is no terminal, the questions and the answers are lines."""
+def test_plain_mode_asks_and_answers_in_lines(place: Place) -> None:
+    """With --plain, the questions and the answers are lines."""
     with Server([ask(COLOUR, NAME), Say("Thanks.")]) as server:
         env = place.server(server.url)
         terminal = Terminal(cwd=place.project, env={**env, "TERM": "dumb"})

@@ -1,4 +1,6 @@
-"""Whose a change is: two sessions at once in one project, and programs that are no session."""
+"""Attribution of file changes: two sessions in one project at once, and programs that are not
+sessions.
+"""
 
 import json
 import os
@@ -34,7 +36,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def meeting(body: Body) -> Say:
-    """The next command of the session that asks."""
+    """Return the next command of the session that asks."""
     who = "A" if "session A" in json.dumps(body["messages"]) else "B"
     n = sum(message["role"] == "assistant" for message in body["messages"])
     if n == COMMANDS:
@@ -51,7 +53,7 @@ def start(place: Place, url: str, words: str) -> "subprocess.Popen[str]":
 
 
 def listed(log: Path, key: str, keep: Callable[[dict[str, Any]], bool] = bool) -> set[str]:
-    """The names of the files that the results of a session list under a key."""
+    """Return the names of the files that a session's results list under a key."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     results = [entry["details"] for entry in entries if entry["kind"] == "tool_result"]
     rows = [row for details in results for row in details.get(key, ()) if keep(row)]
@@ -59,7 +61,7 @@ def listed(log: Path, key: str, keep: Callable[[dict[str, Any]], bool] = bool) -
 
 
 @pytest.mark.slow
-def test_of_commands_that_overlap_neither_session_lists_a_file_of_the_other(place: Place) -> None:
+def test_overlapping_commands_list_no_file_of_the_other_session(place: Place) -> None:
     for name in ("ab", "ba"):
         os.mkfifo(place.project / name)
     with Server(meeting) as server:

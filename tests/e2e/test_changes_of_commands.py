@@ -1,5 +1,6 @@
-"""What a session's commands change stands in its log, each change with the command that made it,
-and the git that compares ends with the session, also with one that is killed."""
+"""The log has the file changes of each command. The git process that compares files ends with the
+session, also if the session is killed.
+"""
 
 import os
 import subprocess
@@ -47,7 +48,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def comparing(place: Place) -> list[int]:
-    """The gits that compare files of the project."""
+    """Return the git processes that compare files of the project."""
     found = []
     for pid in running("diff-tree"):
         with suppress(OSError):
@@ -56,7 +57,7 @@ def comparing(place: Place) -> list[int]:
     return found
 
 
-def test_each_command_is_told_what_it_changed(place: Place) -> None:
+def test_each_command_result_lists_its_changes(place: Place) -> None:
     steps = [Say(tools=[("Bash", {"command": command})]) for command in COMMANDS]
     with Server([*steps, Say("Done.")]) as server:
         done = place.run(
@@ -80,7 +81,7 @@ def test_each_command_is_told_what_it_changed(place: Place) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes are found in /proc")
-def test_a_kill_leaves_no_git(place: Place) -> None:
+def test_kill_leaves_no_git_process(place: Place) -> None:
     steps = [
         Say(tools=[("Bash", {"command": command})])
         for command in ("echo 3 >> a.txt; true", "echo 4 >> a.txt; sleep 300")

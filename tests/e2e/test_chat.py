@@ -37,8 +37,9 @@ def bash(*commands: str, **more: Any) -> Say:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_session(place: Place, dialect: str) -> None:
-    """Parallel calls, reasoning, a resume: nothing is refused that a server of the kind takes, what
-    it does not take is learned once, and every request is rebuilt byte for byte."""
+    """Parallel calls, reasoning and a resume. The server refuses nothing that its dialect supports.
+    A missing feature is learned once. Every request is rebuilt to the byte.
+    """
     (place.project / "notes.txt").write_text("the walrus was here\n")
     steps = [
         bash("cat notes.txt", "pwd", thinking="Who was it? Let me look."),
@@ -76,8 +77,9 @@ def test_a_session(place: Place, dialect: str) -> None:
 
 @pytest.mark.parametrize(("dialect", "seed"), [("openai", 2), ("gemini", 3), ("mistral", 4)])
 def test_long_work(tmp_path: Path, dialect: str, seed: int) -> None:
-    """Fifty calls in a small window with summaries and faults: nothing that a server of the kind
-    takes is refused, and no call of a broken reply runs."""
+    """Fifty calls in a small window with summaries and faults. The server refuses nothing that its
+    dialect supports, and no call of a broken reply runs.
+    """
     (project := tmp_path / "project").mkdir()
     plan = Faults(Mixture(50, seed), rate=0.3, seed=seed, kinds=OVER_ANY_WIRE)
     size_of = uneven(0.4)
@@ -103,7 +105,7 @@ def calls(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [call for message in body["messages"] for call in message.get("tool_calls", ())]
 
 
-def test_what_servers_want_back(place: Place) -> None:
+def test_fields_that_servers_require_back(place: Place) -> None:
     """The signature of a call, IDs of nine characters, and the reasoning of the last reply."""
     for dialect in ("gemini", "mistral", "deepseek"):
         steps = [bash("echo a", "echo b", thinking="Hm."), Say("Done.")]
@@ -120,7 +122,7 @@ def test_what_servers_want_back(place: Place) -> None:
             assert last["messages"][2]["reasoning_content"] == "Hm."
 
 
-def test_a_call_without_reasoning_where_the_server_wants_some(place: Place) -> None:
+def test_call_without_reasoning_when_the_server_requires_it(place: Place) -> None:
     steps = [bash("echo a"), bash("echo b"), Say("Done.")]
     with ChatServer(steps, dialect="deepseek") as server:
         done = run(place, server, "-p", "go")
@@ -142,7 +144,7 @@ def test_reasoning_between_tags_is_shown_and_never_sent_back(place: Place) -> No
     assert thought["thinking"] == "Who was it?"
 
 
-def test_images_of_words_and_of_results(place: Place) -> None:
+def test_images_in_messages_and_in_results(place: Place) -> None:
     for name in ("a", "b"):
         (place.project / f"{name}.png").write_bytes(png(40, 30))
     steps = [Say(tools=[("Read", {"path": "b.png"}), ("Bash", {"command": "pwd"})]), Say("Black.")]

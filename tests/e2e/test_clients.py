@@ -1,5 +1,4 @@
-"""The benchmark with agents of others: a small agent in the place of pi, directly and through our
-proxy."""
+"""The benchmark with other agents: a small agent in place of pi, directly and through our proxy."""
 
 import json
 import subprocess
@@ -45,7 +44,7 @@ def test_a_client_that_breaks_a_rule_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_through_our_proxy_bodies_come_on_as_they_were(tmp_path: Path) -> None:
+def test_our_proxy_passes_bodies_unchanged(tmp_path: Path) -> None:
     figures, _ = played(small_agent(tmp_path), "--scenario", "long", "--bytes", "200", "--proxy")
     assert figures["done"] == 1
     assert figures["bodies of the client"] == figures["requests"] == 6

@@ -1,4 +1,4 @@
-"""Sessions on Bedrock and Vertex: the real command against strict servers of theirs."""
+"""Sessions on Bedrock and Vertex: the real command against strict servers for both."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def env(place: Place, **more: str) -> dict[str, str]:
 
 
 def session(place: Place, model: str, server: Server, environ: Mapping[str, str]) -> None:
-    """A turn with a call, a resumed one, and what `replay` says of all requests."""
+    """Run a turn with a call and a resumed turn. Check what `replay` says about all requests."""
     how = ("--model", model, "--permission-mode", "bypass")
     with server:
         first = place.run("-p", "go", *how, env=environ)
@@ -65,7 +65,7 @@ def test_a_session_on_vertex(place: Place) -> None:
     session(place, VERTEX, server, environ)
 
 
-def test_what_is_missing_is_told_before_anything_starts(place: Place) -> None:
+def test_missing_settings_are_reported_before_the_start(place: Place) -> None:
     done = place.run("--model", BEDROCK, "-p", "go", env=env(place))
     assert done.returncode == 5, done.stderr
     for step in ("AWS_REGION is not set", "export AWS_REGION=us-east-1", "`aws configure`"):

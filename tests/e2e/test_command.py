@@ -134,8 +134,8 @@ def test_no_key(place: Place) -> None:
         ({"ANTHROPIC_AUTH_TOKEN": " t"}, "ANTHROPIC_AUTH_TOKEN begins or ends with a blank"),
     ],
 )
-def test_a_key_that_cannot_be_one(place: Place, more: dict[str, str], told: str) -> None:
-    """A run says it before it reads or sends anything, and the doctor says the same."""
+def test_malformed_key(place: Place, more: dict[str, str], told: str) -> None:
+    """A run reports the key before it reads or sends anything, and so does the doctor."""
     with Server([]) as server:
         env = place.environ({"ANTHROPIC_BASE_URL": server.url, **more})
         done, checked = place.run("-p", "hello", env=env), place.run("doctor", env=env)
@@ -158,7 +158,7 @@ def test_a_key_that_the_server_does_not_accept(place: Place) -> None:
     assert "No key" not in done.stderr
 
 
-def test_headers_that_authenticate_are_no_missing_key(place: Place) -> None:
+def test_authentication_headers_count_as_a_key(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         headers = {"ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer mine"}
         env = place.environ({"ANTHROPIC_BASE_URL": server.url, **headers})
@@ -213,7 +213,7 @@ def test_a_mistyped_command_is_told_before_a_missing_key(place: Place) -> None:
     assert "key" not in done.stderr
 
 
-def test_doctor_prints_the_ways_without_a_key_line_by_line(place: Place) -> None:
+def test_doctor_lists_the_options_without_a_key_one_per_line(place: Place) -> None:
     shown = place.run("doctor").stdout.splitlines()
     at = next(n for n, line in enumerate(shown) if line.startswith("FAIL  credentials: No key"))
     assert [line[:8] for line in shown[at + 1 : at + 6]] == ["      Wh", *["      - "] * 4]
@@ -245,7 +245,7 @@ def test_doctor_prints_the_ways_without_a_key_line_by_line(place: Place) -> None
         ["plugin", "remove", "nosuch"],
     ],
 )
-def test_a_name_that_nothing_has_is_wrong_usage(place: Place, arguments: list[str]) -> None:
+def test_unknown_names_are_wrong_usage(place: Place, arguments: list[str]) -> None:
     done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "ctxagent: there is no " in done.stderr
@@ -260,9 +260,7 @@ def test_a_name_that_nothing_has_is_wrong_usage(place: Place, arguments: list[st
         (["--fork", "demo"], "--fork"),
     ],
 )
-def test_an_option_that_would_be_lost_is_refused(
-    place: Place, arguments: list[str], flag: str
-) -> None:
+def test_option_without_effect_is_refused(place: Place, arguments: list[str], flag: str) -> None:
     done = place.run(*arguments)
     assert done.returncode == 2
     assert f"does not take {flag}" in done.stderr
@@ -286,7 +284,7 @@ def test_doctor_does_one_thing_at_a_time(place: Place, arguments: list[str], tol
 
 
 @pytest.mark.parametrize("arguments", ["", "-p"])
-def test_a_closed_standard_input_holds_no_task(place: Place, arguments: str) -> None:
+def test_closed_standard_input_is_no_task(place: Place, arguments: str) -> None:
     done = subprocess.run(
         f"exec {COMMAND} {arguments} <&-", shell=True, cwd=place.project, capture_output=True,
         env=place.server("http://127.0.0.1:9"), text=True, timeout=PATIENCE,
@@ -324,7 +322,7 @@ def test_titles_are_clean_wherever_they_are_listed(place: Place) -> None:
     assert "\x1b" not in listed
 
 
-def test_what_would_ask_is_denied_and_the_rule_named(place: Place) -> None:
+def test_call_that_needs_approval_is_denied_and_names_the_rule(place: Place) -> None:
     with Server([Say(tools=[("Bash", {"command": "touch a"})]), Say("I may not.")]) as server:
         done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
     result = document(done)
@@ -365,7 +363,7 @@ def test_a_budget_needs_a_price(place: Place) -> None:
         (Say("x", error=("invalid_request_error", "bad")), "RequestRejected", "bad"),
     ],
 )
-def test_refusals_are_told_at_once_and_the_session_goes_on(
+def test_refusals_are_reported_at_once_and_the_session_continues(
     place: Place, step: Any, kind: str, told: str
 ) -> None:
     with Server([step, Say("Better.")]) as server:
@@ -458,7 +456,7 @@ def test_a_run_under_nohup_outlives_its_terminal(place: Place) -> None:
     assert (run.returncode, out) == (0, "Done.\n")
 
 
-def test_a_killed_run_goes_on(place: Place) -> None:
+def test_killed_run_continues(place: Place) -> None:
     os.mkfifo(place.project / "pipe")
     sleep = f"sleep 300.{secrets.randbelow(10**9)}"
     slow = ("Bash", {"command": f"{sleep} & echo begun > pipe; wait"})
@@ -515,7 +513,7 @@ def test_resume_by_id_and_fork(place: Place) -> None:
     assert place.run("sessions", "show", "nope").returncode == 2
 
 
-def test_instruction_files_are_given_once(place: Place) -> None:
+def test_instruction_files_are_sent_once(place: Place) -> None:
     (place.project / "AGENTS.md").write_text("Always say please.")
     (place.project / "CLAUDE.md").symlink_to("AGENTS.md")
     (place.root / "CLAUDE.md").write_text("From the parent.")
@@ -562,7 +560,7 @@ def test_config_and_doctor(place: Place) -> None:
     assert place.run("doctor", env=place.server("http://127.0.0.1:9")).returncode == 0
 
 
-def test_a_project_file_without_trust_is_told_of_wherever_it_would_count(place: Place) -> None:
+def test_untrusted_project_file_is_reported_by_every_command_that_reads_it(place: Place) -> None:
     (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(make:*)"]\n')
     told = "note: " + str(place.project / ".agentrc") + " is not trusted, so permissions.allow"
     with Server([Say("Done."), Say("Done.")]) as server:
@@ -653,7 +651,7 @@ def test_the_demo_completes_its_todo_list_and_says_what_a_replay_shows(place: Pl
 
 
 @pytest.mark.slow
-def test_the_demo_ends_with_what_was_seen_and_what_to_do_next(place: Place) -> None:
+def test_demo_ends_with_a_summary_and_next_steps(place: Place) -> None:
     done = place.run("demo", "--fast", "--keep", "kept here")
     assert done.returncode == 0, done.stderr
     told, _, ending = done.stdout.partition("What you saw\n")
@@ -685,7 +683,9 @@ def test_the_demo_ends_with_what_was_seen_and_what_to_do_next(place: Place) -> N
 
 @pytest.mark.parametrize("steps", ["a job", "nothing"])
 def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str) -> None:
-    """Whatever the process is at: ending a job, which holds out a moment, or itself."""
+    """The interrupt arrives while the process ends a job that ignores SIGTERM, or while it ends
+    itself.
+    """
     sleep = f"sleep 1.{secrets.randbelow(10**9)}"
     command = f"trap '' TERM; echo up; while :; do {sleep}; done"
     job = Say(tools=[("Bash", {"command": command, "run_in_background": True})])
@@ -705,7 +705,7 @@ def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str)
     assert comes(lambda: not running(sleep))
 
 
-def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
+def test_closed_output_ends_the_run(place: Place) -> None:
     endless = ("Bash", {"command": "while :; do echo x; sleep 0.01; done"})
     with Server([Say(tools=[endless])]) as server:
         run = place.start(
@@ -724,7 +724,7 @@ def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
 
 
 def limited(place: Place, blocks: int, env: dict[str, str]) -> dict[str, Any]:
-    """The result of a run whose files may have so many blocks of 512 bytes."""
+    """Return the result of a run whose files may have at most this many blocks of 512 bytes."""
     run = f"ulimit -f {blocks}; exec {COMMAND} -p go --permission-mode bypass --output-format json"
     done = subprocess.run(
         ["sh", "-c", run], cwd=place.project, env={**env, "POSIXLY_CORRECT": "1"},
@@ -734,12 +734,12 @@ def limited(place: Place, blocks: int, env: dict[str, str]) -> dict[str, Any]:
     return document(done)
 
 
-def test_a_session_that_cannot_be_recorded_at_all(place: Place) -> None:
+def test_log_cannot_be_written_at_all(place: Place) -> None:
     result = limited(place, 0, place.server("http://127.0.0.1:9"))
     assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
 
 
-def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
+def test_log_cannot_be_written_any_more(place: Place) -> None:
     def play(body: Body) -> Say:
         return Say(tools=[("Bash", {"command": f"seq {len(body['messages'])} 4000"})])
 
@@ -761,7 +761,7 @@ def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
         ("no-such", "a\ud800b", "a{}b\n"),
     ],
 )
-def test_what_a_stream_cannot_carry_is_replaced(
+def test_characters_that_the_output_cannot_encode_are_replaced(
     place: Place, encoding: str, said: str, printed: str
 ) -> None:
     with Server([Say(said)]) as server:
@@ -772,7 +772,7 @@ def test_what_a_stream_cannot_carry_is_replaced(
     assert printed.format("\ufffd").encode() in shown.stdout, shown.stderr
 
 
-def test_input_that_is_no_text_in_its_encoding(place: Place) -> None:
+def test_input_with_invalid_encoding(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         env = {**place.server(server.url), "PYTHONIOENCODING": "utf-8:strict"}
         done = place.run("-p", env=env, stdin=b"so \xff?", text=False)
@@ -780,7 +780,7 @@ def test_input_that_is_no_text_in_its_encoding(place: Place) -> None:
     assert "so \\ufffd?" in json.dumps(server.requests[-1]["messages"])
 
 
-def test_a_fault_of_our_own_is_told_without_a_traceback(
+def test_internal_error_has_no_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail() -> int:
@@ -799,9 +799,7 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(
     ("fault", "code", "status"),
     [(ValueError("odd"), 1, "error"), (KeyboardInterrupt(), 130, "interrupted")],
 )
-def test_there_is_one_document_whatever_happens(
-    fault: BaseException, code: int, status: str
-) -> None:
+def test_json_output_is_always_one_document(fault: BaseException, code: int, status: str) -> None:
     def fail() -> int:
         raise fault
 
@@ -844,7 +842,7 @@ def test_it_works_without_git(place: Place, tmp_path: Path) -> None:
     assert "Git: " in json.dumps(server.requests[0]["messages"])
 
 
-def test_git_is_given_no_key(place: Place, tmp_path: Path) -> None:
+def test_git_gets_no_key(place: Place, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     seen = tmp_path / "seen"
@@ -869,7 +867,7 @@ def test_doctor_shows_no_password(place: Place) -> None:
     assert "s3cret" not in done.stdout
 
 
-def test_what_a_lean_server_sends_can_be_recorded_and_sent_again(place: Place) -> None:
+def test_reply_with_few_fields_can_be_recorded_and_sent_again(place: Place) -> None:
     deep: dict[str, Any] = {}
     for _ in range(480):
         deep = {"a": deep}
@@ -897,7 +895,7 @@ def test_an_empty_id_is_no_session(place: Place, command: list[str]) -> None:
     assert "no session ''" in done.stderr
 
 
-def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> None:
+def test_resumed_session_learns_what_others_changed(tmp_path: Path) -> None:
     place = Place(tmp_path)
     (place.project / "a.txt").write_text("one\n")
     (place.project / "b.txt").write_text("two\n")
@@ -926,7 +924,7 @@ def test_a_session_that_goes_on_is_told_what_others_changed(tmp_path: Path) -> N
 
 
 def test_a_value_of_the_preset_is_shown(place: Place) -> None:
-    """By `ctxagent config`, for every setting that can be "preset"."""
+    """`ctxagent config` shows it for every setting that can be "preset"."""
     shown = place.run("-c", "compact.preset=v5", "-c", "compact.at=0.5", "config").stdout
     rows = dict(line.split(" = ", 1) for line in shown.splitlines())
     assert rows["compact.at"] == "0.5"

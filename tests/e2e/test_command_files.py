@@ -1,4 +1,4 @@
-"""Commands that files describe, by the real command: what the model is told, and what may run."""
+"""Command files with the real command: the text for the model, and which commands may run."""
 
 import json
 from collections.abc import Iterator
@@ -63,9 +63,7 @@ def test_a_trusted_file_of_the_project(place: Place, server: Server) -> None:
     assert "[The user attached the file a.txt:]\n1\talpha" in said
 
 
-def test_what_a_project_brings_along_is_words_until_it_is_trusted(
-    place: Place, server: Server
-) -> None:
+def test_untrusted_command_of_a_project_is_text_only(place: Place, server: Server) -> None:
     write(place.project / ".claude", "review.md", f"{REVIEW}\n!`touch made`\n@~/secret.txt\n")
     (place.root / "home" / "secret.txt").write_text("a secret\n")
     done = place.run("-p", "/review x", env=place.server(server.url))
@@ -77,9 +75,10 @@ def test_what_a_project_brings_along_is_words_until_it_is_trusted(
     assert not (place.project / "made").exists()
 
 
-def test_a_shell_command_goes_by_the_rules(place: Place, server: Server) -> None:
-    """Also one of the person's own file: what must be asked about does not run where nobody can be
-    asked, and its text says why."""
+def test_shell_command_in_a_command_file_follows_the_rules(place: Place, server: Server) -> None:
+    """This is also true for the user's own file. A command that needs approval does not run if
+    nobody can be asked, and the text for the model gives the reason.
+    """
     write(place.root / "home" / ".claude", "deep/note.md", "!`touch made`\n$ARGUMENTS!")
     done = place.run("-p", "/note now", env=place.server(server.url))
     assert done.returncode == 3, done.stderr
@@ -88,7 +87,7 @@ def test_a_shell_command_goes_by_the_rules(place: Place, server: Server) -> None
     assert not (place.project / "made").exists()
 
 
-def test_its_rules_hold_for_its_turn_alone(place: Place) -> None:
+def test_rules_of_a_command_file_apply_to_its_turn_only(place: Place) -> None:
     write(place.root / "home" / ".claude", "make.md", REVIEW)
     call = Say(tools=[("Bash", {"command": "touch allowed"})])
     with Server([call, Say("Made."), call, Say("Not made.")]) as server:
@@ -107,7 +106,7 @@ def test_its_rules_hold_for_its_turn_alone(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_model_of_its_own_answers_its_turn_alone(place: Place) -> None:
+def test_model_of_a_command_file_answers_its_turn_only(place: Place) -> None:
     write(place.root / "home" / ".claude", "quick.md", "---\nmodel: haiku\n---\nBe quick.")
     with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
@@ -123,7 +122,7 @@ def test_a_model_of_its_own_answers_its_turn_alone(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
+def test_help_and_menu_show_the_origin_of_a_command(place: Place) -> None:
     write(place.project / ".ctxagent", "review.md", REVIEW)
     write(place.project / ".claude", "review.md", "Another of the same name.")
     write(place.project / ".claude", "compact.md", "A name that is taken.")
@@ -164,8 +163,8 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         ("/settings ui.theme", "ctxagent config --explain"),
     ],
 )
-def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str) -> None:
-    """Nothing is begun, and nobody is asked: not even for a key."""
+def test_terminal_command_is_not_a_task(place: Place, task: str, told: str) -> None:
+    """Nothing starts, and nothing is asked for, not even a key."""
     write(place.project / ".claude", "review.md", REVIEW)
     skill = place.project / ".claude" / "skills" / "release" / "SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -197,7 +196,7 @@ def test_words_that_begin_with_a_slash(place: Place, server: Server, task: str) 
 
 
 def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Server) -> None:
-    """It has a result of its own, and the messages behind it have their turn."""
+    """It gets its own result, and the messages after it get their turns."""
     lines = [json.dumps({"type": "user", "text": text}) for text in ("/compact", "hello")]
     form = ("--input-format", "stream-json", "--output-format", "stream-json")
     done = place.run("-p", *form, env=place.server(server.url), stdin="\n".join(lines) + "\n")
@@ -208,7 +207,7 @@ def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Serve
     assert len(server.requests) == 1
 
 
-def test_the_long_words_of_a_command_are_one_line_on_the_screen(place: Place) -> None:
+def test_long_command_text_is_one_line_on_the_screen(place: Place) -> None:
     with Server([Say("Committed.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("· ask")

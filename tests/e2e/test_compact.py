@@ -1,4 +1,4 @@
-"""`ctxagent compact`, as a person or a script runs it."""
+"""`ctxagent compact` in a terminal and in a script."""
 
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,10 @@ def test_a_refused_summary_is_made_from_the_ledger(place: Place) -> None:
     assert "summary built from the log" in done.stdout
 
 
-def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
-    """A failure stays over runs whose outcome says nothing, and goes by a model's word, in whatever
-    the answer is wrapped, until it is seen again."""
+def test_open_errors_stay_in_summaries(tmp_path: Path) -> None:
+    """A failure stays in summaries after runs that do not show whether it is fixed. It leaves when
+    the model says that it is resolved, in any form of the answer, and returns when it occurs again.
+    """
     place = Place(tmp_path)
     redis = ("Bash", {"command": "seq 4000; echo 'Error: REDIS_URL is not set'; exit 3"})
     build = {"command": "echo 'error: no rule for x'; exit 2"}
@@ -174,7 +175,9 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
         (["nosuch", "--dry-run"], 2, "no session 'nosuch'"),
     ],
 )
-def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told: str) -> None:
+def test_impossible_compactions_are_errors(
+    place: Place, arguments: list[str], code: int, told: str
+) -> None:
     before = place.logs()[0].read_bytes()
     done = place.run("compact", *arguments)
     assert done.returncode == code
@@ -183,7 +186,7 @@ def test_what_cannot_be_done(place: Place, arguments: list[str], code: int, told
     assert place.logs()[0].read_bytes() == before
 
 
-def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
+def test_undo_restores_everything_that_one_pass_cleared(tmp_path: Path) -> None:
     place = Place(tmp_path)
     folder = Project(place.state, place.project).folder / "sessions" / "20260101-000000-abcd"
     log = Log(folder / "log.jsonl")
@@ -221,7 +224,7 @@ def test_undo_takes_back_all_that_one_pass_cleared(tmp_path: Path) -> None:
 def record(
     *, rules: str = "None.", facts: str = "", state: str = "", gone: str = "None.", steps: str = ""
 ) -> Say:
-    """An answer with a record of these sections."""
+    """Return a summary reply with these sections."""
     return Say(
         f"## Session Intent\nMend it.\n\n## User Rules\n{rules}\n\n## Key Decisions\nNone.\n\n"
         f"## Current State\nPhase: work\n{state}\n\n## Critical Facts\n{facts}\n\n"
@@ -230,7 +233,7 @@ def record(
 
 
 @over_each_wire
-def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path, wire: Wire) -> None:
+def test_model_names_and_lifts_rules_and_messages_stay(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Ask me before a migration.")
     said = "Mend the parser. " + " ".join(rules)

@@ -1,5 +1,6 @@
-"""The API's own compaction block, through the real command, against a server whose thinking is
-bound to all that stands before it."""
+"""The API's own compaction block: the real command against a server that binds thinking to
+everything before it.
+"""
 
 import json
 import re
@@ -29,7 +30,7 @@ OPTIONS = (
 
 
 class Counter:
-    """Asks for so many counts, thinks before each, and writes summaries when it is asked."""
+    """Ask for this many counts, think before each, and write summaries on request."""
 
     def __init__(self, calls: int = 40, summary: Step | None = None) -> None:
         self.calls, self.summary = calls, summary or Say(RECORD)
@@ -54,7 +55,7 @@ def place(tmp_path: Path) -> Place:
 def serve(
     place: Place, step: Callable[[Body], Step], *, compacts: bool, more: str = TASK
 ) -> Server:
-    """A server that has played a session to its end."""
+    """Return a server that has played a session to its end."""
     with Server(step, bound=True, strict=True, window=WINDOW) as server:
         server.compacts = compacts
         continued = ("--continue",) if place.logs() else ()
@@ -69,7 +70,7 @@ def summaries(place: Place) -> list[dict[str, Any]]:
 
 
 def asks_for_record(body: Body) -> bool:
-    """Whether a request asks the model for a summary of ours."""
+    """Return True if a request asks the model for a summary."""
     return is_summary_question(body["messages"][-1]["content"][-1].get("text", ""))
 
 
@@ -77,7 +78,7 @@ def thoughts(body: Body) -> int:
     return json.dumps(body["messages"]).count('"type": "thinking"')
 
 
-def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place) -> None:
+def test_block_comes_first_and_later_thinking_stays(place: Place) -> None:
     server = serve(place, Counter(), compacts=True)
     made = summaries(place)
     assert len(made) > 1
@@ -100,8 +101,8 @@ def test_the_block_comes_first_and_what_was_thought_behind_it_stays(place: Place
     assert "Do not go on with the task" in request["compaction"]["instructions"]
 
 
-def test_one_that_pays_is_written_while_the_work_goes_on(place: Place) -> None:
-    """No reply that stands ever loses what was thought."""
+def test_block_that_pays_is_written_in_the_background(place: Place) -> None:
+    """No reply that is kept loses its thinking."""
     large = ("-c", "compact.prepare_at=0.6", "--context-window", "100000")
     with Server(Counter(calls=60), bound=True, strict=True, window=100_000) as server:
         server.compacts = True
@@ -116,7 +117,7 @@ def test_one_that_pays_is_written_while_the_work_goes_on(place: Place) -> None:
         assert thoughts(body) == len(replies) - bool(block_in(body))
 
 
-def test_records_stand_beside_it_and_its_text_is_kept(place: Place) -> None:
+def test_records_follow_the_block_and_its_text_is_kept(place: Place) -> None:
     serve(place, Counter(), compacts=True)
     last = summaries(place)[-1]
     assert "blue_heron" in last["text"]
@@ -130,7 +131,7 @@ def test_records_stand_beside_it_and_its_text_is_kept(place: Place) -> None:
     assert told[1] == told[2]
 
 
-def test_its_price_is_counted(place: Place) -> None:
+def test_cost_of_the_block_is_counted(place: Place) -> None:
     serve(place, Counter(), compacts=True)
     asked = [e for e in place.entries() if e["kind"] == "assistant" and e["purpose"] == "summary"]
     assert asked
@@ -140,7 +141,7 @@ def test_its_price_is_counted(place: Place) -> None:
         assert entry["cost_usd"] > 0
 
 
-def test_where_the_server_has_none_the_summary_is_ours(place: Place) -> None:
+def test_server_without_blocks_gets_our_summary(place: Place) -> None:
     server = serve(place, Counter(), compacts=False)
     made = summaries(place)
     assert made
@@ -160,7 +161,7 @@ def test_where_the_server_has_none_the_summary_is_ours(place: Place) -> None:
     ],
     ids=["a call", "no sections", "refused"],
 )
-def test_a_block_that_is_of_no_use_is_replaced(place: Place, summary: Step) -> None:
+def test_useless_block_is_replaced(place: Place, summary: Step) -> None:
     serve(place, Counter(summary=summary), compacts=True)
     made = summaries(place)
     assert made
@@ -177,8 +178,8 @@ def test_another_server_gets_the_text_in_place_of_the_block(place: Place) -> Non
     assert thoughts(first) == 0
 
 
-def test_another_server_that_has_it_too_begins_with_a_summary_of_ours(place: Place) -> None:
-    """It was never seen to take a block, and what is thought now is bound to the block's text."""
+def test_another_server_with_blocks_begins_with_our_summary(place: Place) -> None:
+    """The server has not accepted a block yet, and new thinking is bound to the block's text."""
     serve(place, Counter(), compacts=True)
     before = len(summaries(place))
     serve(place, Counter(), compacts=True, more=f"Again. {TASK}")
@@ -186,7 +187,7 @@ def test_another_server_that_has_it_too_begins_with_a_summary_of_ours(place: Pla
     assert [bool(each["block"]) for each in made][:2] == [False, True]
 
 
-def test_a_block_that_no_longer_counts_ends_no_session(place: Place) -> None:
+def test_invalid_block_does_not_end_the_session(place: Place) -> None:
     serve(place, Counter(), compacts=True)
     log = place.logs()[0]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -208,7 +209,7 @@ def test_a_block_that_no_longer_counts_ends_no_session(place: Place) -> None:
     assert not block_in(server.requests[-1])
 
 
-def test_it_is_undone_whole(place: Place) -> None:
+def test_undo_of_a_block_restores_everything(place: Place) -> None:
     serve(place, Counter(calls=24), compacts=True)
     assert len(summaries(place)) == 1
     undone = place.run("compact", "--undo")
@@ -228,9 +229,7 @@ def test_it_is_undone_whole(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("compacts", "told"), [(True, "supported"), (False, "not supported: ")])
-def test_the_doctor_tells_whether_a_server_has_it(
-    place: Place, *, compacts: bool, told: str
-) -> None:
+def test_doctor_shows_if_a_server_makes_blocks(place: Place, *, compacts: bool, told: str) -> None:
     with Server(lambda body: Say("walrus"), lenient=True) as server:
         server.compacts = compacts
         doctor = ("-c", "model.id=claude-opus-5-5", "doctor", "--server")

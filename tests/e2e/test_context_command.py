@@ -1,4 +1,4 @@
-"""/context, /cost and the status line, as they are seen."""
+"""/context, /cost and the status line, as shown on the screen."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def work(cwd: Path) -> list[Step]:
 
 
 def letters(text: str) -> dict[str, int]:
-    """The legend's rows that stand for what is used: name and tokens."""
+    """Return the rows of the legend for used tokens: name and tokens."""
     rows = re.findall(r"^  [a-z] +(\S.*?)  +(?:[\d,]+ +)??([\d,]+) +<?\d+%", text, re.MULTILINE)
     narrow = r"^  [a-z]\n +(\S[^·]*?)\s·\s(?:items\s[\d,]+\s·\s)?tokens\s+([\d,]+)\s"
     rows += re.findall(narrow, text, re.MULTILINE)
@@ -64,13 +64,13 @@ def letters(text: str) -> dict[str, int]:
 
 
 def drawn(text: str) -> str:
-    """The bar: what is used, what is free, what is kept for the reply."""
+    """Return the bar: used, free and reserved tokens."""
     (line,) = re.findall(r"^  ([a-z━]+\.+/+)$", text, re.MULTILINE)
     return str(line)
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 24), (120, 40), (59, 20)])
-def test_what_fills_the_window_is_seen_at_any_width(
+def test_context_shows_what_fills_the_window_at_any_width(
     tmp_path: Path, columns: int, rows: int
 ) -> None:
     desk = Desk(tmp_path, mode="bypass")
@@ -123,7 +123,7 @@ def test_the_bar_needs_no_colour(depth: render.Depth) -> None:
     assert ("\x1b" in text) is (depth != "plain")
 
 
-def test_a_share_that_is_there_is_not_nothing() -> None:
+def test_small_share_is_not_shown_as_zero() -> None:
     assert [bar.percentage(n, 1_000) for n in (0, 1, 5, 994, 1_000)] == [
         "0%",
         "<1%",
@@ -134,7 +134,7 @@ def test_a_share_that_is_there_is_not_nothing() -> None:
     assert bar.percentage(0, 0) == "0%"
 
 
-def test_what_a_person_did_by_hand_stands_by_itself(tmp_path: Path) -> None:
+def test_manual_actions_have_their_own_rows(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="I see."))
 
     async def act(seat: Seat) -> None:
@@ -156,7 +156,7 @@ def test_what_a_person_did_by_hand_stands_by_itself(tmp_path: Path) -> None:
     assert re.search(r"moved to files +[\d,]{6,} +1", glass.all())
 
 
-def test_masks_are_told_with_what_they_save(tmp_path: Path) -> None:
+def test_masks_are_shown_with_their_savings(tmp_path: Path) -> None:
     cwd = tmp_path / "project"
     cwd.mkdir()
     policy = replace(DEFAULT, clear_when="every-call", clear_keep=1, clear_above=500)
@@ -199,7 +199,7 @@ def test_when_the_next_compaction_comes(tmp_path: Path) -> None:
 
 
 def clearable(cwd: Path, policy: Policy) -> Conversation:
-    """A conversation with old results and inputs that would be cleared in a summary's place."""
+    """Return a conversation with old results and inputs. Clearing them replaces a summary."""
     calls = [
         Step(tools=[("Bash", {"command": f"seq {n} 1900"}), ("Write", given)])
         for n in range(6)
@@ -212,7 +212,7 @@ def clearable(cwd: Path, policy: Policy) -> Conversation:
     return talk
 
 
-def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -> None:
+def test_no_summary_is_predicted_if_clearing_replaces_it(tmp_path: Path) -> None:
     talk = clearable(tmp_path, replace(DEFAULT, prepare_at=0.55, summarize_at=0.6, clear_keep=1))
     desk, before = CommandDesk(talk), talk.agent.model.current_window().tokens
     assert before > 0.6 * 80_000
@@ -244,7 +244,7 @@ def test_where_clearing_takes_its_place_no_summary_is_foretold(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("changes", [{"clear_keep": 5}, {"mode": "remind"}, {"clear_when": "off"}])
-def test_a_summary_is_foretold_where_clearing_does_not_take_its_place(
+def test_summary_is_predicted_if_clearing_does_not_replace_it(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     policy = replace(DEFAULT, prepare_at=0.65, summarize_at=0.99, **changes)
@@ -290,7 +290,7 @@ class Noted(Reversible[Entry]):
 
 
 @pytest.mark.parametrize("words", ["/context", "/context status", "/cost", "/log", "/log stats"])
-def test_the_log_is_read_aside(tmp_path: Path, words: str) -> None:
+def test_log_is_read_in_another_thread(tmp_path: Path, words: str) -> None:
     talk = Conversation(tmp_path, [Step(text="Yes.")])
     talk.say("go")
     talk.agent.log.close()
@@ -347,7 +347,7 @@ def test_costs_by_purpose_and_subagent_add_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_an_unknown_price_is_said_and_not_guessed(tmp_path: Path, columns: int) -> None:
+def test_unknown_price_is_shown_as_unknown(tmp_path: Path, columns: int) -> None:
     talk = Conversation(tmp_path, [Step(text="Yes."), Step(text="word " * 400)])
     talk.say("go")
     usage = Usage(cache_read=1_000, output=5)
@@ -386,12 +386,12 @@ def test_the_whole_status_line() -> None:
     )
 
 
-def test_what_a_scripted_model_would_cost_is_no_cost() -> None:
+def test_scripted_model_has_no_cost() -> None:
     played = status.StatusLine(scripted_id("claude-sonnet-5-5"), "ask", cost_usd=0.4)
     assert text_of(played, 80) == "scripted model · ask · would cost $0.40"
 
 
-def test_parts_go_one_by_one_and_bypass_never() -> None:
+def test_status_line_drops_parts_one_by_one_but_never_bypass() -> None:
     marks = ("支払い", "▰", "high", "summary", "$1.50", "agents", "job", "51%", "sonnet", "bypass")
     left = len(marks)
     for width in range(140, 5, -1):
@@ -417,7 +417,7 @@ def test_a_long_model_is_cut(width: int) -> None:
     assert len(text_of(status.StatusLine("a-very-long-model-name"), width)) == width
 
 
-def test_the_effort_stands_beside_the_model(tmp_path: Path) -> None:
+def test_effort_follows_the_model(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
 
     async def act(seat: Seat) -> None:
@@ -429,7 +429,7 @@ def test_the_effort_stands_beside_the_model(tmp_path: Path) -> None:
 
 
 class Gated(ScriptedModel):
-    """A model whose summaries wait for a gate."""
+    """A model whose summaries wait until the test releases them."""
 
     def __init__(self, steps: Sequence[Step], *, window: int) -> None:
         super().__init__(steps, window=window)
@@ -442,7 +442,7 @@ class Gated(ScriptedModel):
             yield event
 
 
-def test_a_summary_in_preparation_is_told(tmp_path: Path) -> None:
+def test_summary_in_preparation_is_shown(tmp_path: Path) -> None:
     desk = Desk(tmp_path, mode="bypass")
     long, last = Step(text="word " * 5_000), Step(text="All said.")
     model = desk.model = Gated([long, last, Step(text="no summary")], window=8_600)

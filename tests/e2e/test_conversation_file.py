@@ -1,5 +1,6 @@
-"""What stands beside the log and in the context while a session is compacted, undone and copied
-by the real command: the conversation once and in order, one summary, ranges that run forwards."""
+"""`conversation.md` and the context during compactions, undos and copies by the real command: the
+file has the conversation once and in order, the context has one summary, and ranges are ascending.
+"""
 
 import json
 from pathlib import Path
@@ -18,7 +19,9 @@ RECORD = (
 
 
 def check(log: Path, *requests: str) -> None:
-    """The file beside a log is its conversation, and at most one summary stands in its view."""
+    """Check that `conversation.md` equals the conversation in the log, and that the view has at
+    most one summary.
+    """
     told = log.with_name("conversation.md").read_bytes()
     assert told == b"".join(map(conversation_text, Entries(log)))
     text = told.decode()
@@ -35,7 +38,7 @@ def said(log: Path) -> list[tuple[int, str]]:
     return [(e["seq"], e["content"]) for e in entries if e.get("source") == "person"]
 
 
-def test_the_conversation_whatever_is_compacted_and_undone(tmp_path: Path) -> None:
+def test_conversation_file_after_compactions_and_undos(tmp_path: Path) -> None:
     records = parts = 0
 
     def step(body: Body) -> Step:

@@ -1,4 +1,4 @@
-"""`ctxagent sessions delete`: removes a session and everything that was kept of it."""
+"""`ctxagent sessions delete`: removes a session and all data about it."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_a_session_is_deleted_with_all_its_traces(place: Place) -> None:
     assert place.run("sessions", "show", gone).returncode == 2
 
 
-def test_several_are_deleted_or_none(place: Place) -> None:
+def test_several_sessions_are_deleted_or_none(place: Place) -> None:
     one, two = started(place, "first"), started(place, "second")
     done = place.run("sessions", "delete", one, "20200101-000000-abcdef", "--yes")
     assert done.returncode == 2
@@ -82,7 +82,7 @@ def test_several_are_deleted_or_none(place: Place) -> None:
     assert place.logs() == []
 
 
-def test_it_asks_and_refuses_without_a_terminal(place: Place) -> None:
+def test_delete_asks_and_refuses_without_a_terminal(place: Place) -> None:
     id = started(place, "say hello")
     done = place.run("sessions", "delete", id)
     assert (done.returncode, done.stdout) == (2, "")

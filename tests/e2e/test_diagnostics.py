@@ -1,5 +1,6 @@
-"""The real command with language servers: what the model is told after its edits, in the sandbox
-and without it, and what is left of the servers."""
+"""The real command with language servers: what the model is told after its edits, with and without
+the sandbox, and which server processes remain.
+"""
 
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ def place(tmp_path: Path) -> Place:
 
 
 def scripted(place: Place, mode: str = "push") -> str:
-    """The setting for the scripted server, which lies in the project as a sandbox shows that."""
+    """Return the setting for the scripted server. Its script is in the project, because a sandbox
+    shows the project.
+    """
     script = place.project / "server.py"
     shutil.copy(language_server.__file__, script)
     return f'lsp.servers=[".x: {sys.executable} {script} {mode} {place.project / "heard"}"]'
@@ -64,10 +67,8 @@ def test_new_errors_are_told_with_the_result(place: Place, sandbox: str) -> None
 @pytest.mark.parametrize(
     "options", [(), ("-c", "lsp.enabled=off"), ("-c", "features.off=diagnostics"), ("--safe",)]
 )
-def test_no_server_is_started_where_it_is_not_wanted(
-    place: Place, options: tuple[str, ...]
-) -> None:
-    """Without a user at the keyboard the default starts none."""
+def test_no_language_server_starts_if_switched_off(place: Place, options: tuple[str, ...]) -> None:
+    """By default, no server starts if no user can be asked."""
     on = ("-c", "lsp.enabled=on") if "features" in str(options) or "--safe" in options else ()
     (edited,) = run(place, [("Edit", EDIT)], "-c", scripted(place), *on, *options)
     assert "language server" not in edited

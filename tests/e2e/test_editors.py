@@ -1,4 +1,4 @@
-"""`ctxagent acp` with the client of the protocol's own package: sessions, prompts, questions."""
+"""`ctxagent acp` with the client of the protocol's Python package: sessions, prompts, questions."""
 
 import asyncio
 import base64
@@ -294,7 +294,7 @@ def test_slash_commands_and_compaction(tmp_path: Path) -> None:
     assert after < before
 
 
-def test_words_that_come_while_a_turn_runs_steer_it(tmp_path: Path) -> None:
+def test_messages_during_a_turn_steer_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
     steps = [
         Say(tools=[("Bash", {"command": "touch begun; until [ -e go ]; do sleep 0.01; done"})])
@@ -437,7 +437,7 @@ def test_a_server_that_the_editor_names_is_used(tmp_path: Path) -> None:
     assert server.rejected == []
 
 
-def test_lines_that_are_no_messages_and_a_signal(tmp_path: Path) -> None:
+def test_invalid_lines_and_a_signal(tmp_path: Path) -> None:
     place = Place(tmp_path)
     job = f"sleep 300.{secrets.randbelow(10**9)}"
     steps = [Say(tools=[("Bash", {"command": job, "run_in_background": True})]), Say("It runs.")]

@@ -1,6 +1,6 @@
-"""`ctxagent acp` under a client of the Agent Client Protocol that others have written: the npm
-package acpx, on the protocol's TypeScript library. Without npm, or without a registry, the tests
-are skipped."""
+"""`ctxagent acp` with a third-party client: the npm package acpx, which uses the protocol's
+TypeScript library. Skipped without npm or without a registry.
+"""
 
 import json
 import os
@@ -27,7 +27,7 @@ STEPS = [
 def run(
     config: pytest.Config, place: Place, url: str, *options: str, code: int = 0
 ) -> list[dict[str, Any]]:
-    """Run one prompt to this exit code, and return all messages of the protocol, in order."""
+    """Run one prompt that ends with this exit code. Return all protocol messages in order."""
     done = subprocess.run(
         [
             str(installed(config) / ACPX),
@@ -65,7 +65,7 @@ def test_a_prompt_with_permissions(tmp_path: Path, pytestconfig: pytest.Config) 
     assert messages[-1]["result"] == {"stopReason": "end_turn"}
 
 
-def test_what_is_denied_is_not_done(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_denied_call_does_not_run(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     place = Place(tmp_path)
     with Server(STEPS) as server:
         run(pytestconfig, place, server.url, "--deny-all", code=5)

@@ -1,5 +1,6 @@
-"""The engine over real HTTP, against a server as strict as the newest models: thinking bound to its
-prefix, a window of its own, and a summariser that fails in every way a server can."""
+"""The engine over real HTTP, against a server as strict as the newest models: bound thinking, its
+own window, and every kind of failed summary request.
+"""
 
 import asyncio
 import json
@@ -37,9 +38,12 @@ def asks_for_a_record(body: Body) -> bool:
 
 
 class Player:
-    """Thinks, and calls Bash `calls` times a turn with outputs of about 2,000 tokens, each with so
-    many `words`. `record` answers requests for a summary; `faults` take the place of calls by their
-    number. `rooms` has the tokens of each request, its reply's room included."""
+    """Think, and call Bash `calls` times a turn with outputs of about 2,000 tokens, each with this
+    many `words`.
+
+    `record` answers requests for a summary. `faults` replace calls, by their number. `rooms` has
+    the tokens of each request and of the room for its reply.
+    """
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ def connected(
 
 
 def run(talk: Conversation, play: Coroutine[Any, Any, None]) -> None:
-    """Everything in one event loop, as connections belong to it."""
+    """Run everything in one event loop, because connections belong to it."""
 
     async def whole() -> None:
         try:
@@ -127,7 +131,7 @@ def reverted_acts(talk: Conversation) -> set[type]:
 
 
 @pytest.mark.parametrize("name", ["default", "v5"])
-def test_bound_thinking_survives_what_is_undone(project: Path, name: str) -> None:
+def test_bound_thinking_survives_undos(project: Path, name: str) -> None:
     player = Player(12, words=300)
     with Server(player, bound=True, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
@@ -252,7 +256,7 @@ def test_a_window_smaller_than_believed_is_learned_once(project: Path) -> None:
 
 
 class Silent:
-    """Begins a record and falls silent, the first time; `asked` is set when it does."""
+    """Begin a summary and then send nothing more, once. `asked` is set when this happens."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -312,10 +316,11 @@ def test_a_turn_interrupted_while_it_waits_for_a_summary(project: Path) -> None:
 LONG = "A long answer about the code of this project. " * 900  # fills a quarter of the window
 
 
-def test_what_was_said_before_an_interrupt_counts(project: Path) -> None:
-    """A long reply is interrupted, then one in its thoughts and its call, then one breaks off. The
-    server has not said how long they were: the bill and the size of the context have it all the
-    same, so that the next request fits, and nothing is masked or summarised for it."""
+def test_interrupted_replies_count_in_bill_and_context(project: Path) -> None:
+    """A long reply is interrupted, then one in its thinking and its call, then one breaks off. The
+    server reports no usage for them. The bill and the context size include them nevertheless, so
+    the next request fits, and nothing is cleared or summarised because of them.
+    """
     call = ("Write", {"path": "a.txt", "content": LONG})
     steps = [
         Say(LONG, deltas=40, fault="silence", after=41),

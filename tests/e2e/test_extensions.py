@@ -1,4 +1,4 @@
-"""Extensions by the real command: each example of the guide, and extensions that misbehave."""
+"""Extensions with the real command: each example of the guide, and extensions that fail."""
 
 import inspect
 import json
@@ -59,7 +59,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def own(place: Place, name: str, text: str = "") -> Path:
-    """Save an extension of the user, an example of the guide without `text`."""
+    """Save an extension of the user: an example of the guide, or `text`."""
     return saved(place.root / "home" / ".config" / "ctxagent", name, text)
 
 
@@ -111,7 +111,7 @@ def subagent(steps: Sequence[Step]) -> list[Step]:
 
 
 def says(terminal: Terminal, words: str) -> None:
-    """Wait for words, however they are wrapped."""
+    """Wait for a text, however it is wrapped."""
     terminal.see(lambda text: words in " ".join(text.split()))
 
 
@@ -326,7 +326,7 @@ def test_a_reload_brings_back_what_was_switched_off(place: Place) -> None:
 @pytest.mark.parametrize(
     "event", sorted(EVENTS.keys() - {*IN_THE_TERMINAL, "before_question", "request_refused"})
 )
-def test_one_that_raises_is_named_and_the_task_is_done(place: Place, event: str) -> None:
+def test_failing_extension_is_named_and_the_task_is_done(place: Place, event: str) -> None:
     own(place, "broken.py", RAISES.format(event=event, word=EVENTS[event]))
     reads: list[Step] = [Say(tools=[("Read", {"path": "a.txt"})]), DONE]
     said, server = answered(place, reads)
@@ -335,7 +335,7 @@ def test_one_that_raises_is_named_and_the_task_is_done(place: Place, event: str)
     assert "one two three" in results(server.requests[-1])[0]
 
 
-def test_one_that_raises_when_a_call_is_asked_about(place: Place) -> None:
+def test_extension_that_fails_in_before_question(place: Place) -> None:
     own(place, "broken.py", RAISES.format(event="before_question", word="async "))
     done, server = task(place, [Say(tools=[("Bash", {"command": "touch made"})]), DONE])
     assert done.returncode == 3
@@ -343,7 +343,7 @@ def test_one_that_raises_when_a_call_is_asked_about(place: Place) -> None:
     assert "nobody can be asked in this run" in results(server.requests[-1])[0]
 
 
-def test_one_that_raises_when_a_request_is_refused(place: Place) -> None:
+def test_extension_that_fails_in_request_refused(place: Place) -> None:
     own(place, "broken.py", RAISES.format(event="request_refused", word="async "))
     done, _ = task(place, [Fail(400, "no such thing")])
     assert done.returncode != 0
@@ -464,7 +464,7 @@ def test_a_command_with_a_taken_name_is_left_out(changed: Place) -> None:
         left(terminal)
 
 
-def test_the_list(place: Place) -> None:
+def test_extensions_list(place: Place) -> None:
     empty = place.run("extensions", "list")
     assert (empty.returncode, empty.stdout) == (0, "")
     own(place, "words.py")

@@ -1,4 +1,6 @@
-"""The real command with features switched off: it does its task, and nothing is left of them."""
+"""The real command with features switched off: it does its task, and no trace of the features
+remains.
+"""
 
 import json
 import subprocess
@@ -37,7 +39,7 @@ SIGNS = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A project that has something for each feature."""
+    """Return a project with a file for each feature."""
     place = Place(tmp_path)
     (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     (place.project / "AGENTS.md").write_text(f"{SIGNS['environment']}\n")
@@ -81,7 +83,7 @@ def does_the_task(place: Place, *off: str) -> Body:
 
 
 def signs(place: Place, request: Body) -> set[str]:
-    """The features that the task shows something of."""
+    """Return the features that left a trace in the task."""
     sent = json.dumps(request)
     hooks = {"hooks"} if (place.root / "heard").exists() else set[str]()
     return {name for name, sign in SIGNS.items() if sign in sent} | hooks

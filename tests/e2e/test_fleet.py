@@ -1,4 +1,4 @@
-"""`ctxagent fleet`: many agents from one manifest, by the real command, with kills."""
+"""`ctxagent fleet`: many agents from one manifest, with the real command and kills."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def scripted(fleet: Fleet, script: dict[str, Any] = WRITES) -> tuple[str, ...]:
     return ("-c", f"model.id=scripted:{path}")
 
 
-def test_killed_again_and_again_it_ends_well_and_nothing_is_paid_twice(fleet: Fleet) -> None:
+def test_fleet_ends_well_after_many_kills_and_pays_nothing_twice(fleet: Fleet) -> None:
     fleet.tasks(TASKS)
     with Server(Faults(work, rate=0.15, seed=3, kinds=PASSING)) as server:
         env = fleet.place.server(server.url)
@@ -132,7 +132,7 @@ def test_a_page_shows_a_fleet_as_it_runs(fleet: Fleet) -> None:
     assert fleet.call("show").returncode == 2
 
 
-def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
+def test_next_run_waits_for_an_agent_of_a_killed_run(fleet: Fleet) -> None:
     fleet.tasks(1)
     call = Say("", tools=[("Bash", {"command": "echo a > made.txt"})])
     with Server([call, Fail(529, "Overloaded"), Say("Done.")]) as server:
@@ -198,7 +198,7 @@ def test_a_reply_that_a_kill_cuts_is_in_the_bill(fleet: Fleet) -> None:
     assert check_log(log).holds
 
 
-def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fleet) -> None:
+def test_failed_tasks_are_counted_and_retried_on_request(fleet: Fleet) -> None:
     fleet.tasks(3)
     options = scripted(fleet, {"steps": []})
     failed = fleet.call("run", *options, "--jobs", "1", "--max-failures", "2")
@@ -247,7 +247,7 @@ def test_a_changed_task_is_reported_and_starts_again(fleet: Fleet) -> None:
     assert "bill: no known price · 4 calls" in again.stdout
 
 
-def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
+def test_each_place_has_its_own_patch(fleet: Fleet, tmp_path: Path) -> None:
     first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
     below = fleet.place.project / "r2" / "below"
     below.mkdir()
@@ -341,8 +341,9 @@ def test_the_printed_command_continues_the_session_in_the_place_of_the_task(tmp_
 
 
 def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path: Path) -> None:
-    """No engine runs here: a program in its place keeps the command line, and runs the agent
-    without a container."""
+    """No container engine runs here. A program in its place records the command line, and runs the
+    agent without a container.
+    """
     engine = tmp_path / "bin" / "docker"
     engine.parent.mkdir()
     agent = f"exec {sys.executable} -P -m ctxagent"
@@ -373,7 +374,9 @@ def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path
     assert len(fleet.logs()) == 1
 
 
-def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path: Path) -> None:
+def test_missing_container_engine_and_invalid_line_are_reported(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     fleet.write([{"id": "t", "prompt": "go", "image": "img:1"}])
     env = fleet.place.environ({"PATH": str(tmp_path / "nothing")})
     assert fleet.call("run", *scripted(fleet), env=env).returncode == 1
@@ -388,7 +391,7 @@ def test_without_an_engine_and_with_a_bad_line_it_says_so(fleet: Fleet, tmp_path
     assert "the variable NOT_THERE is not set" in fleet.call("run").stderr
 
 
-def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path: Path) -> None:
+def test_collect_refuses_folders_that_it_did_not_create(fleet: Fleet, tmp_path: Path) -> None:
     fleet.tasks(1)
     fleet.call("run", *scripted(fleet))
     refused = fleet.call("collect", str(fleet.place.project / "r0"))
@@ -404,7 +407,7 @@ def test_what_came_out_is_gathered_in_no_folder_of_others(fleet: Fleet, tmp_path
     assert (refused.returncode, "has the results of another fleet" in refused.stderr) == (2, True)
 
 
-def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
+def test_status_lists_the_first_tasks_of_each_state(fleet: Fleet) -> None:
     fleet.tasks(30)
     told = fleet.call("status").stdout
     assert told.startswith("30 tasks: 30 waiting\n")
@@ -426,7 +429,7 @@ def test_the_error_for_an_option_after_the_command_says_where_to_put_it(fleet: F
 
 
 def nothing_began(fleet: Fleet) -> bool:
-    """Whether no task was begun, and nothing was made for one."""
+    """Return True if no task has begun and no file was created for one."""
     made = fleet.place.project.glob("*-worktrees")
     return not fleet.folder.ledger.exists() and not list(made)
 
@@ -473,7 +476,7 @@ def test_missing_places_are_listed_in_one_error_before_the_start(fleet: Fleet) -
     assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
 
 
-def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fleet) -> None:
+def test_outage_costs_no_task_an_attempt(fleet: Fleet) -> None:
     fleet.tasks(8)
     asked = list[int]()
 
@@ -495,7 +498,7 @@ def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fle
     assert len(server.requests) == 8 * (CALLS + 1) + 5
 
 
-def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
+def test_long_outage_ends_the_run_without_failed_tasks(fleet: Fleet) -> None:
     fleet.tasks(4)
     is_down = [True]
 
@@ -600,7 +603,7 @@ def test_a_run_names_each_finished_task_once(fleet: Fleet) -> None:
     assert "  done    t0, t1\n" in fleet.call("status").stdout
 
 
-def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
+def test_finished_task_keeps_few_files(fleet: Fleet) -> None:
     fleet.tasks(2)
     fleet.call("run", *scripted(fleet))
     for task in fleet.status()["each"]:
@@ -611,7 +614,7 @@ def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
         assert {"log.jsonl", "conversation.md", "patch.diff"} <= {path.name for path in files}
 
 
-def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:
+def test_collect_writes_pages(fleet: Fleet, tmp_path: Path) -> None:
     fleet.tasks(2)
     options = scripted(fleet)
     fleet.call("run", *options)

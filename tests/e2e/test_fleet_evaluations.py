@@ -1,5 +1,6 @@
-"""Evaluations and migrations with `ctxagent fleet`: attempts, scores, comparisons, and the command
-after a score, by the real command."""
+"""Evaluations and migrations with `ctxagent fleet` and the real command: attempts, scores,
+comparisons, and the command after a score.
+"""
 
 import json
 import os
@@ -37,7 +38,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def unconfined(command: str) -> dict[str, Any]:
-    """A score that may write where the test looks."""
+    """Return a score without a sandbox, so that it can write files for the test."""
     return {"command": command, "sandbox": False}
 
 
@@ -60,13 +61,13 @@ def killed_at_a_step(fleet: Fleet, options: tuple[str, ...]) -> int:
 
 
 def said(fleet: Fleet, name: str) -> list[str]:
-    """The lines that steps have written into a file beside the manifest."""
+    """Return the lines that the steps have written into a file next to the manifest."""
     path = fleet.place.project / name
     return path.read_text().split() if path.exists() else []
 
 
 def replies(fleet: Fleet) -> int:
-    """How many replies of the model all logs have."""
+    """Return the number of model replies in all logs."""
     return sum(isinstance(entry, Assistant) for log in fleet.logs() for entry in Entries(log))
 
 
@@ -107,7 +108,7 @@ def test_a_killed_command_after_the_score_runs_again_only_on_retry(
     assert (task["state"], task["attempt"], replies(fleet)) == ("done", 1, 2)
 
 
-def test_a_failed_step_alone_is_tried_again(fleet: Fleet) -> None:
+def test_retry_repeats_only_the_failed_step(fleet: Fleet) -> None:
     options = scripted(fleet)
     note = "echo {0} >> $FLEET_DIR/begun; "
     broken = {"score": unconfined(note.format("score") + "exit 7"), "after": "exit 3"}

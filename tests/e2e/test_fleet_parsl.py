@@ -1,4 +1,4 @@
-"""`ctxagent fleet run --config`: the same by Parsl's workers, one of which is killed."""
+"""`ctxagent fleet run --config`: a fleet with workers of Parsl, one of which is killed."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     fleet.end()
 
 
-def test_a_worker_that_is_killed_costs_nothing_twice(fleet: Fleet) -> None:
+def test_killed_worker_repeats_nothing(fleet: Fleet) -> None:
     fleet.tasks(4)
     with Server(work) as server:
         env = fleet.place.server(server.url)
@@ -52,7 +52,7 @@ def test_a_worker_that_is_killed_costs_nothing_twice(fleet: Fleet) -> None:
     assert (fleet.folder.path / "parsl").is_dir()
 
 
-def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
+def test_only_block_can_be_lost_repeatedly(fleet: Fleet) -> None:
     fleet.tasks(6)
     with Server(work) as server:
         env = fleet.place.server(server.url)
@@ -68,7 +68,7 @@ def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
 
 
 def programs(fleet: Fleet, name: str) -> list[int]:
-    """The processes of Parsl, or of our program around it, that belong to a fleet."""
+    """Return the processes of a fleet that belong to Parsl or to our wrapper program."""
     mark, found = str(fleet.place.root).encode(), list[int]()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -102,7 +102,7 @@ def test_the_workers_end_with_their_fleet_and_agents_go_on(fleet: Fleet) -> None
         assert list(paid_twice(fleet, server)) == []
 
 
-def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:
+def test_invalid_parsl_configuration_is_named(fleet: Fleet) -> None:
     fleet.tasks(1)
     env = fleet.place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
     for text, why in (("config = 1", "no configuration called `config`"), ("1/0", "ZeroDivision")):

@@ -1,4 +1,4 @@
-"""`ctxagent fleet run --config` with the jobs of a real Slurm of one node."""
+"""`ctxagent fleet run --config` with jobs of a real Slurm with one node."""
 
 import subprocess
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def jobs(env: dict[str, str]) -> list[str]:
-    """The jobs that wait or run."""
+    """Return the waiting and running jobs."""
     asked = ["squeue", "--noheader", "--format=%i"]
     return subprocess.run(asked, env=env, capture_output=True, text=True).stdout.split()
 

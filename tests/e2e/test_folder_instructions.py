@@ -1,5 +1,6 @@
-"""Instruction files of folders, imports, rules and the places of other agents, by the real command:
-each text stands once, where and when it counts."""
+"""Instruction files of folders, imports, rules and files of other agents, with the real command:
+the context has each text once, when it applies.
+"""
 
 import os
 import re
@@ -25,7 +26,7 @@ WINDOW = 200_000
 
 
 def rule(name: str) -> str:
-    """The text that a file of the monorepo says, found by a name that no other text has."""
+    """Return the text of a file in the monorepo. The name in it occurs in no other text."""
     return f"Obey the rule <{name}>."
 
 
@@ -60,7 +61,7 @@ def counts(body: Body, *names: str) -> list[int]:
 
 
 def standing(body: Body) -> set[str]:
-    """The rules in a request; each is there once."""
+    """Return the rules in a request. Each is there once."""
     found = re.findall(r"Obey the rule <([^>]+)>", told(body))
     assert len(found) == len(set(found))
     return set(found)
@@ -70,7 +71,7 @@ def reads(*folders: str) -> Say:
     return Say(tools=[("Read", {"path": f"{folder}/x.py"}) for folder in folders])
 
 
-def test_each_file_is_given_once_when_its_folder_is_worked_in(place: Place) -> None:
+def test_each_file_is_sent_once_when_its_folder_is_used(place: Place) -> None:
     steps = [reads(folder) for folder in (*PACKAGES, *reversed(PACKAGES), "packages/p0/deep")]
     with Server([*steps, Say("Done.")]) as server:
         asked(place, server, words="go")
@@ -122,7 +123,7 @@ def test_commands_attachments_and_edits_count_too(place: Place) -> None:
         assert standing(body) == known
 
 
-def test_what_is_over_the_budget_is_named(place: Place) -> None:
+def test_files_over_the_budget_are_named(place: Place) -> None:
     large, huge = place.project / "packages/p1/AGENTS.md", place.project / "packages/p2/AGENTS.md"
     large.write_text(f"{rule('packages/p1')}\n" + "Sort the imports of each module. " * 400)
     huge.write_text(f"{rule('packages/p2')}\n" + "Sort the imports of each module. " * 900)
@@ -137,7 +138,7 @@ def test_what_is_over_the_budget_is_named(place: Place) -> None:
     assert standing(server.requests[-1]) >= {"packages/p1", "packages/p2"}
 
 
-def test_after_a_summary_a_kill_and_a_resume_the_right_ones_stand(place: Place) -> None:
+def test_right_instructions_after_a_summary_a_kill_and_a_resume(place: Place) -> None:
     pid = list[int]()
 
     def script() -> Iterator[Reply | Callable[[], Reply]]:
@@ -186,7 +187,7 @@ def test_after_a_summary_a_kill_and_a_resume_the_right_ones_stand(place: Place) 
     assert server.rejected == []
 
 
-def test_a_subagent_gets_those_of_its_own_work(place: Place) -> None:
+def test_subagent_gets_instructions_for_its_own_work(place: Place) -> None:
     def answer(body: Body) -> Reply:
         text = told(body)
         if "You are a subagent" in text:
@@ -232,7 +233,7 @@ def test_the_places_of_other_agents_and_their_order(place: Place) -> None:
     assert "python.md, for files that match **/*.py, **/*.pyi:" in told(server.requests[1])
 
 
-def test_the_file_of_codex_counts_where_there_is_no_other(place: Place) -> None:
+def test_codex_file_is_used_if_there_is_no_other(place: Place) -> None:
     write(place.root / "home/.codex/AGENTS.md", rule("codex"))
     with Server([Say("Done.")]) as server:
         asked(place, server, words="go")

@@ -1,5 +1,6 @@
-"""`ctxagent --from-recording` as a person or a script runs it: a session goes on that another agent
-has recorded, and a later start goes on with it as with any other."""
+"""`ctxagent --from-recording` in a terminal and in a script: it continues a session of another
+agent, and a later start continues the new session like any other.
+"""
 
 import json
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
         ([], "is not a recorded session in a known format"),
     ],
 )
-def test_what_it_refuses(tmp_path: Path, options: list[str], words: str) -> None:
+def test_refused_recordings(tmp_path: Path, options: list[str], words: str) -> None:
     place, file = Place(tmp_path), tmp_path / "recording"
     file.write_text("# Notes\n")
     run = place.run("--from-recording", str(file), *options, "-p", "go")
@@ -52,7 +53,7 @@ def test_what_it_refuses(tmp_path: Path, options: list[str], words: str) -> None
     assert not place.logs()
 
 
-def test_nobody_can_pick_in_a_headless_run(tmp_path: Path) -> None:
+def test_headless_run_needs_a_file(tmp_path: Path) -> None:
     run = Place(tmp_path).run("-p", "go", "--from-recording")
     assert run.returncode == 2
     assert "--from-recording FILE" in run.stderr

@@ -1,4 +1,4 @@
-"""The GitHub Action: its script against a stand-in for GitHub's API, and the form of action.yml."""
+"""The GitHub Action: its script against a fake GitHub API, and the form of action.yml."""
 
 import json
 import os
@@ -29,7 +29,7 @@ RunStep = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class GitHub:
-    """A stand-in for GitHub's REST API that keeps what it is sent."""
+    """A fake GitHub REST API that stores what it is sent."""
 
     def __init__(self, permission: str = "write", status: int = 201) -> None:
         self.asked: list[tuple[str, str, str]] = []  # method, path, Authorization
@@ -79,7 +79,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def comment(body: str, **changed: Any) -> Body:
-    """An event, as GitHub writes it: a collaborator comments on a member's issue."""
+    """Return an event in GitHub's format: a collaborator comments on a member's issue."""
     event: Body = {
         "action": "created",
         "comment": {
@@ -133,7 +133,7 @@ def environ(
 def step(
     place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> RunStep:
-    """Run the step in this process; the agent is a process of its own."""
+    """Run the step in this process. The agent is a separate process."""
 
     def run(*given: Any, **named: Any) -> "subprocess.CompletedProcess[str]":
         with monkeypatch.context() as patch:
@@ -173,7 +173,7 @@ def test_a_comment_is_answered_below_it(place: Place, step: RunStep) -> None:
     assert server.rejected == []
 
 
-def test_the_words_of_a_stranger_stay_out(place: Place, step: RunStep) -> None:
+def test_text_of_strangers_is_left_out(place: Place, step: RunStep) -> None:
     event = comment("/ctxagent fix it", issue__author_association="NONE")
     with GitHub().serving() as github, Server([Say("Done.")]) as server:
         done = step(server, github, event)
@@ -291,7 +291,7 @@ def test_no_task_is_an_error(step: RunStep, event: Body | None, name: str, why: 
     assert server.requests == []
 
 
-def test_what_is_printed_commands_the_runner_nothing(step: RunStep) -> None:
+def test_output_has_no_runner_commands(step: RunStep) -> None:
     with GitHub().serving() as github, Server([Say("::error::x\n::add-mask::walrus")]) as server:
         done = step(server, github, name="schedule", task="go")
     lines = done.stdout.splitlines()

@@ -1,5 +1,6 @@
-"""What holds over several runs of the command: a finished list is one reason for a summary, and a
-run whose state is RUNNING goes on without the person's confirmation."""
+"""State over several runs of the command: a finished todo list causes one summary, and a run with
+the state RUNNING continues without the user's confirmation.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ctxagent guide`, and that hints name pages which come with the program."""
+"""`ctxagent guide`, and the hints that name pages of the guide."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Hooks in the published format by the real command: what each kind of plugin promises happens."""
+"""Hooks in the published format, with the real command: each kind of plugin has its documented
+effect.
+"""
 
 import json
 import threading
@@ -107,7 +109,7 @@ def ran(
 
 
 def words(place: Place) -> list[dict[str, Any]]:
-    """Return the entries with what hooks said."""
+    """Return the entries with the messages of hooks."""
     entries = (json.loads(line) for log in place.logs() for line in log.read_text().splitlines())
     return [entry for entry in entries if entry.get("source") == "hook"]
 
@@ -121,11 +123,11 @@ def bash(*commands: str) -> Say:
 
 
 def is_rebuilt(place: Place) -> bool:
-    """Return True if each request is built again from its log, to the byte."""
+    """Return True if each request can be rebuilt from its log, to the byte."""
     return all(check_log(log).holds for log in place.logs())
 
 
-def test_a_start_text_stands_once_whatever_happens(place: Place) -> None:
+def test_session_start_text_is_in_the_context_once(place: Place) -> None:
     events = {event: [hook("cat >> heard", "auto")] for event in ("PreCompact", "PostCompact")}
     events["SessionStart"] = [hook("run", "startup|clear|compact")]
     add(place, "kit", events, SAYS_START)
@@ -192,7 +194,7 @@ def test_all_plugins_after_summaries_a_kill_and_a_resume(place: Place) -> None:
 
 
 def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+    """A kill at that moment leaves a log that ends with the summary."""
     add(place, "kit", {"SessionStart": [hook("run", "compact")]}, SAYS_START)
     keeper = Keeper()
     keeper.until = 1
@@ -215,7 +217,7 @@ def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_loop_sends_the_agent_on_until_its_promise(place: Place) -> None:
+def test_stop_hook_continues_until_the_promised_word(place: Place) -> None:
     add(place, "loop", {"Stop": [hook("run")]}, LOOPS)
     (place.project / "loop.json").write_text(json.dumps({"task": "Build it.", "round": 1}))
     steps = [Say("First try."), Say("Second try."), Say("It is <promise>DONE</promise>.")]
@@ -228,7 +230,7 @@ def test_a_loop_sends_the_agent_on_until_its_promise(place: Place) -> None:
     assert is_rebuilt(place)
 
 
-def test_a_loop_without_end_ends(place: Place) -> None:
+def test_endless_stop_hook_is_ended(place: Place) -> None:
     add(place, "loop", {"Stop": [hook("echo more >&2; exit 2")]})
     server, error = ran(place, lambda body: Say(f"Done {len(body['messages'])}."))
     assert len(server.requests) == 9
@@ -299,7 +301,7 @@ print(json.dumps({"hookSpecificOutput": {
 """
 
 
-def test_a_changed_call_is_what_is_judged_run_and_recorded(place: Place) -> None:
+def test_changed_call_is_checked_run_and_recorded(place: Place) -> None:
     add(place, "kit", {"PreToolUse": [hook("run", "Bash")]}, CHANGES)
     steps = [bash("touch one"), bash("rm one"), Say("Done.")]
     deny = ("--deny", "Bash(rm two)", "--output-format", "stream-json")
@@ -316,7 +318,7 @@ def test_a_changed_call_is_what_is_judged_run_and_recorded(place: Place) -> None
     assert is_rebuilt(place)
 
 
-def test_what_a_hook_allows_is_still_held_to_ask_rules(place: Place) -> None:
+def test_ask_rules_apply_to_calls_that_a_hook_allows(place: Place) -> None:
     allow = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}})
     add(place, "kit", {"PreToolUse": [hook(f"echo '{allow}'")]})
     steps = [bash("touch made"), bash("touch asked"), Say("Done.")]
@@ -335,7 +337,7 @@ def test_a_question_is_answered_by_a_hook(place: Place, behavior: str) -> None:
     assert ("not at night" in told(server.requests[-1])) == (behavior == "deny")
 
 
-def test_long_words_are_bounded_and_kept(place: Place) -> None:
+def test_long_hook_text_is_cut_and_kept(place: Place) -> None:
     say = "seq -f 'line %g of a long text' 2000"
     add(place, "kit", {"UserPromptSubmit": [hook(say)]})
     server, _ = ran(place, [Say("Done.")])
@@ -348,7 +350,7 @@ def test_long_words_are_bounded_and_kept(place: Place) -> None:
     assert "line 2000 of a long text" in told(server.requests[-1])
 
 
-def test_what_each_event_is_told(place: Place) -> None:
+def test_input_of_each_event(place: Place) -> None:
     listened = (
         "SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse",
         "PostToolUseFailure", "Stop", "SubagentStart", "SubagentStop",
@@ -385,7 +387,7 @@ def test_what_each_event_is_told(place: Place) -> None:
     assert (log.parent / "transcript.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_subagents_hear_their_own_hooks(place: Place) -> None:
+def test_subagents_get_the_text_of_their_own_hooks(place: Place) -> None:
     start = '{"hookSpecificOutput": {"additionalContext": "For helpers alone."}}'
     once = "test -e once && exit 0; touch once; echo 'Look again.' >&2; exit 2"
     events = {
@@ -402,7 +404,7 @@ def test_subagents_hear_their_own_hooks(place: Place) -> None:
     assert "Look again." in told(server.requests[2])
 
 
-def test_an_answer_to_stop_ends_the_turn(place: Place) -> None:
+def test_continue_false_ends_the_turn(place: Place) -> None:
     stop = '{"continue": false, "stopReason": "enough for today"}'
     add(place, "kit", {"PostToolUse": [hook(f"echo '{stop}'")]})
     steps = [bash("true"), Say("Never.")]
@@ -480,7 +482,7 @@ def test_a_hook_over_http(place: Place) -> None:
     assert event["tool_input"] == {"command": "touch made"}
 
 
-def test_without_a_hook_that_speaks_requests_are_as_ever(place: Place) -> None:
+def test_silent_hooks_change_no_request(place: Place) -> None:
     steps = [bash("echo on"), Say("Done.")]
     plain, _ = ran(place, steps, "--permission-mode", "bypass")
     assert not list(place.state.rglob("transcript.jsonl"))
@@ -515,9 +517,7 @@ def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> No
         {"command": "${CLAUDE_PROJECT_DIR}/.claude/hooks/guard.sh", "args": ["a b"]},
     ],
 )
-def test_a_guard_of_the_projects_root_guards_its_folders_too(
-    place: Place, row: dict[str, Any]
-) -> None:
+def test_hook_of_the_project_root_applies_in_subfolders(place: Place, row: dict[str, Any]) -> None:
     guard = place.project / ".claude" / "hooks" / "guard.sh"
     guard.parent.mkdir(parents=True)
     guard.write_text("#!/bin/sh\necho guarded >&2\nexit 2\n")

@@ -1,4 +1,4 @@
-"""Many screenshots, and one that the server cannot read: the session goes on by itself."""
+"""Many screenshots, and one that the server cannot read: the session continues by itself."""
 
 import json
 import struct
@@ -16,7 +16,7 @@ from ..support.server.wires import Wire, over_each_wire
 
 
 def png(width: int, height: int) -> bytes:
-    """A black image of one bit a pixel."""
+    """Return a black image with one bit per pixel."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -56,7 +56,7 @@ def order(place: Place) -> list[int]:
 
 
 class Unreadable:
-    """Looks at 22 images, of which the server cannot read the last that it is sent, then at two."""
+    """Read 22 images, then two. The server cannot read the last of the 22."""
 
     def __init__(self) -> None:
         self.refused = -1
@@ -94,7 +94,7 @@ def test_images_are_bounded_and_a_refused_one_goes(tmp_path: Path) -> None:
 
 
 class Sightless:
-    """A model that takes no images, on a server that says so with these words."""
+    """A model that accepts no images, on a server that refuses them with this message."""
 
     def __init__(self, status: int, words: str) -> None:
         self.refusal, self.refused = Fail(status, words), 0
@@ -124,7 +124,7 @@ SIGHTLESS, SEEING = ("claude-haiku-4-5", "claude-sonnet-5")
     ],
 )
 def test_a_model_that_takes_no_images(tmp_path: Path, status: int, words: str) -> None:
-    """One request is refused, and none after it; another model is shown them by ref."""
+    """One request is refused, and none after it. Another model gets the images by ref."""
     place = Place(tmp_path)
     for number in range(2):
         (place.project / f"shot{number}.png").write_bytes(png(40, 30 + number))

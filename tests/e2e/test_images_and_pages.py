@@ -1,5 +1,6 @@
-"""Forty images and five megabytes of pages through a small window: nothing is refused, little is
-summarised, and each is there by its ref, to the byte."""
+"""Forty images and five megabytes of pages in a small window: nothing is refused, there are few
+summaries, and each text can be read by its ref, to the byte.
+"""
 
 import http.server
 import io
@@ -27,7 +28,7 @@ SIZES = [(200, 150), (2_400, 60), (80, 160), (300, 300)]
 
 
 def image(number: int) -> bytes:
-    """An image of noise that no other is equal to; some are larger than the API takes."""
+    """Return an image of noise, different from all others. Some are larger than the API accepts."""
     made = io.BytesIO()
     picture = PIL.Image.effect_noise(SIZES[number % len(SIZES)], 20 + number)
     picture.save(made, "JPEG" if number % 2 else "PNG")
@@ -63,7 +64,7 @@ def site() -> Iterator[str]:
 
 
 class Looker:
-    """Makes the calls, then answers; it answers whatever a summary asks."""
+    """Make the calls, then answer. Answer any request for a summary."""
 
     def __init__(self, calls: list[list[tuple[str, dict[str, Any]]]]) -> None:
         self.summaries, self.calls = 0, calls
@@ -78,7 +79,7 @@ class Looker:
 
 
 def recalled(place: Place, calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """What Recall gives for these inputs in a later run, by the input as JSON."""
+    """Return the results of Recall for these inputs in a later run, by the input as JSON."""
     script = Looker([[("Recall", call) for call in calls[n : n + 10]]
                      for n in range(0, len(calls), 10)])  # fmt: skip
     with Server(script, bound=True, strict=True) as server:

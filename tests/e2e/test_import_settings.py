@@ -1,4 +1,4 @@
-"""`ctxagent import-settings`: what other agents' folders have, and copies of it that only add."""
+"""`ctxagent import-settings`: settings of other agents, and copies that only add."""
 
 import json
 import tomllib
@@ -53,7 +53,7 @@ def imported(place: Place, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_what_is_copied_counts(place: Place) -> None:
+def test_copied_settings_take_effect(place: Place) -> None:
     found = imported(place)
     assert found["written"] is False
     assert not (place.project / ".agentrc").exists()

@@ -1,5 +1,6 @@
-"""Instruction files that change between turns and sessions: the model is told once, behind what it
-has already read."""
+"""Instruction files that change between turns and sessions: the model is told once, after the text
+that it already has.
+"""
 
 import json
 import os
@@ -24,7 +25,7 @@ def told(body: Body) -> str:
 
 
 def plain(body: Body) -> list[Any]:
-    """All blocks of the messages, without the marks of the cache."""
+    """Return all blocks of the messages, without cache marks."""
     return [
         (message["role"], {k: v for k, v in block.items() if k != "cache_control"})
         for message in body["messages"]
@@ -33,7 +34,7 @@ def plain(body: Body) -> list[Any]:
 
 
 def asked(place: Place, server: Server, *arguments: str, words: str = "go on") -> str:
-    """Run one turn; return what the model was told, after a look at its prefix."""
+    """Run one turn and check its prefix. Return what the model was told."""
     before = plain(server.requests[-1]) if server.requests else []
     done = place.run(*arguments, "-p", words, "--verbose", env=place.server(server.url))
     assert done.returncode == 0, done.stderr
@@ -70,7 +71,7 @@ def test_new_changed_and_deleted_files_are_told_once_on_resume(place: Place) -> 
     assert [last.count(words) for words in ("Use tabs.", "Write tests.", "was deleted")] == [1] * 3
 
 
-def test_a_file_that_comes_back_and_goes_again(place: Place) -> None:
+def test_file_that_is_restored_and_deleted_again(place: Place) -> None:
     path = place.project / "AGENTS.md"
     with Server(lambda body: Say("Yes.")) as server:
         asked(place, server, words="hello")
@@ -83,7 +84,7 @@ def test_a_file_that_comes_back_and_goes_again(place: Place) -> None:
             assert told(server.requests[-1]).count("was deleted or is empty") == count
 
 
-def test_after_a_summary_the_newest_text_stands_alone(place: Place) -> None:
+def test_after_a_summary_only_the_newest_text_remains(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     (place.project / "big.txt").write_text("word " * 3_000)
@@ -105,7 +106,7 @@ def test_after_a_summary_the_newest_text_stands_alone(place: Place) -> None:
     assert counts == [0, 0, 1]
 
 
-def test_a_text_that_stays_behind_a_summary_is_not_repeated(place: Place) -> None:
+def test_text_that_remains_after_a_summary_is_not_repeated(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     steps = [Say(" ".join(f"word{n}" for n in range(2_000))), Say("Yes."), Say(RECORD), Say("Yes.")]
@@ -123,7 +124,7 @@ def test_a_text_that_stays_behind_a_summary_is_not_repeated(place: Place) -> Non
     assert [text.count(words) for words in ("Use tabs.", "Use spaces.")] == [0, 1]
 
 
-def test_between_two_turns_the_person_sees_a_line(place: Place) -> None:
+def test_user_sees_a_line_about_changed_files(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
@@ -143,7 +144,7 @@ def test_between_two_turns_the_person_sees_a_line(place: Place) -> None:
     assert told(server.requests[2]).count("Use spaces.") == 1
 
 
-def test_a_file_that_says_the_same_as_another(place: Place) -> None:
+def test_files_with_the_same_text(place: Place) -> None:
     agents, claude = place.project / "AGENTS.md", place.project / "CLAUDE.md"
     agents.write_text("Use tabs.\n")
     claude.symlink_to("AGENTS.md")
@@ -178,7 +179,7 @@ def test_a_secret_in_a_file_is_redacted_and_the_text_not_repeated(place: Place) 
     assert key not in place.logs()[0].read_text()
 
 
-def test_the_model_need_not_read_again_what_it_is_given(place: Place) -> None:
+def test_changed_instruction_file_is_not_listed_as_changed_on_disk(place: Place) -> None:
     path, other = place.project / "AGENTS.md", place.project / "other.md"
     path.write_text("Use tabs.\n")
     other.write_text("One.\n")
@@ -206,7 +207,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_deleted(place: Place) -> No
 
 
 def test_a_session_of_an_earlier_version(place: Place) -> None:
-    """Its entries have no details: the texts themselves are compared."""
+    """Its entries have no details, so the texts themselves are compared."""
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
     with Server(lambda body: Say("Yes.")) as server:
@@ -224,7 +225,7 @@ def test_a_session_of_an_earlier_version(place: Place) -> None:
     assert told(server.requests[-1]).count("Use spaces.") == 1
 
 
-def test_a_subagent_that_goes_on_is_told_too(place: Place) -> None:
+def test_resumed_subagent_learns_about_changed_files(place: Place) -> None:
     path = place.project / "AGENTS.md"
     path.write_text("Use tabs.\n")
 

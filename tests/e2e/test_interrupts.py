@@ -1,6 +1,7 @@
-"""Esc and Ctrl-C stop what runs, in every phase: at once, with nothing left running and what was
-said kept; and the conversation goes on. Whatever runs here would run for five minutes: what comes
-sooner came by the interrupt."""
+"""Esc and Ctrl-C stop the work at once, in every phase. No process remains, the text so far is
+kept, and the conversation continues. Each command here would run for five minutes, so an earlier
+end shows that the interrupt worked.
+"""
 
 import json
 from pathlib import Path

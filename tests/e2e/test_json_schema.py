@@ -1,4 +1,6 @@
-"""`--json-schema FILE`: the result is JSON that fits, or the exit code says that it is not."""
+"""`--json-schema FILE`: the result is JSON that fits the schema, or the exit code shows that it
+does not.
+"""
 
 import json
 import socket
@@ -56,7 +58,7 @@ def test_the_document_alone_is_printed(place: Place, said: str) -> None:
     assert server.rejected == []
 
 
-def test_the_json_result_has_the_value_beside_the_text(place: Place) -> None:
+def test_json_result_has_the_value_and_the_text(place: Place) -> None:
     with Server([Say(f"```json\n{GOOD}\n```")]) as server:
         done = run(place, server, "--output-format", "json")
     result = json.loads(done.stdout)
@@ -79,7 +81,7 @@ def test_the_json_result_has_the_value_beside_the_text(place: Place) -> None:
         ("".join(f"[{n}," for n in range(20_000)), "nested too deeply"),
     ],
 )
-def test_what_does_not_fit_is_told_and_tried_once_more(place: Place, said: str, why: str) -> None:
+def test_invalid_answer_is_explained_and_retried_once(place: Place, said: str, why: str) -> None:
     with Server([Say(said), Say(GOOD)]) as server:
         done = run(place, server)
     assert (done.returncode, done.stdout) == (0, GOOD + "\n"), done.stderr
@@ -91,7 +93,7 @@ def test_what_does_not_fit_is_told_and_tried_once_more(place: Place, said: str, 
 
 
 @over_each_wire
-def test_after_two_tries_it_fails_and_says_what_is_wrong(place: Place, wire: Wire) -> None:
+def test_second_invalid_answer_fails_and_lists_the_problems(place: Place, wire: Wire) -> None:
     with wire([Say('{"name": 1}'), Say('{"name": 2}')]) as server:
         done = run(place, server)
         assert len(server.requests) == 2
@@ -143,7 +145,7 @@ def test_other_exit_codes_come_first(
         ('{"description": "' + "x" * 100_000 + '"}', "more than 100,000 bytes"),
     ],
 )
-def test_a_bad_schema_ends_it_before_there_is_a_session(
+def test_invalid_schema_ends_the_run_before_a_session_exists(
     place: Place, text: str | None, why: str
 ) -> None:
     if text is not None:
@@ -155,7 +157,7 @@ def test_a_bad_schema_ends_it_before_there_is_a_session(
     assert (server.requests, place.logs()) == ([], [])
 
 
-def test_a_schema_elsewhere_is_never_fetched(place: Place) -> None:
+def test_external_schema_is_never_fetched(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, Server([Say(GOOD)]) as server:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/s.json"
         (place.root / "bad.json").write_text(json.dumps({"anyOf": [{}, {"$ref": url}]}))
@@ -167,7 +169,7 @@ def test_a_schema_elsewhere_is_never_fetched(place: Place) -> None:
     assert "nothing is fetched" in done.stderr
 
 
-def test_words_that_only_look_like_references_are_none(place: Place) -> None:
+def test_text_that_looks_like_a_reference_is_not_one(place: Place) -> None:
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "kind": {"const": {"$ref": "#/nowhere"}}},
@@ -179,7 +181,7 @@ def test_words_that_only_look_like_references_are_none(place: Place) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_resumed_session_is_not_told_again_and_keeps_its_prefix(place: Place) -> None:
+def test_resumed_session_keeps_its_schema_message_and_prefix(place: Place) -> None:
     with Server([Say(GOOD), Say(GOOD), Say("Free words.")]) as server:
         run(place, server)
         done = run(place, server, "--continue")
@@ -194,8 +196,8 @@ def test_a_resumed_session_is_not_told_again_and_keeps_its_prefix(place: Place) 
     assert server.rejected == []
 
 
-def test_the_schema_stands_behind_summaries_in_mid_turn(place: Place) -> None:
-    """Useless summaries take it out of the context, and it is told again."""
+def test_schema_is_repeated_after_a_summary_during_a_turn(place: Place) -> None:
+    """Useless summaries remove the schema from the context, and the model is told it again."""
     summaries, calls = list[Body](), list[Body]()
 
     def play(body: Body) -> Say:
@@ -215,7 +217,7 @@ def test_the_schema_stands_behind_summaries_in_mid_turn(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_it_is_for_headless_runs(place: Place) -> None:
+def test_schema_needs_a_headless_run(place: Place) -> None:
     done = place.run("--json-schema", "../schema.json", "sessions", "list")
     assert done.returncode == 2
     assert "does not take --json-schema" in done.stderr

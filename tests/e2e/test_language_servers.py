@@ -1,5 +1,6 @@
-"""The language servers that people have, where they are installed: each finds the error of an edit,
-in the sandbox, and does not find it after the fix."""
+"""Real language servers, if they are installed: each finds the error of an edit in the sandbox, and
+no longer finds it after the fix.
+"""
 
 import shutil
 import subprocess
@@ -27,8 +28,9 @@ def results(request: Body) -> list[str]:
 
 
 class Editor:
-    """Breaks a file, fixes it and breaks it again; after each break it goes on with commands that
-    change nothing until it is told of the error."""
+    """Break a file, fix it and break it again. After each break, run commands that change nothing
+    until the error is reported.
+    """
 
     def __init__(self, name: str, good: str, bad: str, said: str) -> None:
         breaks = {"path": name, "old_string": good, "new_string": bad}

@@ -1,4 +1,4 @@
-"""`ctxagent log`, as a person or a script runs it."""
+"""`ctxagent log` in a terminal and in a script."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_the_log_of_the_newest_session(place: Place) -> None:
     assert {log: log.read_bytes() for log in place.logs()} == before
 
 
-def test_one_object_an_act(place: Place) -> None:
+def test_json_has_one_object_per_act(place: Place) -> None:
     rows = [json.loads(line) for line in said(place, "--json").splitlines()]
     assert [row["event_type"] for row in rows] == ["TIER_1", "TIER_3", "CHECKPOINT", "DRIFT"]
     demoted, summary, *_ = rows
@@ -111,7 +111,7 @@ def test_a_session_by_the_beginning_of_its_id(place: Place) -> None:
     assert said(place, name, "--json") == ""
 
 
-def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
+def test_invalid_log_line_is_reported_and_the_rest_is_read(place: Place) -> None:
     folder = oldest(place).parent.parent / "20000101-000000-abcdef"
     folder.mkdir()
     lines = newest(place).read_bytes().split(b"\n")
@@ -132,7 +132,7 @@ def test_a_bad_line_is_told_and_the_rest_is_read(place: Place) -> None:
         (["--stats", "--project", "x"], 2, "does not take a session"),
     ],
 )
-def test_what_cannot_be_told(place: Place, arguments: list[str], code: int, told: str) -> None:
+def test_log_command_errors(place: Place, arguments: list[str], code: int, told: str) -> None:
     done = place.run("log", *arguments)
     assert done.returncode == code
     assert told in done.stderr

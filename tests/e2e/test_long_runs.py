@@ -1,4 +1,4 @@
-"""Four hundred calls with large outputs: the context never runs out, and it pays."""
+"""Four hundred calls with large outputs: the context never runs out, and the session costs less."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -32,7 +32,7 @@ class NumberParams(Params):
 
 
 class Bash(Tool[NumberParams]):
-    """Stands in for commands whose output is 12 kB: four hundred real ones would only cost time."""
+    """A fake Bash tool with 12 kB of output. Four hundred real commands would only take time."""
 
     name, description, effect, Params = "Bash", "Prints.", "read", NumberParams
 
@@ -42,7 +42,9 @@ class Bash(Tool[NumberParams]):
 
 
 class Charging:
-    """A scripted model behind a caching server's bill. Checks every request, keeps none."""
+    """A scripted model that computes the bill of a server with a cache. Checks every request,
+    stores none.
+    """
 
     id = "scripted"
     abilities = abilities_of(id)
@@ -111,8 +113,9 @@ def run(folder: Path, policy: Policy, window: int) -> tuple[Conversation, Chargi
     ("window", "share", "most"), [(200_000, 0.45, 2_900_000), (32_000, 0.90, 2_700_000)]
 )
 def test_four_hundred_calls(tmp_path: Path, window: int, share: float, most: float) -> None:
-    """What they cost, in tokens at the price of input, and as a share of summaries only: of a
-    small window these are cheap too, since what is summarised is never more than the window."""
+    """The cost, in tokens at the price of input, and relative to summaries only. In a small window,
+    summaries only are cheap too, because a summarised text is never larger than the window.
+    """
     talk, managed = run(tmp_path / "managed", DEFAULT, window)
     unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, demote_above=None)
     _, plain = run(tmp_path / "plain", unmanaged, window)

@@ -54,8 +54,8 @@ def test_a_reply_that_makes_one_call_many_times_runs_it_six_times(place: Place) 
     assert "the same call ran 6 times or more in a row" in json.dumps(server.requests[1])
 
 
-def test_a_resumed_run_does_not_begin_to_count_again(place: Place) -> None:
-    """The process is killed in mid-turn, and the model goes on with the same call."""
+def test_resumed_run_continues_the_count(place: Place) -> None:
+    """The process is killed during a turn, and the model then makes the same call again."""
     hang = Say(tools=[LIST], fault="silence", after=0)
     with Server([FAILS] * 4 + [hang]) as server:
         process = place.start(
@@ -71,7 +71,7 @@ def test_a_resumed_run_does_not_begin_to_count_again(place: Place) -> None:
     assert calls(place) == 6
 
 
-def test_a_subagent_that_repeats_itself_ends_alone(place: Place) -> None:
+def test_only_the_subagent_that_repeats_itself_ends(place: Place) -> None:
     def play(body: Body) -> Say:
         sent = json.dumps(body["messages"])
         if "knock forever" in str(body["messages"][0]) and "The door" not in sent:

@@ -1,4 +1,6 @@
-"""Marketplaces by the real command: what they offer is added, updated, searched and told apart."""
+"""Marketplaces with the real command: plugins are added, updated, searched, and distinguished by
+name.
+"""
 
 import json
 import sys
@@ -49,7 +51,7 @@ def market(place: Place, name: str = "tools", **more: Any) -> Path:
 
 
 def said(place: Place, *arguments: str, code: int = 0) -> str:
-    """Run `ctxagent plugin`, and return what it says."""
+    """Run `ctxagent plugin`, and return its output."""
     done = place.run("plugin", *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     output: str = done.stdout + done.stderr
@@ -144,8 +146,8 @@ def test_an_update_shows_what_differs_and_asks(place: Place) -> None:
     assert listed(place) == [after]
 
 
-def test_equal_names_are_told_apart(place: Place) -> None:
-    """Of two plugins from different places, and of the parts that they bring."""
+def test_equal_names_are_distinguished(place: Place) -> None:
+    """Names of two plugins from different places, and names of the parts that they contain."""
     for name in ("tools", "others"):
         said(place, "marketplace", "add", str(market(place, name)))
     said(place, "add", "--yes", "kit@tools")
@@ -169,7 +171,7 @@ def test_equal_names_are_told_apart(place: Place) -> None:
     assert "denied by the rule Task(scout)" in told(server.requests[-1])
 
 
-def test_a_marketplace_from_elsewhere_takes_no_name(place: Place) -> None:
+def test_marketplace_from_another_place_cannot_take_a_name(place: Place) -> None:
     first = market(place)
     said(place, "marketplace", "add", str(first))
     url = f"file://{first}"

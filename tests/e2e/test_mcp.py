@@ -1,4 +1,4 @@
-"""MCP servers by the real command: found, described and called, with every fault that they have."""
+"""MCP servers with the real command: search, description and calls, and every kind of fault."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def plain(place: Place, behaviour: str = "ok") -> dict[str, Any]:
-    """Return a server that behaves so, as a file names it."""
+    """Return the entry of a configuration file for a server that behaves like this."""
     return {
         "command": sys.executable,
         "args": ["-I", "-S", str(PLAIN), behaviour, str(place.root / "notes")],
@@ -45,14 +45,14 @@ def plain(place: Place, behaviour: str = "ok") -> dict[str, Any]:
 
 
 def configure(place: Place, **servers: dict[str, Any]) -> None:
-    """Name the servers in the person's own file."""
+    """Write the servers into the user's own file."""
     path = place.root / "home" / ".config" / "ctxagent" / "mcp.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"mcpServers": servers}))
 
 
 def notes(place: Place, begins: str) -> list[str]:
-    """Return what servers have noted, without the word that it begins with."""
+    """Return the notes of servers that begin with a word, without this word."""
     try:
         lines = (place.root / "notes").read_text().splitlines()
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def test_the_prefix_is_never_rewritten(place: Place) -> None:
 
 
 def _uncached(value: Any) -> Any:
-    """Return messages without the marks that say how far the cache goes."""
+    """Return messages without cache marks."""
     if isinstance(value, dict):
         return {k: _uncached(v) for k, v in value.items() if k != "cache_control"}
     return [_uncached(each) for each in value] if isinstance(value, list) else value
@@ -230,7 +230,7 @@ def test_a_large_result_goes_to_a_file_and_is_recalled(place: Place) -> None:
     assert file.stat().st_size > 10_000_000
 
 
-def test_what_is_no_text_goes_to_files(place: Place) -> None:
+def test_binary_results_go_to_files(place: Place) -> None:
     configure(place, plain=plain(place, "media"))
     server, _ = ran(place, [use("mcp__plain__echo", {"text": "image"}), Say("Done.")], *ALLOW)
     (result,) = results(server)
@@ -244,7 +244,7 @@ def test_what_is_no_text_goes_to_files(place: Place) -> None:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_what_a_hostile_server_says_is_cleaned(place: Place) -> None:
+def test_text_of_a_hostile_server_is_cleaned(place: Place) -> None:
     configure(place, plain=plain(place, "hostile"))
     steps = [use(query="taken ignore"), use(), use("mcp__plain__echo", {}), Say("Done.")]
     server, done = ran(place, steps, *ALLOW, "--verbose")
@@ -275,7 +275,7 @@ def test_servers_end_with_the_agent_also_when_it_is_killed(place: Place) -> None
 
 @contextmanager
 def http_server(*script: str, **env: str) -> Iterator[str]:
-    """Run a server by the SDK over HTTP; yield its address."""
+    """Run a server of the SDK over HTTP. Yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -338,8 +338,9 @@ def test_a_resumed_session_keeps_the_tool_without_any_server(place: Place) -> No
 
 
 def test_a_session_of_an_older_log_that_loaded_tools_late_goes_on(place: Place) -> None:
-    """Its requests have the definitions that they had; a call by a tool's own name says what calls
-    it now."""
+    """Its requests keep the original definitions. A call by a tool's own name gets an answer that
+    says how to call it now.
+    """
     configure(place, plain=plain(place))
     ran(place, [use("mcp__plain__echo"), Say("Done.")], *ALLOW)
     (log,) = place.logs()
@@ -456,14 +457,14 @@ def test_servers_are_added_listed_and_removed(place: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "a\x1b[31m\n", "x" * 70])
-def test_a_name_that_no_command_could_take_again_is_refused(place: Place, name: str) -> None:
+def test_invalid_server_names_are_refused(place: Place, name: str) -> None:
     done = place.run("mcp", "add", "--", name, "true")
     assert done.returncode == 2
     assert "cannot be a server's name" in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_names_that_others_have_written(place: Place) -> None:
+def test_unusual_server_names_in_files(place: Place) -> None:
     configure(place, **{"a b": plain(place)})
     for name in ("a b", "a_b"):
         assert "a_b: ready" in place.run("mcp", "get", name).stdout
@@ -517,7 +518,7 @@ Phase: running
 
 
 class Caller:
-    """Calls a tool again and again, with thoughts that are bound to all before them."""
+    """Call a tool repeatedly, with thinking that is bound to everything before it."""
 
     def __init__(self, calls: int) -> None:
         self.left, self.summaries = calls, 0
@@ -535,7 +536,7 @@ class Caller:
 
 
 def test_no_request_is_refused_over_summaries_and_a_resume(place: Place) -> None:
-    """Also by a server to which thinking is bound to what stands before it."""
+    """This is also true for a server that binds thinking to everything before it."""
     configure(place, plain=plain(place), loaded=plain(place))
     caller = Caller(24)
     with Server(caller, bound=True, strict=True, window=24_000) as server:

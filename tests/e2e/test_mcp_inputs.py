@@ -1,5 +1,6 @@
-"""MCP servers that ask in the middle of a call, and tools that work as tasks, by the real
-command."""
+"""MCP servers that ask questions during a call, and tools that work as tasks, with the real
+command.
+"""
 
 import json
 import sys
@@ -104,7 +105,7 @@ def test_a_page_is_shown_and_visited_only_if_the_user_agrees(place: Place) -> No
     assert "Call it again once they say that this is done." in results(server)[-1]
 
 
-def test_without_a_terminal_nothing_is_answered_but_what_was_given(place: Place) -> None:
+def test_without_a_terminal_only_given_answers_are_sent(place: Place) -> None:
     _, done = ran(place, [call("form"), call("page"), Say("No.")], *ALLOW, code=3)
     assert answers(place) == [{"action": "decline"}] * 2
     assert "nobody can be asked in this run" in done.stderr

@@ -1,5 +1,6 @@
-"""MCP servers that others have written, from npm and PyPI, by the real command. Without npm, or
-without a registry, the tests are skipped."""
+"""Third-party MCP servers from npm and PyPI, with the real command. Skipped without npm or without
+a registry.
+"""
 
 import os
 import shutil
@@ -44,7 +45,7 @@ def of_npm(programs: Path, name: str, *arguments: str, **env: str) -> dict[str, 
 
 @pytest.fixture
 def four(place: Place, programs: Path) -> Place:
-    """A place with four servers."""
+    """Return a place with four servers."""
     configure(
         place,
         everything=of_npm(programs, "server-everything"),
@@ -121,7 +122,7 @@ def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) ->
 
 
 def test_one_over_http(place: Place, programs: Path) -> None:
-    """Its tools, resources and prompts, and what is said when it is not there."""
+    """Its tools, resources and prompts, and the message if the server is not running."""
     command = ["node", str(MOCK), str(programs / AIMOCK)]
     steps = [
         use(query="weigh"),

@@ -1,4 +1,4 @@
-"""`ctxagent mcp-server` with the client of the SDK: sessions are read, and nothing else happens."""
+"""`ctxagent mcp-server` with the client of the SDK: it reads sessions, and changes nothing."""
 
 import asyncio
 import base64
@@ -91,7 +91,7 @@ def serve(
     cwd: Path | None = None,
     more: dict[str, str] | None = None,
 ) -> None:
-    """Start the server, and let a client act."""
+    """Start the server, and run a client."""
     command = StdioServerParameters(
         command=COMMAND,
         args=["mcp-server", *arguments],
@@ -343,7 +343,7 @@ def test_it_ends_with_its_input_and_prints_nothing_but_the_protocol(place: Place
     assert messages[-1]["result"]["serverInfo"]["name"] == "ctxagent"
 
 
-def test_a_reader_that_is_gone_ends_it(place: Place) -> None:
+def test_closed_output_ends_the_mcp_server(place: Place) -> None:
     with place.start(
         "mcp-server", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -357,7 +357,7 @@ def test_a_reader_that_is_gone_ends_it(place: Place) -> None:
         assert process.stderr.read() == ""
 
 
-def test_a_call_that_takes_forever_does_not_keep_it(place: Place) -> None:
+def test_endless_call_does_not_keep_the_mcp_server_running(place: Place) -> None:
     record(place, "one", said("go"))
     program = (
         "import sys, threading\n"

@@ -1,4 +1,6 @@
-"""The memory by the real command: proposed, asked about, kept, and in the context again."""
+"""The memory with the real command: facts are proposed, confirmed and saved, and the index returns
+after summaries.
+"""
 
 import json
 import os
@@ -36,7 +38,7 @@ def facts(place: Place) -> dict[str, str]:
 
 
 def keep(place: Place, name: str, about: str, text: str = "") -> None:
-    """Put a fact there, as an editor would."""
+    """Write a fact into the folder, as an editor would."""
     if not list((place.state / "projects").glob("project-*")):
         with Server([Say("Hello.")]) as server:
             assert place.run("-p", "hello", env=place.server(server.url)).returncode == 0
@@ -71,7 +73,7 @@ def test_without_a_fact_a_request_costs_nothing_more(place: Place) -> None:
     assert not folder(place).exists()
 
 
-def test_a_fact_is_kept_by_one_session_and_known_to_the_next(place: Place) -> None:
+def test_fact_saved_in_one_session_is_known_in_the_next(place: Place) -> None:
     always = ("-c", "memory.offer=always")
     read = use(action="read", name="build")
     server, _ = ran(place, [use(**KEEP), read, Say("Done.")], *ALLOW, *always)
@@ -89,7 +91,7 @@ def test_a_fact_is_kept_by_one_session_and_known_to_the_next(place: Place) -> No
     assert INDEX not in told(off.requests[0])
 
 
-def test_nothing_is_kept_that_nobody_agrees_to(place: Place) -> None:
+def test_no_fact_is_saved_without_approval(place: Place) -> None:
     keep(place, "old", "An old fact")
     steps = [use(**KEEP), use(action="forget", name="old"), Say("No.")]
     server, done = ran(place, steps, code=3)
@@ -102,7 +104,7 @@ def test_nothing_is_kept_that_nobody_agrees_to(place: Place) -> None:
     assert set(facts(place)) == {"old", "build"}
 
 
-def test_secrets_are_not_kept(place: Place) -> None:
+def test_secrets_are_redacted_in_facts(place: Place) -> None:
     keep(place, "old", "An old fact")
     text = "The key is 0123456789abcdef-secret, use it."
     env = {"DEPLOY_TOKEN": "0123456789abcdef-secret"}
@@ -131,7 +133,7 @@ def test_a_subagent_reads_and_does_not_write(place: Place) -> None:
     assert facts(place) == {"old": "An old fact"}
 
 
-def test_what_others_change_is_told_once(place: Place) -> None:
+def test_changed_facts_are_reported_once(place: Place) -> None:
     keep(place, "a", "Fact a")
     keep(place, "b", "Fact b")
     ran(place, [Say("One.")])
@@ -180,7 +182,7 @@ def test_three_summaries_two_kills_a_resume_and_a_copy(place: Place) -> None:
 
 
 def test_killed_between_a_summary_and_the_index(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+    """A kill at that moment leaves a log that ends with the summary."""
     keep(place, "old", "An old fact")
     (first,) = place.logs()
     keeper = Keeper()
@@ -203,7 +205,7 @@ def test_killed_between_a_summary_and_the_index(place: Place) -> None:
 
 
 def test_killed_while_it_writes_facts(place: Place) -> None:
-    """What was kept is whole, and nothing of a part file counts."""
+    """Saved facts are complete, and unfinished files are ignored."""
     keep(place, "old", "An old fact")
     numbers = iter(range(1_000))
 
@@ -246,7 +248,7 @@ def test_a_proposal_is_shown_as_a_diff(place: Place, size: tuple[int, int]) -> N
     assert facts(place) == {"old": "An old fact", "build": "How to build"}
 
 
-def test_the_user_remembers_looks_and_forgets(place: Place) -> None:
+def test_user_saves_lists_and_forgets_facts(place: Place) -> None:
     with Server([Say("One."), Say("Two."), Say("Three.")]) as server:
         terminal = start(place, server)
         terminal.type("#Run make up first --remember\r")
@@ -296,7 +298,7 @@ def test_the_command_lists_shows_and_forgets(place: Place) -> None:
     assert facts(place) == {}
 
 
-def test_a_shared_memory_lies_in_the_project_once_that_is_trusted(place: Place) -> None:
+def test_shared_memory_in_a_project_needs_trust(place: Place) -> None:
     (place.project / ".agentrc").write_text('[memory]\npath = ".ctxagent/memory"\n')
     shared = place.project / ".ctxagent" / "memory"
     shared.mkdir(parents=True)

@@ -1,5 +1,6 @@
-"""The agent against servers of each protocol that others have written, of the npm package aimock.
-Without npm, or without a registry, the tests are skipped."""
+"""The agent against third-party servers for each protocol, from the npm package aimock. Skipped
+without npm or without a registry.
+"""
 
 import http.server
 import json
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm
 
 
 class ChatPlace(Place):
-    """Where the settings name a model of Chat Completions."""
+    """A place whose settings name a model of Chat Completions."""
 
     def server(self, url: str) -> dict[str, str]:
         (settings := self.root / "agentrc").write_text('[model]\nid = "openai/walrus"\n')
@@ -47,13 +48,13 @@ def programs(pytestconfig: pytest.Config) -> Path:
 
 
 class Mock:
-    """A running server, and what it was asked."""
+    """A running server, and the requests that it got."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def told(self) -> str:
-        """Return all that the newest request says, as JSON."""
+        """Return the whole newest request as JSON."""
         with urllib.request.urlopen(f"{self.url}/__aimock/journal") as answer:
             paths = ("/v1/messages", "/v1/chat/completions")
             asked = [row for row in json.load(answer) if row.get("path") in paths]
@@ -116,8 +117,9 @@ def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
 
 
 def test_images(place: Place, programs: Path) -> None:
-    """One in the words and one that is read are taken, with what is said of them. (What it was
-    told it keeps without the images.)"""
+    """An image in the message and an image that is read are accepted, with the text about them. The
+    mock stores requests without the images.
+    """
     (place.project / "a.png").write_bytes(png(40, 30))
     (place.project / "b.png").write_bytes(png(4_000, 30))
     with mock(programs, [call("Read", path="b.png"), say("Both are black.")]) as server:
@@ -177,8 +179,10 @@ def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -
 
 
 @pytest.mark.parametrize("place", [Place], ids=["messages"], indirect=True)
-def test_a_server_that_takes_the_search_for_a_tool_of_ours(place: Place, programs: Path) -> None:
-    """Its model calls what the API's own server would run: that is answered, and all goes on."""
+def test_server_that_calls_the_search_as_our_tool(place: Place, programs: Path) -> None:
+    """Its model calls the search that only the API's own server can run. The call gets an answer,
+    and the turn continues.
+    """
     replies = [call("web_search", query="walruses"), say("Done."), say("Yes.")]
     with mock(programs, replies) as server:
         env = place.server(server.url)

@@ -1,5 +1,6 @@
-"""The models of a session by their roles, by the real command: the fallback, that of plan mode, and
-the small one."""
+"""The models of a session by role, with the real command: the fallback, the plan mode model and the
+small model.
+"""
 
 import re
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_plan_mode_has_a_model_of_its_own(place: Place) -> None:
         assert models(server) == [SECOND, FIRST]
 
 
-def test_the_model_of_a_role_may_be_given_no_budget_in_dollars(place: Place) -> None:
+def test_model_of_a_role_without_a_price_refuses_a_budget(place: Place) -> None:
     with Server(lambda body: Fail(529, "Busy")) as server:
         chosen = ("-c", "model.fallback=walrus", "-c", "model.overload_wait=1")
         done = place.run(*chosen, "--max-budget-usd", "1", "-p", "a", env=place.server(server.url))

@@ -1,6 +1,5 @@
-"""Everything the model reads, as it stands, so that each change of it is seen in review.
-
-`CTXAGENT_SNAPSHOTS=write pytest tests/e2e/test_model_texts.py` writes them anew.
+"""Snapshots of everything that the model reads, so that a review shows each change.
+`CTXAGENT_SNAPSHOTS=write pytest tests/e2e/test_model_texts.py` writes them again.
 """
 
 import asyncio
@@ -65,8 +64,8 @@ def test_the_tools_for_other_agents(tmp_path: Path) -> None:
     check("session-tools.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
 
 
-def test_what_every_request_pays_for_is_bounded(tmp_path: Path) -> None:
-    """By the estimate without a vocabulary, which is the same everywhere."""
+def test_size_of_prompt_and_tools_is_limited(tmp_path: Path) -> None:
+    """The estimate does not use a vocabulary, so it is the same on every machine."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
     assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
     sessions = ServedSessions(Project(tmp_path, tmp_path))
@@ -74,7 +73,7 @@ def test_what_every_request_pays_for_is_bounded(tmp_path: Path) -> None:
     assert sum(map(count_word_classes, texts)) <= 420
 
 
-def test_what_small_models_are_told() -> None:
+def test_texts_for_small_models() -> None:
     system, tools = prompt.system_prompt(brief=True), base_tools(brief=True)
     schemas = [tool.schema() for tool in tools]
     check("system-brief.md", system + "\n")
@@ -83,13 +82,13 @@ def test_what_small_models_are_told() -> None:
     assert sum(map(count_word_classes, [system, *texts])) <= 650
 
 
-def test_what_subagents_are_told_beyond_the_system_prompt() -> None:
+def test_texts_for_subagents() -> None:
     alone = prompt.system_prompt()
     told = [prompt.system_prompt(part=kind.prompt).removeprefix(alone) for kind in built_in_types()]
     check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
 
 
-def test_what_is_asked_for_a_summary_and_what_stands_for_the_conversation() -> None:
+def test_summary_request_and_summary() -> None:
     question = summary_question(Window(tokens=150_000, size=200_000), "Keep the schema.")
     document = SummaryDocument("Fix the parser.", rules=(UserRule(2, "Ask me first."),))
     messages = messages_section(
@@ -104,7 +103,7 @@ def test_what_is_asked_for_a_summary_and_what_stands_for_the_conversation() -> N
     check("summary.md", f"{question}\n\n---\n\n{text}\n")
 
 
-def test_what_a_model_is_told_that_repeats_itself() -> None:
+def test_texts_for_a_model_that_repeats_itself() -> None:
     calls = [CallMade("Bash", f'{{"command": "cat {name}.txt"}}', "", False) for name in "ab"]
     reply = Reply([], REPEATED, Usage(), "m", repeats="Let me look again. ")
     told = [
@@ -115,7 +114,7 @@ def test_what_a_model_is_told_that_repeats_itself() -> None:
     check("loops.md", "\n\n---\n\n".join(told) + "\n")
 
 
-def test_what_init_sends_as_the_persons_words() -> None:
+def test_text_of_init() -> None:
     check("init.md", prompt_text("init"))
 
 
@@ -186,8 +185,9 @@ def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None
 
 
 def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
-    """Neither the clean filter of a file that may have changed, nor what a repository inside has
-    set for itself."""
+    """Neither the clean filter of a file that may have changed, nor a program that a nested
+    repository configures.
+    """
     import subprocess
 
     trap = tmp_path / "ran"

@@ -1,5 +1,6 @@
-"""Going over to another session: what an interrupt still reaches, what is told while one is waited
-for, and what is handed over."""
+"""Changing to another session: what an interrupt stops, what is shown during a wait, and what is
+handed over.
+"""
 
 import asyncio
 import threading
@@ -16,7 +17,7 @@ from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
 
 
 class Ending(Feature):
-    """A feature that takes for ever at the end of a session."""
+    """A feature that never finishes at the end of a session."""
 
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
@@ -33,14 +34,14 @@ class Ending(Feature):
 
 
 def slow_end(agent: AgentState) -> Ending:
-    """Let the end of a session take for ever."""
+    """Make the end of a session take forever."""
     ending = Ending(agent.handle)
     agent.features.add(ending)
     return ending
 
 
 async def interrupted_at_the_end(seat: Seat, words: str) -> None:
-    """Words of a command, and Ctrl-C once the session that is left is at its end."""
+    """Type a command, and press Ctrl-C when the old session is ending."""
     loop = seat.repl.conversation.agent
     ending = slow_end(loop)
     seat.say(words)
@@ -51,7 +52,7 @@ async def interrupted_at_the_end(seat: Seat, words: str) -> None:
     assert seat.repl.conversation.agent is not loop
 
 
-def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: Path) -> None:
+def test_interrupt_shortens_only_the_end_of_the_old_session(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."), Step(text="Yes."), Step(text="Again."))
 
     async def act(seat: Seat) -> None:
@@ -74,7 +75,7 @@ def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: P
         loop = seat.repl.conversation.agent
         ending = slow_end(loop)
         seat.say("/rewind 2 conversation")
-        await seat.keys("[y]es, conversation")
+        await seat.keys("[y]es, rewind the conversation")
         seat.press("y")
         await ending.begun.wait()
         seat.press(CTRL_C)
@@ -116,7 +117,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
     drive(desk, act)
 
 
-def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> None:
+def test_new_session_can_be_opened_after_a_failed_opening(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Hello."), fails=[SessionError("the log is a folder")])
 
     async def act(seat: Seat) -> None:
@@ -131,13 +132,13 @@ def test_where_no_session_could_be_opened_a_fresh_one_can(tmp_path: Path) -> Non
 
 
 class Busy(Desk):
-    """A desk whose session another process has at first."""
+    """A desk whose session is used by another process at first."""
 
     def __init__(self, folder: Path, *steps: Step) -> None:
         super().__init__(folder, *steps, fails=[SessionBusy("", "1")] * 4)
 
 
-def test_one_that_is_waited_for_is_on_its_way_all_the_time(tmp_path: Path) -> None:
+def test_wait_for_a_session_is_shown_until_it_opens(tmp_path: Path) -> None:
     desk = Busy(tmp_path, Step(text="Hello."))
     seen: set[bool] = set()
 

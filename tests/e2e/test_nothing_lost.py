@@ -1,4 +1,4 @@
-"""A whole session through a small window: what a useless summary cannot take away."""
+"""A whole session in a small window: what remains after useless summaries."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_there_were_several_summaries(played: Played) -> None:
     assert played.run.stopped == ""
 
 
-def test_every_path_that_was_changed_stands_in_the_context(played: Played) -> None:
+def test_every_changed_path_is_in_the_context(played: Played) -> None:
     assert played.run.paths == Share(30, 30)
 
 
@@ -37,7 +37,7 @@ def test_every_byte_of_every_result_comes_back_by_its_ref(played: Played) -> Non
     assert played.run.recovered == Share(120, 120)
 
 
-def test_what_the_summary_forgot_was_put_back(
+def test_facts_missing_in_the_summary_were_added(
     played: Played, request: pytest.FixtureRequest
 ) -> None:
     for summary in played.summaries:
@@ -50,7 +50,7 @@ def test_what_the_summary_forgot_was_put_back(
         assert tally.after["artifact"] >= 0.95 * tally.asked["artifact"]
 
 
-def test_what_the_person_forbade_stands_in_the_context(played: Played) -> None:
+def test_rules_of_the_user_are_in_the_context(played: Played) -> None:
     context = played.context
     assert "Never touch migrations/0007_freeze.sql." in context
     assert "Do not change the column names of the CSV." in context
@@ -64,7 +64,7 @@ def test_every_summary_says_that_all_of_it_can_be_read_back(played: Played) -> N
 
 
 @pytest.mark.parametrize("name", SUMMARIZERS)
-def test_what_matters_outlives_five_summaries_whatever_they_say(tmp_path: Path, name: str) -> None:
+def test_rules_and_paths_survive_five_useless_summaries(tmp_path: Path, name: str) -> None:
     played = play(made(), tmp_path, window=16_000, record=SUMMARIZERS[name], policy=SMALL)
     assert len(played.summaries) >= 5
     assert played.run.stopped == ""

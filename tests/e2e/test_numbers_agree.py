@@ -1,5 +1,6 @@
-"""One number for one thing: free room, the size at which a summary comes and the size of an item
-are the same wherever a person reads them."""
+"""Free room, the size at which a summary comes and the size of an item have the same value wherever
+they are shown.
+"""
 
 import json
 import re
@@ -36,7 +37,7 @@ def counted(block: Body) -> int:
 
 
 def line(text: str, start: str) -> str:
-    """The last line that begins so."""
+    """Return the last line that begins with this text."""
     return text[text.rindex(start) :].partition("\n")[0].rstrip()
 
 
@@ -49,7 +50,7 @@ def items(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [20_000, 200_000])
-def test_every_place_says_the_same(tmp_path: Path, size: int) -> None:
+def test_every_place_shows_the_same_numbers(tmp_path: Path, size: int) -> None:
     place = Place(tmp_path)
     (place.project / "big.txt").write_text("the quick brown fox\n" * 900)
     (place.project / "shot.png").write_bytes(png(640, 400))
@@ -111,7 +112,7 @@ def test_every_place_says_the_same(tmp_path: Path, size: int) -> None:
     assert f"it comes at {told['summary_at']:,} tokens" in later
 
 
-def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> None:
+def test_in_a_small_window_a_summary_comes_when_predicted(tmp_path: Path) -> None:
     def choose(request: Request) -> Step:
         first, last = (str(request.messages[n]["content"]) for n in (0, -1))
         if "about to be compressed" in last:
@@ -137,7 +138,7 @@ def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> N
     (summary,) = talk.of(Summary)
     told = " ".join(CommandDesk(talk).run("/context").split())
     assert "it comes at 6,817 tokens (85%), " in told
-    assert "or earlier if much is new: 1,183 stay free for" in told
+    assert "(the last 1,183 are reserved for the reply and for estimation errors; new text" in told
     assert 6_500 < summary.tokens_before < 7_200
     assert len(sent) > 3
     assert not any(sent[:-1])
@@ -145,7 +146,7 @@ def test_in_a_small_window_a_summary_comes_when_it_was_said(tmp_path: Path) -> N
     assert all(told == now for told, now in acts)
 
 
-def test_a_stub_and_its_receipt_say_what_context_said(tmp_path: Path) -> None:
+def test_stub_and_receipt_have_the_size_of_context(tmp_path: Path) -> None:
     class Counting(ScriptedModel):
         def _prompt_tokens(self, request: Request) -> int:
             return ceil(FACTOR * super()._prompt_tokens(request))

@@ -1,5 +1,6 @@
-"""What a session is told as it begins is told once, whatever interrupts it; leaving it holds nobody
-up, and opening it leaves nothing behind that failed."""
+"""Opening and closing a session: the first facts are recorded once, whatever interrupts this.
+Closing blocks nobody. A failed opening leaves nothing behind.
+"""
 
 import asyncio
 import errno
@@ -33,7 +34,7 @@ HERE = User(content="Here you are.", source="environment")
 
 
 class Look:
-    """Surroundings that are found when the test lets them, from each of `results` in order."""
+    """Facts about the environment, found when the test allows it: one of `results` each time."""
 
     def __init__(self, talk: Conversation, *results: Sequence[Entry] | Exception) -> None:
         self.results, self.looks = results, 0
@@ -58,14 +59,14 @@ def talk(tmp_path: Path) -> Conversation:
 
 
 async def interrupted(talk: Conversation, look: Look) -> None:
-    """A turn that is cancelled while it looks."""
+    """Run a turn that is cancelled while it collects these facts."""
     turn = asyncio.ensure_future(run_turn(talk.agent, "one"))
     await asyncio.to_thread(look.begun.wait, 100)
     turn.cancel()
     assert (await turn).status == "interrupted"
 
 
-def test_the_next_turn_waits_for_the_look_that_an_interrupt_left(talk: Conversation) -> None:
+def test_next_turn_waits_for_an_interrupted_environment_check(talk: Conversation) -> None:
     look = Look(talk, [HERE])
 
     async def run() -> None:
@@ -81,7 +82,7 @@ def test_the_next_turn_waits_for_the_look_that_an_interrupt_left(talk: Conversat
     assert talk.hooks.seen == [("session_start", {})]
 
 
-def test_who_leaves_after_an_interrupt_leaves_what_was_found(talk: Conversation) -> None:
+def test_leaving_after_an_interrupt_records_what_was_found(talk: Conversation) -> None:
     look = Look(talk, [Note(topic="killed", text="", data={})])
 
     async def run() -> None:
@@ -93,7 +94,7 @@ def test_who_leaves_after_an_interrupt_leaves_what_was_found(talk: Conversation)
     assert talk.kinds() == ["session", "user", "end", "note"]
 
 
-def test_a_look_that_fails_is_made_again(talk: Conversation) -> None:
+def test_failed_environment_check_is_repeated(talk: Conversation) -> None:
     look = Look(talk, OSError(errno.EIO, "failing"), [HERE])
     look.go.set()
     assert talk.say("one").status == "error"
@@ -101,10 +102,10 @@ def test_a_look_that_fails_is_made_again(talk: Conversation) -> None:
     assert [user.content for user in talk.of(User)] == ["one", "two", HERE.content]
 
 
-def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
+def test_failed_entry_is_recorded_later_and_only_once(
     talk: Conversation,
 ) -> None:
-    """The log redacts each entry before it writes it, so it can fail there as on a disk."""
+    """The log redacts each entry before it writes the entry, so redaction can fail like a disk."""
     other = User(content="And there.", source="instructions")
     look = Look(talk, [HERE, other])
     look.go.set()
@@ -125,8 +126,8 @@ def test_what_could_not_be_recorded_is_recorded_later_and_nothing_twice(
     assert look.looks == 1
 
 
-def test_the_loop_lives_while_a_session_is_left(talk: Conversation) -> None:
-    """What is written as it is left takes until the test lets it."""
+def test_event_loop_runs_while_a_session_closes(talk: Conversation) -> None:
+    """Writing at the end of the session waits until the test allows it."""
     talk.agent.record(User(content="One."))
     leave = talk.agent.handle.session.resume_cache.save_at_close
     begun, go = threading.Event(), threading.Event()
@@ -198,7 +199,9 @@ def test_a_log_that_was_closed_stays_closed(tmp_path: Path) -> None:
 
 
 class Late(bytes):
-    """A line; when it has failed and its length is asked for, another writer has written his."""
+    """A line whose write fails. When its length is read afterwards, another writer has appended a
+    line.
+    """
 
     path: Path
     hard: int
@@ -210,7 +213,7 @@ class Late(bytes):
         return super().__len__()
 
 
-def test_the_line_of_another_writer_outlives_ours_that_failed(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_line_of_another_writer(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "log.jsonl")
     file.lock()
     file.write_line(b"one\n")
@@ -228,7 +231,7 @@ def test_the_line_of_another_writer_outlives_ours_that_failed(tmp_path: Path) ->
     assert file.path.read_bytes() == b"one\ntw of another\n"
 
 
-def test_what_is_kept_counts_only_for_the_modules_that_made_it() -> None:
+def test_cache_is_valid_only_for_the_modules_that_made_it() -> None:
     """All that the folds import; but how drift is told, how a model's answer is read, and errors
     change no fold, and the version counts by itself."""
     files = {module(path): path for path in FILES}
@@ -244,7 +247,7 @@ def test_what_is_kept_counts_only_for_the_modules_that_made_it() -> None:
     }  # fmt: skip
 
 
-def test_no_more_is_put_aside_than_a_session_may_hold(
+def test_offloaded_results_have_a_size_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)

@@ -1,4 +1,4 @@
-"""The folder of another agent in a project: what of it counts, and what is said of it."""
+"""The folder of another agent in a project: which parts are used, and what is shown about them."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_doctor_names_types_and_what_is_ignored_in_their_files(place: Place) -> 
     assert "scout.md: ignored, not supported here: color, tool Fly" in found
 
 
-def test_one_line_says_once_what_is_taken(place: Place) -> None:
+def test_first_start_lists_used_parts_once(place: Place) -> None:
     def shown() -> str:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("❯")

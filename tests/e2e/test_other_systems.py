@@ -1,5 +1,6 @@
-"""The real command where this machine is taken for a Mac: no /proc is read, no part of Linux's own
-is called, and processes are still found and ended. macOS itself is not here."""
+"""The real command while Python reports a Mac: it does not read /proc or call functions that only
+Linux has, and still finds and ends processes. These tests do not run on macOS itself.
+"""
 
 import json
 import os
@@ -67,7 +68,7 @@ def test_every_module_is_imported_there() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_task_there(place: Place) -> None:
+def test_task_on_another_system(place: Place) -> None:
     (place.project / "a.txt").write_text("one\n")
     name = f"left-{os.getpid()}"
     leave = f"setsid sh -c 'exec -a {name} sleep 1000' >/dev/null 2>&1 & echo left"
@@ -151,7 +152,7 @@ def test_on_windows_the_command_says_where_it_runs() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_doctor_there(place: Place) -> None:
+def test_doctor_on_another_system(place: Place) -> None:
     with start(place, place.environ({"ANTHROPIC_API_KEY": "k"}), "doctor") as process:
         out, err = process.communicate(timeout=PATIENCE)
     assert "there is no sandbox for this system" in out, err

@@ -1,5 +1,6 @@
-"""Old calls become a line each in a real session: the requests are valid over each protocol, the
-next run goes on with them, and they can be undone."""
+"""Outlined calls in a real session: requests are valid over each protocol, the next run continues
+with them, and they can be undone.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""A server that is overloaded: asked again for as long as the person wants, and given up well."""
+"""An overloaded server: requests are repeated for the configured time, and giving up explains what
+to do.
+"""
 
 import asyncio
 import json
@@ -26,7 +28,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_line_for_each_try_and_then_the_answer(place: Place) -> None:
+def test_each_attempt_prints_a_line_before_the_answer(place: Place) -> None:
     soon = Fail(503, headers={"retry-after": "1"})
     with Server([BUSY, soon, Say("Here I am.")]) as server:
         done = place.run("-p", "hi", env=place.server(server.url))
@@ -42,7 +44,7 @@ def test_a_line_for_each_try_and_then_the_answer(place: Place) -> None:
 
 
 @pytest.mark.parametrize("status", [503, 529])
-def test_giving_up_names_the_overload_its_time_and_the_setting(place: Place, status: int) -> None:
+def test_giving_up_names_the_overload_the_time_and_the_setting(place: Place, status: int) -> None:
     env = place.server("http://127.0.0.1")
     with Server(lambda body: Fail(status, "Busy")) as server:
         env["ANTHROPIC_BASE_URL"] = server.url
@@ -59,7 +61,7 @@ def test_giving_up_names_the_overload_its_time_and_the_setting(place: Place, sta
     assert '"hi"' in text, "the person's words are kept"
 
 
-def test_events_of_the_tries(place: Place) -> None:
+def test_events_of_the_attempts(place: Place) -> None:
     with Server([BUSY, Say("Yes.")]) as server:
         done = place.run("-p", "hi", "--output-format", "stream-json", env=place.server(server.url))
     told = [json.loads(line) for line in done.stdout.splitlines()]
@@ -68,7 +70,7 @@ def test_events_of_the_tries(place: Place) -> None:
     assert told[-1]["status"] == "ok"
 
 
-def test_the_wait_of_a_subagent_is_that_of_the_session(place: Place) -> None:
+def test_subagent_waits_as_long_as_the_session(place: Place) -> None:
     def step(body: Body) -> Step:
         text = json.dumps(body["messages"])
         if "tool_result" in text:
@@ -89,7 +91,7 @@ def test_the_wait_of_a_subagent_is_that_of_the_session(place: Place) -> None:
     )
 
 
-def test_a_summary_keeps_its_few_attempts(tmp_path: Path) -> None:
+def test_summary_has_few_attempts(tmp_path: Path) -> None:
     waits: dict[bool, set[float | None]] = {True: set(), False: set()}
 
     def step(request: Request) -> Reply:

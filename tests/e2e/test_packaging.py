@@ -1,5 +1,6 @@
-"""What is built: the wheel has all of it under `ctxagent` and works in a hostile directory, and the
-sdist makes the same wheel. `make dist` also installs both with all that they need."""
+"""The built packages: the wheel has everything under `ctxagent` and works in a hostile directory.
+The sdist builds the same wheel. `make dist` also installs both with their dependencies.
+"""
 
 import os
 import re
@@ -27,7 +28,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with one commit: what git tracks here and what is new."""
+    """A repository with one commit: the tracked and the new files of this project."""
     source = tmp_path_factory.mktemp("source")
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
@@ -45,7 +46,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(source: Path) -> Path:
-    """The folder with the sdist, and the wheel that was made of it."""
+    """The folder with the sdist, and the wheel that was built from it."""
     (source / "build" / "lib" / "ctxagent").mkdir(parents=True)
     (source / "build" / "lib" / "ctxagent" / "old.py").touch()
     build = [sys.executable, "-m", "build", source]
@@ -110,7 +111,9 @@ def test_both_record_the_commit_and_the_source_stays_as_it_is(built: Path, wheel
     assert git(source, "status", "--porcelain") == ""
 
 
-def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_path: Path) -> None:
+def test_command_works_next_to_other_packages_named_agent_and_tools(
+    wheel: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "venv"
     venv.create(home, symlinks=True, with_pip=False)
     python = home / "bin" / "python"

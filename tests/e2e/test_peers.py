@@ -1,5 +1,6 @@
-"""The comparison with other agents: what the server takes from any client, whole runs of it with a
-small agent in the place of pi, which leaves a process behind, and a recorded session played."""
+"""The comparison with other agents: what the server accepts from any client, whole runs with a
+small agent in place of pi that leaves a process behind, and a recorded session.
+"""
 
 import json
 import os
@@ -92,7 +93,7 @@ def small_agent(
 
 
 def recording(path: Path, replies: Sequence[Sequence[Any]] = RECORDED) -> Path:
-    """Write replies as Claude Code would."""
+    """Write replies in the format of Claude Code."""
     rows: list[dict[str, object]] = []
     for number, reply in enumerate(replies):
         blocks, results = [], []
@@ -168,9 +169,7 @@ def test_a_recorded_session_is_played_by_the_tools_that_every_agent_has(tmp_path
 
 
 @pytest.mark.parametrize("clears", [False, True])
-def test_what_was_cleared_is_called_for_again_where_it_is_needed(
-    tmp_path: Path, clears: bool
-) -> None:
+def test_cleared_results_are_requested_again_when_needed(tmp_path: Path, clears: bool) -> None:
     agent = small_agent(tmp_path, clears=clears)
     session = recording(tmp_path / "s.jsonl", NEEDS_AGAIN)
     done = subprocess.run(

@@ -1,5 +1,6 @@
-"""Pipes and words on the command line: what stands on standard input beside a task, words without
-`-p`, files that words name, `--resume` without an id, `--system-prompt`."""
+"""Pipes and messages on the command line: piped input with a task, messages without `-p`, files
+named in messages, `--resume` without an ID, `--system-prompt`.
+"""
 
 import json
 import os
@@ -37,7 +38,7 @@ def server() -> Iterator[Server]:
 
 
 def texts(server: Server) -> list[str]:
-    """What the last request says to the model, before the environment."""
+    """Return the texts of the last request, before the environment."""
     blocks = [b for m in server.requests[-1]["messages"] for b in m["content"]]
     shown = [str(block.get("text", f"[{block['type']}]")) for block in blocks]
     return [text for text in shown if not text.startswith("The environment")]
@@ -70,7 +71,7 @@ def redirected(
         return place.run(*arguments, env=place.server(server.url), stdin=file.fileno())
 
 
-def test_what_is_piped_stands_beside_the_task(place: Place, server: Server) -> None:
+def test_piped_input_is_attached_to_the_task(place: Place, server: Server) -> None:
     (place.project / "in").write_text("one\ntwo\n")
     for run in (
         lambda: shell(place, server, "cat in | ctxagent -p review"),
@@ -85,7 +86,7 @@ def test_what_is_piped_stands_beside_the_task(place: Place, server: Server) -> N
         assert texts(server) == ["review", attached], done.args
 
 
-def test_where_nothing_is_piped_nothing_is_said(place: Place, server: Server) -> None:
+def test_nothing_is_printed_without_piped_input(place: Place, server: Server) -> None:
     (place.project / "empty").write_text("")
     for run in (
         lambda: place.run("-p", "review", env=place.server(server.url)),  # from /dev/null
@@ -112,7 +113,7 @@ def test_a_slow_program_is_waited_for(place: Place, server: Server) -> None:
     assert texts(server)[1].endswith(":]\nlate\n")
 
 
-def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Server) -> None:
+def test_pipe_without_a_writer_is_reported_and_ignored(place: Place, server: Server) -> None:
     reading, writing = os.pipe()
     done = place.run("-p", "hello", env=place.server(server.url), stdin=reading)
     os.close(reading)
@@ -123,7 +124,7 @@ def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Ser
 
 
 class Source:
-    """Standard input as `read_attached_data` finds it, and what it says."""
+    """Standard input as `read_attached_data` gets it, and what it prints."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.file = os.fdopen(number)
@@ -135,7 +136,7 @@ class Source:
             return read_attached_data(self.said.append, StdinTimeouts(**patience))
 
 
-def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
+def test_waits_for_a_silent_program_but_not_for_a_pipe_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reading, writing = os.pipe()
@@ -163,7 +164,7 @@ def test_silence_of_a_program_is_waited_out_and_that_of_nobody_is_not(
     assert source.said == [stdin.NO_WRITER]
 
 
-def test_what_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_input_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"some\n")
     source = Source(monkeypatch, reading)
@@ -194,7 +195,7 @@ def test_a_socket_and_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(main)
 
 
-def test_what_is_large_or_binary(place: Place, server: Server) -> None:
+def test_large_and_binary_input(place: Place, server: Server) -> None:
     (place.project / "shot.png").write_bytes(png(8, 8))
     piped(place, server, "seq 1 100000", "-p", "review")
     text = texts(server)[1]
@@ -214,7 +215,7 @@ def test_what_is_large_or_binary(place: Place, server: Server) -> None:
     assert "the task on standard input is binary" in done.stderr
 
 
-def test_keys_are_taken_out_of_what_is_brought_in(place: Place, server: Server) -> None:
+def test_keys_are_removed_from_piped_input(place: Place, server: Server) -> None:
     (place.project / "a.txt").write_text("the key is test-key-1\n")
     assert piped(place, server, "cat a.txt; seq 1 100000", "-p", "see @a.txt").returncode == 0
     assert "test-key-1" not in str(server.requests[-1])
@@ -265,14 +266,14 @@ def test_files_that_a_task_names(place: Place, server: Server) -> None:
         (["-r", "--continue", "-p", "go on"], "name two sessions"),
     ],
 )
-def test_what_is_rather_a_mistake(place: Place, arguments: list[str], told: str) -> None:
+def test_likely_mistakes_are_errors(place: Place, arguments: list[str], told: str) -> None:
     done = place.run(*arguments, env=place.server("http://127.0.0.1:9"))
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
     assert place.logs() == []
 
 
-def test_words_among_the_options_are_a_task(place: Place, server: Server) -> None:
+def test_words_between_options_are_a_task(place: Place, server: Server) -> None:
     env = place.server(server.url)
     for arguments in (
         ["replay the steps", "--output-format", "json"],
@@ -286,13 +287,13 @@ def test_words_among_the_options_are_a_task(place: Place, server: Server) -> Non
 
 
 @pytest.mark.parametrize("words", [["update"], ["models"], ["sesions", "list"]])
-def test_words_behind_two_dashes_are_a_task(place: Place, server: Server, words: list[str]) -> None:
+def test_words_after_two_dashes_are_a_task(place: Place, server: Server, words: list[str]) -> None:
     done = place.run("--output-format", "json", "--", *words, env=place.server(server.url))
     assert json.loads(done.stdout)["result"] == "Yes."
     assert texts(server) == [" ".join(words)]
 
 
-def test_a_system_prompt_of_ones_own(place: Place) -> None:
+def test_custom_system_prompt(place: Place) -> None:
     (place.project / "poet.md").write_text("\ufeffYou are a poet.\n")
     (place.project / "other.md").write_text("You are a judge.\n")
     task = ("Task", {"description": "look", "prompt": "Look at @poet.md.", "type": "explore"})
@@ -337,7 +338,7 @@ def test_a_system_prompt_of_ones_own(place: Place) -> None:
         (b"x" * 100_001, "the file is too large"),
     ],
 )
-def test_a_system_prompt_that_cannot_be_one(place: Place, content: bytes | None, told: str) -> None:
+def test_invalid_system_prompt(place: Place, content: bytes | None, told: str) -> None:
     if content is not None:
         (place.project / "own.md").write_bytes(content)
     done = place.run("--system-prompt", "own.md", "-p", "x", env=place.server("http://127.0.0.1:9"))

@@ -1,4 +1,4 @@
-"""A plan by the real command: proposed, agreed to, and standing word for word whatever happens."""
+"""Plans with the real command: proposed, accepted, and kept verbatim in every case."""
 
 import http.server
 import json
@@ -44,7 +44,7 @@ def write(path: str = "pool.py") -> Say:
 
 
 def texts(body: Body) -> list[str]:
-    """Return all texts of a request, with those in results."""
+    """Return all texts of a request, including those in results."""
     found = list[str]()
     for message in body["messages"]:
         for block in message["content"]:
@@ -100,7 +100,7 @@ def test_a_plan_in_the_json_result(place: Place) -> None:
     assert (result["status"], result["exit_code"], result["result"]) == ("ok", 0, WHOLE)
 
 
-def test_nobody_to_agree_where_more_than_planning_is_allowed(place: Place) -> None:
+def test_plan_without_a_user_in_other_modes(place: Place) -> None:
     with Server([propose(), write(), Say("Built.")]) as server:
         env = place.server(server.url)
         done = place.run("-p", "Build a pool", "--permission-mode", "bypass", env=env)
@@ -119,7 +119,7 @@ def test_nobody_to_agree_where_more_than_planning_is_allowed(place: Place) -> No
         ("x" * 30_000, STEPS, "at most 20000 characters"),
     ],
 )
-def test_a_plan_that_is_none(place: Place, plan: str, steps: list[str], why: str) -> None:
+def test_invalid_plan(place: Place, plan: str, steps: list[str], why: str) -> None:
     with Server([propose(plan, steps), propose()]) as server:
         done = place.run(
             "-p", "Plan", "--permission-mode", "plan", "--context-window", "24000",
@@ -136,7 +136,7 @@ def started(place: Place, server: Server, *arguments: str, **env: str) -> Termin
     return terminal
 
 
-def test_agreed_to_and_carried_out(place: Place) -> None:
+def test_accepted_plan_is_carried_out(place: Place) -> None:
     steps = [write(), propose(), write(), Say("The hole is dug; the rest is open.")]
     with Server(steps) as server:
         terminal = started(place, server)
@@ -164,7 +164,7 @@ def test_agreed_to_and_carried_out(place: Place) -> None:
     assert plan_file(place) == f"{WHOLE}\n"
 
 
-def test_declined_edited_and_agreed_to(place: Place) -> None:
+def test_plan_is_declined_edited_and_accepted(place: Place) -> None:
     editor = place.root / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/37 metres/50 metres/; /Pour/d' \"$1\"\n")
     editor.chmod(0o755)
@@ -254,9 +254,8 @@ def test_an_agreed_plan_is_edited_and_dropped(place: Place) -> None:
 
 
 class Keeper:
-    """Answers summaries with nothing of use; works until `until` of them have stood in the context.
-
-    A summary that is asked for in the background may be given up.
+    """Write useless summaries, and work until `until` of them have been in the context. A
+    background summary may be cancelled.
     """
 
     def __init__(self) -> None:
@@ -287,7 +286,7 @@ def of_turns(requests: list[Body]) -> list[Body]:
 
 @contextmanager
 def site(page: str) -> Iterator[str]:
-    """A web page at the address that is given."""
+    """Serve a web page, and yield its address."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -307,7 +306,7 @@ def site(page: str) -> Iterator[str]:
 
 
 def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: Place) -> None:
-    """The plan stands whole, the answers in the person's words, and the page is found."""
+    """The plan is complete, the answers are in the user's words, and the page can be found."""
     keeper = Keeper()
     asked = {"question": "How deep?", "choices": []}
     answers = place.root / "answers.json"
@@ -350,7 +349,7 @@ def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: 
 
 
 def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:
-    """Logs cut right behind the result, and behind a summary, as a kill at that moment leaves."""
+    """A kill at these moments leaves a log that ends with the result, or with a summary."""
     keeper = Keeper()
     keeper.queue, keeper.until = [propose()], 1
     with Server(keeper, bound=True, strict=True, window=24_000) as server:
@@ -391,7 +390,7 @@ def test_a_plan_that_is_carried_out_is_only_named_after_a_summary(place: Place) 
     assert server.rejected == []
 
 
-def test_what_is_done_is_held_against_the_plan(place: Place) -> None:
+def test_work_is_compared_with_the_plan(place: Place) -> None:
     steps = [propose(), write(), Say("All done. Everything is complete."), Say("I go on.")]
     with Server(steps) as server:
         terminal = started(place, server)
@@ -418,7 +417,7 @@ def test_a_subagent_has_no_plan_to_propose(place: Place) -> None:
 
 
 def test_a_program_agrees_to_a_plan(place: Place) -> None:
-    """It sees the plan, may change it, and says in which mode it is carried out."""
+    """It sees the plan, may change it, and chooses the mode for the work."""
     changed = WHOLE.replace("37 metres", "50 metres")
     with Server([propose(), write(), Say("Built. Fill it?")]) as server, talk(
         place, server.url, "--permission-mode", "plan"
@@ -440,7 +439,7 @@ def test_a_program_agrees_to_a_plan(place: Place) -> None:
 
 
 def test_a_plan_beside_a_schema(place: Place) -> None:
-    """What a schema asks for is the result, also where a run only plans."""
+    """The result fits the schema, also in a run that only plans."""
     (place.root / "schema.json").write_text('{"type": "object"}')
     with Server([propose(), Say('{"ok": true}')]) as server:
         done = place.run(

@@ -1,5 +1,4 @@
-"""Plugins by the real command: what they bring along, what holds them to their content, and a start
-without any of it."""
+"""Plugins with the real command: their parts, the check of their content, a start without them."""
 
 import json
 import os
@@ -58,7 +57,7 @@ def put(path: Path, content: str | dict[str, Any]) -> None:
 
 
 def hooks(**commands: str) -> dict[str, Any]:
-    """Return a file of hooks, for tools those around Bash alone."""
+    """Return a hooks file. Its tool hooks are for Bash only."""
     rows = {
         event: [{"matcher": "Bash" if event.endswith("Use") else "", "hooks": [_command(line)]}]
         for event, line in commands.items()
@@ -71,7 +70,7 @@ def _command(line: str) -> dict[str, Any]:
 
 
 def kit(place: Place, **commands: str) -> Path:
-    """Make a plugin with one of each, beside the project."""
+    """Make a plugin with one part of each kind, next to the project."""
     folder = place.root / "sources" / "kit"
     put(folder / ".claude-plugin" / "plugin.json", {"name": "kit", "version": "1.2"})
     put(folder / "commands" / "hello.md", "Hello $1, by !`cat ${CLAUDE_PLUGIN_ROOT}/words`.")
@@ -99,7 +98,7 @@ def listed(place: Place) -> list[dict[str, Any]]:
 
 
 def left_over(place: Place) -> list[str]:
-    """Return the names of what was begun and not finished."""
+    """Return the names of unfinished files and folders."""
     return [path.name for path in (own(place) / "plugins").glob(".*")]
 
 
@@ -137,7 +136,7 @@ def tools(server: Server) -> dict[str, Any]:
     return {tool["name"]: tool for tool in server.requests[0]["tools"]}
 
 
-def test_a_folder_that_holds_the_plugins_is_none(place: Place) -> None:
+def test_folder_of_plugins_is_not_a_plugin(place: Place) -> None:
     home = place.root / "home"
     (home / "commands").mkdir(parents=True, exist_ok=True)
     for source in (home, home / ".config" / "ctxagent"):
@@ -147,7 +146,7 @@ def test_a_folder_that_holds_the_plugins_is_none(place: Place) -> None:
         assert len(done.stderr) < 500
 
 
-def test_what_it_brings_along(place: Place) -> None:
+def test_parts_of_a_plugin(place: Place) -> None:
     shown = added(place, kit(place)).stdout
     assert "kit, from " in shown
     assert "1.2" in shown
@@ -198,7 +197,7 @@ def test_what_it_brings_along(place: Place) -> None:
         ("echo nothing runs here; exit 2", "nothing runs here"),
     ],
 )
-def test_a_hook_of_it_prevents_a_call(place: Place, veto: str, reason: str) -> None:
+def test_hook_of_a_plugin_prevents_a_call(place: Place, veto: str, reason: str) -> None:
     added(place, kit(place, PreToolUse=veto))
     call = Say(tools=[("Bash", {"command": "touch made"})])
     server, _ = ran(place, [call, Say("No.")], "--allow", "Bash")
@@ -207,7 +206,7 @@ def test_a_hook_of_it_prevents_a_call(place: Place, veto: str, reason: str) -> N
     assert not (place.project / "made").exists()
 
 
-def test_a_hook_of_it_allows_nothing_that_a_rule_denies(place: Place) -> None:
+def test_hook_of_a_plugin_allows_nothing_that_a_rule_denies(place: Place) -> None:
     allow = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}})
     added(place, kit(place, PreToolUse=f"echo '{allow}'"))
     call = Say(tools=[("Bash", {"command": "touch made"})])
@@ -229,7 +228,7 @@ def test_a_subagent_is_named_with_its_plugin_and_rules_mean_it_too(place: Place)
     assert "There is no type 'other:scout'" in told(server.requests[-1])
 
 
-def test_of_two_with_one_name_the_persons_counts(place: Place) -> None:
+def test_user_s_part_wins_over_a_plugin_s_with_the_same_name(place: Place) -> None:
     added(place, kit(place))
     put(own(place) / "commands" / "hello.md", "Mine.")
     put(own(place) / "agents" / "scout.md", "---\nname: scout\ndescription: My own\n---\nGo.")
@@ -242,7 +241,7 @@ def test_of_two_with_one_name_the_persons_counts(place: Place) -> None:
     assert not (place.root / "notes").exists()
 
 
-def test_a_repository_is_held_to_a_commit(place: Place) -> None:
+def test_repository_is_pinned_to_a_commit(place: Place) -> None:
     source = kit(place)
     first = committed(source)
     put(source / "words", "a newer kit")
@@ -262,8 +261,8 @@ def test_a_repository_is_held_to_a_commit(place: Place) -> None:
     assert (own(place) / "plugins.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_of_a_repository_is_run_when_it_is_fetched(place: Place) -> None:
-    """No filter of its own, no hook of the one it comes from, no submodule."""
+def test_fetching_a_repository_runs_nothing_of_it(place: Place) -> None:
+    """No filter of the repository, no hook of its source, no submodule."""
     source, other = kit(place), place.root / "sources" / "other"
     put(other / "file", "of a submodule")
     committed(other)
@@ -279,7 +278,7 @@ def test_nothing_of_a_repository_is_run_when_it_is_fetched(place: Place) -> None
     assert (own(place) / "plugins" / "kit" / ".gitattributes").exists()
 
 
-def test_changed_content_is_left_out_and_told(place: Place) -> None:
+def test_changed_plugin_is_left_out_and_reported(place: Place) -> None:
     source = kit(place)
     added(place, source)
     call = Say(tools=[("Bash", {"command": "true"})])
@@ -310,7 +309,7 @@ def test_changed_content_is_left_out_and_told(place: Place) -> None:
 
 
 @pytest.mark.parametrize("change", ["content", "more", "less", "mode", "link", "gone"])
-def test_whatever_changes_counts(place: Place, change: str) -> None:
+def test_every_kind_of_change_is_noticed(place: Place, change: str) -> None:
     added(place, kit(place))
     folder = own(place) / "plugins" / "kit"
     old = 1_500_000_000
@@ -370,7 +369,7 @@ def test_whatever_changes_counts(place: Place, change: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_added(place: Place, change: Any, why: str) -> None:
+def test_plugins_that_cannot_be_added(place: Place, change: Any, why: str) -> None:
     folder = kit(place)
     change(folder)
     done = place.run("plugin", "add", "--yes", str(folder))
@@ -410,7 +409,7 @@ def test_a_link_in_a_repository_that_leads_out(place: Place) -> None:
         ("file:///no/such", "git could not fetch it: fatal: '/no/such' does not appear to be"),
     ],
 )
-def test_what_is_no_source(place: Place, source: str, why: str) -> None:
+def test_invalid_sources(place: Place, source: str, why: str) -> None:
     done = place.run("plugin", "add", "--yes", "--", source)
     assert done.returncode in (1, 2)
     assert why in done.stderr
@@ -420,7 +419,7 @@ def test_what_is_no_source(place: Place, source: str, why: str) -> None:
         assert "is not a branch, tag or commit" in done.stderr
 
 
-def test_a_protocol_that_the_persons_git_would_turn_a_url_into(place: Place) -> None:
+def test_url_rewritten_by_the_user_s_git_to_another_protocol(place: Place) -> None:
     config = '[url "ext::touch made "]\n\tinsteadOf = https://example.org/\n[protocol "ext"]\n'
     (place.root / "home" / ".gitconfig").write_text(f"{config}\tallow = always\n")
     done = place.run("plugin", "add", "--yes", "https://example.org/x")
@@ -459,7 +458,7 @@ def test_a_name_that_is_taken(place: Place) -> None:
 
 
 def killed(place: Place, source: Path, kind: str, number: int) -> None:
-    """Begin to add a plugin, and kill that at the nth event of a kind."""
+    """Begin to add a plugin, and kill the process at the nth event of a kind."""
     done = subprocess.run(
         [sys.executable, "-c", KILLED, kind, str(number), "plugin", "add", "--yes", str(source)],
         env=place.environ(),
@@ -550,7 +549,7 @@ def test_a_broken_record_is_told(place: Place) -> None:
         assert "FAIL  plugin: " in place.run("doctor").stdout
 
 
-def test_hooks_that_make_no_sense_are_told(place: Place) -> None:
+def test_invalid_plugin_hooks_are_reported(place: Place) -> None:
     source = kit(place)
     rows = [
         {"matcher": "(", "hooks": []},
@@ -569,7 +568,7 @@ def test_hooks_that_make_no_sense_are_told(place: Place) -> None:
     assert "the plugin kit: no hook in it is used" in ran(place, [Say("Done.")])[1].stderr
 
 
-def test_doctor_tells_of_it_all(place: Place) -> None:
+def test_doctor_lists_plugins_and_hooks(place: Place) -> None:
     added(place, kit(place))
     put(place.project / ".claude" / "commands" / "foreign.md", "Words.")
     put(own(place) / "agentrc", '[hooks]\nbefore_tool = ["true"]\n')
@@ -583,7 +582,7 @@ def test_doctor_tells_of_it_all(place: Place) -> None:
 
 
 def furnished(place: Place) -> None:
-    """Give the person, the project and a plugin one of each."""
+    """Give the user, the project and a plugin one part of each kind."""
     added(place, kit(place))
     put(own(place) / "commands" / "mine.md", "My command.")
     put(own(place) / "agents" / "mine.md", "---\nname: mine\ndescription: My own\n---\nGo.")
@@ -592,7 +591,7 @@ def furnished(place: Place) -> None:
     put(own(place) / "mcp.json", {"mcpServers": {"mine": {"command": "touch", "args": ["mine"]}}})
 
 
-def test_a_safe_start_has_none_of_it(place: Place) -> None:
+def test_safe_start_has_no_plugins(place: Place) -> None:
     furnished(place)
     call = Say(tools=[("Bash", {"command": "true"})])
     steps = [call, Say("Done.")]

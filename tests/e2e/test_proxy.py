@@ -1,4 +1,4 @@
-"""`ctxagent proxy` as a command: where it keeps sessions, what fails around it, many clients."""
+"""`ctxagent proxy` as a command: where it stores sessions, failures around it, many clients."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def server() -> Iterator[Recorder]:
 
 
 def answers(client: Client) -> Any:
-    """What a server answers to each request of these clients, by how many replies it has."""
+    """Return the server's answer to each request of these clients, by the number of replies."""
 
     def answer(received: Received) -> Answer:
         said = messages_of(json.loads(received.body))
@@ -98,10 +98,10 @@ def test_commands_for_sessions_take_one_of_a_client(place: Place, server: Record
 
 
 @pytest.mark.parametrize("protocol", PATHS)
-def test_a_command_that_no_file_has_stays_whole(
-    place: Place, server: Recorder, protocol: str
-) -> None:
-    """Results go, which are kept in files; the client's model could not read an input again."""
+def test_command_that_no_file_has_is_not_cut(place: Place, server: Recorder, protocol: str) -> None:
+    """Results are cleared, because files have them. The client's model could not read a command
+    again.
+    """
     client = session_of(protocol, 12)
     long = "; ".join(f"echo step {n} of the long command" for n in range(200))
     for place_of_turn, turn in enumerate(client.turns):

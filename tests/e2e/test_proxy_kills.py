@@ -1,5 +1,6 @@
-"""The proxy is killed at any place of a session and started again: the client goes on, and the
-server finds what it has read before."""
+"""The proxy is killed at any point of a session and started again: the client continues, and the
+server's cache stays valid.
+"""
 
 import json
 import random
@@ -111,5 +112,5 @@ def check_kills(place: Place, session: KilledSession) -> None:
 
 
 @pytest.mark.parametrize("protocol", PATHS)
-def test_a_client_goes_on_after_kills(protocol: str, tmp_path: Path) -> None:
+def test_client_continues_after_kills(protocol: str, tmp_path: Path) -> None:
     check_kills(Place(tmp_path), KilledSession(protocol, calls=24, kills=4, seed=1))

@@ -1,5 +1,6 @@
-"""What `ctxagent proxy status` and the page say of a session that a real client had, and what a
-client gets after an edit was undone."""
+"""`ctxagent proxy status` and the page, for a session of a real client, and what the client gets
+after the undo of an edit.
+"""
 
 import json
 import re
@@ -21,7 +22,7 @@ EAGER = ("-cmicrocompact.when=every-call", "-cmicrocompact.keep=1")
 
 
 def step(body: Body) -> Say:
-    """One command after the other, then an answer to each message of the user."""
+    """Return one command after another, then an answer to each message of the user."""
     done = sum(
         isinstance(block, dict) and block.get("type") == "tool_result"
         for message in body["messages"]
@@ -43,7 +44,7 @@ def results(request: dict[str, Any]) -> str:
     return json.dumps([m for m in request["messages"] if "tool_result" in json.dumps(m)])
 
 
-def test_a_session_is_told_of_and_an_edit_is_undone(tmp_path: Path, server: Server) -> None:
+def test_status_shows_a_session_and_an_undone_edit(tmp_path: Path, server: Server) -> None:
     own, clients = Place(tmp_path / "proxy"), Place(tmp_path / "client")
     upstream = f"messages={server.url}"
     started = own.start(*EAGER, "proxy", "--port", "0", "--upstream", upstream, stdout=PIPE)
@@ -112,7 +113,7 @@ def test_a_proxy_that_was_killed_does_not_run(tmp_path: Path) -> None:
     assert "No proxy of this directory runs" in said.stderr
 
 
-def test_sessions_of_every_directory_are_told_of_on_request(tmp_path: Path, server: Server) -> None:
+def test_status_all_shows_sessions_of_every_directory(tmp_path: Path, server: Server) -> None:
     own, clients = Place(tmp_path / "proxy"), Place(tmp_path / "client")
     upstream = f"messages={server.url}"
     with own.start("proxy", "--port", "0", "--upstream", upstream, stdout=PIPE) as process:
@@ -127,7 +128,7 @@ def test_sessions_of_every_directory_are_told_of_on_request(tmp_path: Path, serv
 
 
 def told(place: Place, *more: str, **options: Any) -> dict[str, Any]:
-    """What `ctxagent proxy status --json` prints."""
+    """Return the output of `ctxagent proxy status --json`."""
     found: dict[str, Any] = json.loads(
         place.run("proxy", "status", "--json", *more, **options).stdout
     )

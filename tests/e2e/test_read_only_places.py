@@ -1,6 +1,9 @@
-"""The real command where the home, the project or all of the machine but one folder cannot be
-written, where there is no home, or one of somebody else: as in containers and in CI. It runs as a
-user who has no powers and no entry in the system's list, also where root runs the tests."""
+"""The real command where the home, the project or everything except one folder is read-only, where
+there is no home, or where HOME is another user's: as in containers and in CI.
+
+The tests run as a user without privileges and without an entry in the user database, also if root
+starts them.
+"""
 
 import json
 import os
@@ -22,7 +25,7 @@ UID = 54_321
 
 @dataclass
 class Plain:
-    """A place with a project, a home and a folder for temporary files, for that user."""
+    """A place with a project, a home and a temporary folder for that user."""
 
     root: Path
     mounts: list[str] = field(default_factory=list)
@@ -58,7 +61,7 @@ class Plain:
 
     @contextmanager
     def there(self) -> Iterator[int]:
-        """Yield the id of a process of that user which has the mounts."""
+        """Yield the ID of a process of that user that has the mounts."""
         user = ("--unshare-user", "--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL")
         command = ["bwrap", *user, "--dev-bind", "/", "/", *self.mounts, "--"]
         with subprocess.Popen(
@@ -81,7 +84,7 @@ def plain(tmp_path: Path) -> Plain:
 
 
 def homes(plain: Plain, how: str) -> dict[str, str]:
-    """Make the home what `how` says, and return the environment that names it."""
+    """Change the home as `how` says, and return the environment that names it."""
     if how == "by its mode":
         plain.home.chmod(0o555)
     elif how == "by its mount":
@@ -122,7 +125,7 @@ def test_a_home_that_cannot_be_written(plain: Plain, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["by its mode", "closed", "none"])
-def test_every_command_works_there(plain: Plain, how: str) -> None:
+def test_every_command_works_with_a_read_only_home(plain: Plain, how: str) -> None:
     env = homes(plain, how)
     with Server([Say("All done.")]) as server:
         plain.run("-p", "go", server=server, **env)
@@ -148,7 +151,7 @@ def test_every_command_works_there(plain: Plain, how: str) -> None:
     assert "No key for the model" in without_key.stderr
 
 
-def test_what_a_read_only_home_holds_is_read_by_its_name(plain: Plain) -> None:
+def test_sessions_in_a_read_only_home_can_be_read(plain: Plain) -> None:
     with Server([Say("All done.")]) as server:
         plain.run("-p", "go", server=server, HOME=str(plain.home))
     plain.mounts += ["--ro-bind", str(plain.home), str(plain.home)]
@@ -194,7 +197,7 @@ def test_a_project_that_cannot_be_written(plain: Plain) -> None:
 
 
 def test_a_machine_that_cannot_be_written(plain: Plain) -> None:
-    """As `docker run --read-only --tmpfs /tmp` has it."""
+    """Like `docker run --read-only --tmpfs /tmp`."""
     temporary = str(plain.temporary)
     plain.mounts = ["--remount-ro", "/", "--dev", "/dev", "--bind", temporary, temporary]
     with Server([Say(tools=[("Read", {"path": "a.txt"})]), Say("All done.")]) as server:

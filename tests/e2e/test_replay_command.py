@@ -1,5 +1,6 @@
-"""`ctxagent replay` as a person or a script runs it: which sessions it takes, what it tells and
-what it leaves out, and how it ends."""
+"""`ctxagent replay` in a terminal and in a script: which sessions it accepts, what it prints and
+leaves out, and how it ends.
+"""
 
 import gzip
 import json
@@ -32,8 +33,9 @@ SECRET = "the-project-nobody-knows"
 
 
 def working(calls: int, size: int, what: str = "part", again: int = 0) -> bytes:
-    """A session of Claude Code's that runs so many commands, each of another output, and then some
-    of them again."""
+    """Return a session of Claude Code that runs this many commands with different outputs, and then
+    some of them again.
+    """
     rows = [claude_line("user", 0, f"Make every {what} of {SECRET}.")]
     for at, n in enumerate([*range(1, calls + 1), *range(1, again + 1)], 1):
         call = claude_call(f"c{at}", "Bash", {"command": f"make {SECRET}/{what}-{n}"})
@@ -53,7 +55,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: object, charset: str = "utf-8", **env: str) -> Result:
-    """The command in this process, in a project of `folder`."""
+    """Run the command in this process, in a project below `folder`."""
     place = Place(folder / "place")
     runner = CliRunner(charset=charset, env={"TERM": "xterm", **place.environ(), **env})
     given = ("--cwd", place.project, "replay", *arguments)
@@ -68,7 +70,7 @@ def told(result: Result) -> dict[str, Any]:
 
 
 def calls_told(table: str) -> list[str]:
-    """The calls of the model that the only table says, for each setting."""
+    """Return the model calls in the only table, for each setting."""
     (row,) = re.findall(r"^ *Calls of the model(.*)$", table, re.MULTILINE)
     return row.split()
 
@@ -89,7 +91,7 @@ def test_a_table_without_a_progress_line(tmp_path: Path, session: Path) -> None:
 
 
 def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
-    """One among them is no session, one comes twice, two are called the same."""
+    """One file is not a session, one is given twice, and two have the same name."""
     for format, story in STORY.items():
         (tmp_path / f"{format}.json").write_bytes(story())
     for place in ("a", "b"):
@@ -113,7 +115,7 @@ def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
     )
 
 
-def test_skipped_files_are_reported(tmp_path: Path, session: Path) -> None:
+def test_skipped_lines_are_reported(tmp_path: Path, session: Path) -> None:
     (tmp_path / "none.md").write_text("# Notes\n")
     result = run(tmp_path, session, tmp_path / "none.md", *MODEL)
     assert result.exit_code == 0
@@ -149,8 +151,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_usage_errors_are_reported_before_the_replay(tmp_path: Path, name: str) -> None:
-    """The session is one that cannot be read: that would be told instead."""
+def test_errors_are_reported_before_the_replay(tmp_path: Path, name: str) -> None:
+    """The session cannot be read. That would be reported otherwise."""
     (tmp_path / "none.md").write_text("# Notes\n")
     arguments, error, hint = WRONG[name]
     files = [tmp_path / a if a.endswith((".md", ".jsonl")) else a for a in arguments]
@@ -184,8 +186,8 @@ def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, sessio
     assert "cannot write the report /dev/full: No space left on device" in result.stderr
 
 
-def test_unnamed_output_has_no_content_of_the_sessions(tmp_path: Path) -> None:
-    """Small windows, so that things are needed when gone and one session cannot go on."""
+def test_unnamed_report_has_no_text_of_the_sessions(tmp_path: Path) -> None:
+    """In small windows, results are needed when gone and one session cannot continue."""
     full = STORY["codex"]().replace(b"Be exact.", f"{SECRET} {words(20_000)}".encode())
     for name, content in (("one", working(12, 1_500, again=3)), ("two", full)):
         (tmp_path / f"{SECRET}-{name}.jsonl").write_bytes(content)
@@ -210,7 +212,7 @@ def test_unnamed_output_has_no_content_of_the_sessions(tmp_path: Path) -> None:
 # The sweep
 
 
-def test_a_sweep_prints_lines_that_mean_what_was_tried(tmp_path: Path, session: Path) -> None:
+def test_sweep_prints_settings_that_were_tested(tmp_path: Path, session: Path) -> None:
     from ctxagent.agent.compaction.policy import DEFAULT
 
     keep = DEFAULT.clear_keep
@@ -281,8 +283,8 @@ def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
         assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt byte for byte\n")
 
 
-def test_what_our_own_session_recalled_was_needed(tmp_path: Path) -> None:
-    """Where it had left the context of the replay, and not where it still stood there."""
+def test_recall_in_our_own_session_counts_as_needed(tmp_path: Path) -> None:
+    """A result counts if it had left the context of the replay, not if it was still there."""
     place = Place(tmp_path / "place")
     allowed = ("--permission-mode", "bypass", "--model", "scripted:steps.json")
     log = {"name": "Bash", "input": {"command": "seq 1500"}}
@@ -304,7 +306,7 @@ def test_what_our_own_session_recalled_was_needed(tmp_path: Path) -> None:
     assert [each["asked_again"] for each in totals] == [0, 1]  # alone, nothing leaves the context
 
 
-def test_a_request_that_is_not_what_was_sent_is_named(own: Place, tmp_path: Path) -> None:
+def test_request_that_differs_from_the_log_is_named(own: Place, tmp_path: Path) -> None:
     (log,) = own.logs()
     folder = shutil.copytree(log.parent, tmp_path / SECRET)
     torn = folder / "log.jsonl"
@@ -327,7 +329,7 @@ def test_a_request_that_is_not_what_was_sent_is_named(own: Place, tmp_path: Path
 
 
 def several(folder: Path) -> list[str]:
-    """Sessions that take long to be played."""
+    """Sessions that take long to replay."""
     paths = [folder / f"{n}.jsonl" for n in range(3)]
     for path in paths:
         path.write_bytes(working(600, 400, path.stem))
@@ -365,9 +367,7 @@ def test_a_closed_output_pipe_ends_the_command_without_a_message(
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(
-    tmp_path: Path, session: Path
-) -> None:
+def test_progress_line_is_removed_at_the_end(tmp_path: Path, session: Path) -> None:
     place = Place(tmp_path / "place")
     arguments = ("replay", str(session), *MODEL)
     terminal = Terminal(*arguments, cwd=place.project, env=place.environ())

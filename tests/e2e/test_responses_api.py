@@ -1,4 +1,4 @@
-"""Sessions over the Responses API: the real command against a strict server, as one of Azure."""
+"""Sessions over the Responses API: the real command against a strict server, also as Azure."""
 
 import shutil
 from pathlib import Path
@@ -34,14 +34,14 @@ def run(place: Place, url: str, *arguments: str, model: str = MODEL) -> str:
 
 
 def rebuilt(place: Place, url: str) -> str:
-    """What `replay` says of the requests of the only session."""
+    """Return what `replay` prints about the requests of the only session."""
     (log,) = place.logs()
     done = place.run("replay", log.parent.name, env=env(place, url))
     return str(done.stdout).strip().splitlines()[-1]
 
 
 def test_calls_images_and_a_resume(place: Place) -> None:
-    """Reasoning is bound to all that stands before it, and comes back exactly."""
+    """Reasoning is bound to everything before it, and is sent back unchanged."""
     (place.project / "a.png").write_bytes(png(40, 30))
     steps = [
         Say("I look.", thinking="One.\n\nTwo.", tools=[("Read", {"path": "a.png"}),

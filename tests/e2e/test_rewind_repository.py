@@ -1,4 +1,4 @@
-"""`/rewind` by the real command, of what the git repository has lost."""
+"""`/rewind` with the real command: what the git repository has lost."""
 
 import os
 import subprocess
@@ -41,7 +41,9 @@ def state(folder: Path) -> list[str]:
 
 
 def running(command: str) -> Iterator[Say]:
-    """A model that runs a command outside of the sandbox, which would keep `.git` read-only."""
+    """Return a model that runs a command outside the sandbox, because the sandbox keeps `.git`
+    read-only.
+    """
     yield Say(tools=[("Bash", {"command": command, "unsandboxed": True})])
     while True:
         yield Say("Done.")
@@ -59,7 +61,7 @@ def running(command: str) -> Iterator[Say]:
     ],
     ids=["stash", "branches", "ref", "all", "all and files", "both"],
 )
-def test_what_a_command_removes_comes_back(
+def test_rewind_restores_what_a_command_removed(
     tmp_path: Path, command: str, choice: str, said: str
 ) -> None:
     place = Place(tmp_path)

@@ -1,4 +1,4 @@
-"""`/rewind` by the real command, of files that the snapshot of the point left out."""
+"""`/rewind` with the real command: files that the snapshot of the point left out."""
 
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("path", "content"), [("big.txt", "small\n"), (".gitignore", "*.log\n")], ids=["large", "rules"]
 )
-def test_files_that_came_into_sight_go_back_and_forth(
+def test_rewind_of_files_that_the_snapshot_left_out(
     tmp_path: Path, path: str, content: str
 ) -> None:
     place = Place(tmp_path)
@@ -54,7 +54,7 @@ def test_files_that_came_into_sight_go_back_and_forth(
         terminal.see("❯")
         for number, wanted in ((1, was), (2, changed), (3, was)):
             terminal.type(f"/rewind {number} files\r")
-            terminal.keys("[y]es, files")
+            terminal.keys("[y]es, restore the files")
             terminal.type("y")
             terminal.see(f"to undo this: /rewind {number + 1} files")
             terminal.rest()

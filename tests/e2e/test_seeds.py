@@ -1,4 +1,4 @@
-"""docs/internals/seeds.md, played: its sessions by the real command, and what each row says."""
+"""docs/internals/seeds.md: run its sessions with the real command, and the command of each row."""
 
 import re
 import shlex
@@ -27,7 +27,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
 
 
 class Played(Place):
-    """The sessions of the page. Each command of a reader runs once."""
+    """The sessions of the page. Each command of a row runs once."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -46,7 +46,7 @@ class Played(Place):
         return self.project / "state"
 
     def shows(self, folder: str, command: str) -> bool:
-        """Return whether a row's command ends well."""
+        """Return True if a row's command succeeds."""
         cwd = self.project / folder
         if reader := _READER.fullmatch(command):
             where, arguments, rest = reader.groups()
@@ -59,7 +59,7 @@ class Played(Place):
         return self.shell(command, cwd).returncode == 0
 
 
-def test_each_row_shows_what_it_says(tmp_path: Path) -> None:
+def test_command_of_each_row_succeeds(tmp_path: Path) -> None:
     played = Played(tmp_path)
     (script,) = re.findall(r"```sh\n(.+?)```", PAGE, re.DOTALL)
     done = played.shell(script, played.project)

@@ -1,5 +1,6 @@
-"""Servers that speak a part of the Messages API: the task is done, and a second run makes no
-request that was refused before."""
+"""Servers that support only part of the Messages API: the task succeeds, and a second run sends no
+request that was refused before.
+"""
 
 import json
 from collections.abc import Callable
@@ -45,7 +46,9 @@ LACKS: dict[str, Lacks] = {
 
 
 class Partial:
-    """A server that refuses what it lacks, one after another; its model runs a command first."""
+    """A server that refuses the features that it lacks, one after another. Its model runs a command
+    first.
+    """
 
     def __init__(self, lacks: list[Lacks]) -> None:
         self.lacks, self.refused = lacks, 0
@@ -75,7 +78,7 @@ def ran(place: Place, server: Server, *more: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*LACKS, "all"])
-def test_what_a_server_lacks_is_learned_once(place: Place, name: str) -> None:
+def test_missing_feature_is_learned_once(place: Place, name: str) -> None:
     script = Partial([*LACKS.values()] if name == "all" else [LACKS[name]])
     with Server(script, lenient=True) as server:
         ran(place, server)
@@ -88,8 +91,8 @@ def test_what_a_server_lacks_is_learned_once(place: Place, name: str) -> None:
         assert check.holds, check.first
 
 
-def test_a_server_that_only_says_no(place: Place) -> None:
-    """Each part is left out in turn, until it takes a first request."""
+def test_server_that_refuses_without_a_reason(place: Place) -> None:
+    """Each feature is left out in turn, until the server accepts a first request."""
     script = Partial([(has, 400, "Bad Request") for has, _, _ in (LACKS["thinking"],)])
     with Server(script, lenient=True) as server:
         ran(place, server, "-c", "model.images=off")
@@ -112,7 +115,7 @@ def test_a_refusal_for_another_reason_stands(place: Place) -> None:
     assert len(sent) <= 5
 
 
-def test_nothing_is_left_out_for_one_that_takes_all(place: Place) -> None:
+def test_full_server_gets_everything(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         done = place.run("-p", "go", *MODEL, env=place.server(server.url))
         assert done.returncode == 0, done.stderr
@@ -122,7 +125,7 @@ def test_nothing_is_left_out_for_one_that_takes_all(place: Place) -> None:
 
 
 def test_the_doctor_asks_the_server(place: Place) -> None:
-    """What it found no session asks for again."""
+    """Sessions do not ask again for what the doctor found missing."""
 
     def answer(body: Body) -> Step:
         for has, status, words in (LACKS["cache_control"], LACKS["images"]):
@@ -151,7 +154,7 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
 
 
 def test_a_server_of_the_messages_api_by_its_name(place: Place) -> None:
-    """The key for the public API does not go to it."""
+    """The key for the public API is not sent to it."""
     own = place.root / "home" / ".config" / "ctxagent" / "providers.toml"
     own.parent.mkdir(parents=True)
     with Server([Say("Yes."), Say("Yes.")]) as server:
@@ -178,8 +181,8 @@ def test_a_server_without_its_key(place: Place) -> None:
     assert place.logs() == []
 
 
-def test_a_model_of_ones_own(place: Place) -> None:
-    """Its window and its prices count; a wrong row is told with its name."""
+def test_model_in_the_user_s_models_toml(place: Place) -> None:
+    """Its window and its prices are used. An invalid row is reported with its name."""
     own = place.root / "home" / ".config" / "ctxagent" / "models.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[walrus]\nwindow = 32_000\noutput = 4_000\ninput_price = 1\noutput_price = 2\n")
@@ -199,7 +202,9 @@ def test_a_model_of_ones_own(place: Place) -> None:
 
 
 def in_another_way(events: list[Body]) -> list[Body]:
-    """A call's arguments in its first event, no usage, and the words of another API at the end."""
+    """Send a call's arguments in its first event, no usage, and a stop reason of another API at the
+    end.
+    """
     told, calls = list[Body](), dict[int, Body]()
     for event in json.loads(json.dumps(events)):
         event.pop("usage", None)
@@ -217,8 +222,9 @@ def in_another_way(events: list[Body]) -> list[Body]:
 
 
 def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
-    """No usage, arguments in one piece, stop reasons of another API, no list of models; also the
-    summary that such a server writes counts."""
+    """No usage, arguments in one piece, stop reasons of another API, no list of models. The summary
+    of such a server is used too.
+    """
 
     def answer(body: Body) -> Step:
         last = body["messages"][-1]["content"]
@@ -251,7 +257,7 @@ def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
         "bad",
     ],
 )
-def test_what_a_server_takes_is_not_left_out_for_a_wrong_use(place: Place, words: str) -> None:
+def test_wrong_use_of_a_feature_does_not_disable_it(place: Place, words: str) -> None:
     with Server(lambda body: Fail(400, words), lenient=True) as server:
         done = place.run("-p", "go", *MODEL, env=place.server(server.url))
     assert (done.returncode, len(server.requests)) == (5, 1)

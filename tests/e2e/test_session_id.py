@@ -1,5 +1,6 @@
-"""`--session-id ID`: a task is done once, however often the command is run, and wherever it was
-killed."""
+"""`--session-id ID`: a task is done once, however often the command runs, and wherever it was
+killed.
+"""
 
 import json
 import os
@@ -29,7 +30,7 @@ def server() -> Iterator[Server]:
 
 
 def work(body: Body) -> Step:
-    """Two calls, then the answer."""
+    """Return two calls, then the answer."""
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if replies < 2:
         return Say(f"Step {replies}.", tools=[("Bash", {"command": f"echo {replies} >> done.txt"})])
@@ -43,9 +44,7 @@ def run(place: Place, url: str, *more: str, code: int = 0) -> dict[str, Any]:
     return result
 
 
-def test_the_same_command_again_gives_the_same_result_and_asks_nobody(
-    place: Place, server: Server
-) -> None:
+def test_same_command_repeats_the_result_without_a_request(place: Place, server: Server) -> None:
     first = run(place, server.url)
     log = place.logs()[0].read_bytes()
     again = run(place, server.url)
@@ -57,7 +56,7 @@ def test_the_same_command_again_gives_the_same_result_and_asks_nobody(
 
 
 @pytest.mark.parametrize("aim", ["Step 0.", "Step 1.", "All done."])
-def test_a_turn_that_a_kill_cut_goes_on(place: Place, server: Server, aim: str) -> None:
+def test_killed_turn_continues(place: Place, server: Server, aim: str) -> None:
     env = place.server(server.url)
     process = place.start(*TASK, *BYPASS, env=env)
     with server.halted_after(aim):
@@ -73,7 +72,7 @@ def test_a_turn_that_a_kill_cut_goes_on(place: Place, server: Server, aim: str) 
     assert server.rejected == []
 
 
-def test_a_whole_answer_without_its_end_is_an_answer(place: Place, server: Server) -> None:
+def test_complete_answer_without_its_end_entry_counts(place: Place, server: Server) -> None:
     first = run(place, server.url)
     (log,) = place.logs()
     kept = [line for line in log.read_text().splitlines(True) if '"kind": "end"' not in line]
@@ -82,7 +81,7 @@ def test_a_whole_answer_without_its_end_is_an_answer(place: Place, server: Serve
     assert len(server.requests) == 3
 
 
-def test_what_failed_or_reached_a_limit_goes_on(place: Place) -> None:
+def test_failed_or_limited_task_continues(place: Place) -> None:
     steps: list[Step] = [
         Fail(401, "no"),
         *(Say("", tools=[("Bash", {"command": "true"})]) for _ in "ab"),
@@ -95,7 +94,7 @@ def test_what_failed_or_reached_a_limit_goes_on(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_a_task_that_was_denied_something_gets_another_chance(place: Place) -> None:
+def test_task_with_a_denied_call_runs_again(place: Place) -> None:
     steps = [
         Say("", tools=[("Bash", {"command": "touch a"})]),
         Say("I may not."),
@@ -125,7 +124,7 @@ def test_another_task_and_other_sessions_are_refused(place: Place, server: Serve
     assert len(place.logs()) == 1
 
 
-def test_resume_says_more_in_it(place: Place, server: Server) -> None:
+def test_resume_adds_a_message(place: Place, server: Server) -> None:
     run(place, server.url)
     done = place.run("-p", "thanks", "--resume", "nightly-7", env=place.server(server.url))
     assert (done.returncode, done.stdout) == (0, "All done.\n")

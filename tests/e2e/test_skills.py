@@ -1,4 +1,4 @@
-"""Skills by the real command: told of, loaded, and standing word for word whatever happens."""
+"""Skills with the real command: listed, loaded, and kept verbatim in every case."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def ran(
     return server, done
 
 
-def test_the_model_loads_one(place: Place) -> None:
+def test_model_loads_a_skill(place: Place) -> None:
     folder = write(own(place), "walrus", f"See ${{CLAUDE_SKILL_DIR}}/food.md.\n{WALRUS}")
     (folder / "food.md").write_text("herrings\n")
     read = Say(tools=[("Read", {"path": str(folder / "food.md")})])
@@ -70,12 +70,12 @@ def test_the_model_loads_one(place: Place) -> None:
     assert "denied" not in done.stderr
 
 
-def test_without_any_there_is_no_tool(place: Place) -> None:
+def test_no_tool_without_skills(place: Place) -> None:
     server, _ = ran(place, [Say("Done.")])
     assert "Skill" not in {tool["name"] for tool in server.requests[0]["tools"]}
 
 
-def test_a_person_calls_one(place: Place) -> None:
+def test_user_loads_a_skill(place: Place) -> None:
     body = f"Say $ARGUMENTS.\n{WALRUS}"
     write(own(place), "walrus", body, disable_model_invocation="true",
           allowed_tools="Bash(touch fed)")  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_person_calls_one(place: Place) -> None:
     assert (place.project / "fed").exists()
 
 
-def test_those_of_a_project_count_once_they_are_trusted(place: Place) -> None:
+def test_skills_of_a_project_need_trust(place: Place) -> None:
     for name, place_of in (("walrus", ".claude"), ("heron", ".agents"), ("gnu", ".ctxagent")):
         write(place.project / place_of, name, WALRUS.replace("walrus", name))
     (place.project / ".claude" / "skills" / "away").symlink_to(place.root)
@@ -114,7 +114,9 @@ def test_those_of_a_project_count_once_they_are_trusted(place: Place) -> None:
 
 
 def test_files_for_other_agents(place: Place) -> None:
-    """A BOM, an unquoted colon, a name that is not the folder's, a broken one, one of 2 MB."""
+    """A BOM, an unquoted colon, a name that differs from the folder's, a broken file, a file of 2
+    MB.
+    """
     folder = write(own(place), "odd", "Feed it.")
     path = folder / "SKILL.md"
     path.write_text(
@@ -155,8 +157,10 @@ def test_the_list_is_bounded_and_the_one_used_last_comes_first(place: Place) -> 
     )
 
 
-def test_what_is_left_out_behind_a_summary_is_told_and_can_be_loaded_again(place: Place) -> None:
-    """Five skills take more room than all may; the first goes, and comes back when it is called."""
+def test_skill_left_out_after_a_summary_is_reported_and_can_be_loaded_again(place: Place) -> None:
+    """Five skills need more room than all skills may take. The first is left out, and returns when
+    it is loaded again.
+    """
     bodies = {}
     for name in "abcde":
         bodies[name] = "\n".join(f"Step {n} of {name}: do number {n * 37}." for n in range(100))
@@ -214,14 +218,14 @@ def test_a_linked_one_is_read_and_a_denied_one_not_offered(place: Place) -> None
     assert "There is no skill 'herron'" in said
 
 
-def test_words_that_call_none(place: Place) -> None:
+def test_messages_that_load_no_skill(place: Place) -> None:
     write(own(place), "etc", WALRUS)
     for words in ("/ etc", "/etc/passwd is odd", "see /etc"):
         server, _ = ran(place, [Say("No.")], task=words)
         assert WALRUS not in told(server.requests[-1])
 
 
-def test_what_is_wrong_is_told_once(place: Place) -> None:
+def test_invalid_skills_are_reported_once(place: Place) -> None:
     write(own(place), "empty", "")
     with Server([Say("One."), Say("Two.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
@@ -239,7 +243,7 @@ def test_what_is_wrong_is_told_once(place: Place) -> None:
     assert told_of == 1
 
 
-def test_only_what_has_changed_is_told_again(place: Place) -> None:
+def test_only_changes_of_the_list_are_sent_again(place: Place) -> None:
     for name in ("walrus", "heron", "gnu"):
         write(own(place), name, WALRUS)
     ran(place, [Say("No.")])
@@ -258,7 +262,7 @@ def test_only_what_has_changed_is_told_again(place: Place) -> None:
 
 
 @over_each_wire
-def test_a_large_one_is_cut_told_and_recalled(place: Place, wire: Wire) -> None:
+def test_large_skill_is_cut_with_a_note_and_recalled(place: Place, wire: Wire) -> None:
     body = "\n".join(f"Line {n} of a long story about a walrus." for n in range(2_000))
     write(own(place), "walrus", f"{body}\nThe end of the walrus.")
     window = ("--context-window", "30000")
@@ -276,13 +280,13 @@ def test_a_large_one_is_cut_told_and_recalled(place: Place, wire: Wire) -> None:
 
 
 def counts(server: Server, body: str, start: int = 0) -> list[int]:
-    """Return how often a text stands in each request from the first that has it."""
+    """Return how often a text is in each request, from the first request that has it."""
     found = [told(each).count(body) for each in of_turns(server.requests[start:])]
     return found[next((n for n, count in enumerate(found) if count), len(found)) :]
 
 
 def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) -> None:
-    """Two skills stand once in every request behind their loading: none lost, none doubled."""
+    """Every request after the loading has both skills exactly once."""
     write(own(place), "walrus", WALRUS)
     write(own(place), "heron", HERON)
     keeper = Keeper()
@@ -337,8 +341,8 @@ def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) ->
     )
 
 
-def test_killed_between_a_summary_and_what_is_said_again(place: Place) -> None:
-    """A log that ends with the summary is what a kill at that moment leaves."""
+def test_killed_between_a_summary_and_the_skill_after_it(place: Place) -> None:
+    """A kill at that moment leaves a log that ends with the summary."""
     write(own(place), "walrus", WALRUS)
     keeper = Keeper()
     keeper.queue, keeper.until = [use("walrus")], 1
@@ -374,7 +378,7 @@ def test_killed_between_a_call_and_the_text(place: Place) -> None:
     assert counts(server, WALRUS) == [1]
 
 
-def test_a_subagent_loads_its_own(place: Place) -> None:
+def test_subagent_loads_its_own_skills(place: Place) -> None:
     write(own(place), "walrus", WALRUS)
     task = {"type": "general", "description": "Feed", "prompt": "Feed the walrus."}
     steps = [Say(tools=[("Task", task)]), use("walrus"), Say("Fed."), Say("Done.")]

@@ -1,4 +1,4 @@
-"""The real command with a model that is slow or small: nothing is asked for in vain."""
+"""The real command with a slow or small model: it makes no useless requests."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_window_of_4000_names_what_fills_it_and_the_next_step(place: Place) ->
 
 
 def test_a_model_without_a_usable_summary_is_asked_four_times(place: Place) -> None:
-    """Also over a resume; all summaries after that are from the ledger."""
+    """The count continues after a resume. All later summaries are made from the ledger."""
     asked = list[Body]()
 
     def play(body: Body) -> Say:

@@ -1,5 +1,6 @@
-"""A manual compaction that would save little: the user is told before a model is paid, and `--all`
-leaves just the newest exchange."""
+"""A manual compaction that would save little: the user is warned before a model is paid, and
+`--all` keeps only the newest exchange.
+"""
 
 import json
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ def test_yes_compacts_as_planned(place: Place, server: Server) -> None:
     assert summary["tokens_after"] > 0.8 * summary["tokens_before"]
 
 
-def test_other_words_are_sent_to_the_model(place: Place, server: Server) -> None:
+def test_other_text_is_sent_to_the_model(place: Place, server: Server) -> None:
     terminal = resumed(place, server)
     terminal.type("/compact\r")
     terminal.keys("[a]ll but the newest exchange")
@@ -132,7 +133,7 @@ def test_other_words_are_sent_to_the_model(place: Place, server: Server) -> None
     assert "what is this" in told(server.requests[-1])
 
 
-def test_instructions_are_wanted_and_still_warned_of(place: Place, server: Server) -> None:
+def test_instructions_compact_with_a_warning(place: Place, server: Server) -> None:
     terminal = resumed(place, server)
     terminal.type("/compact keep the numbers\r")
     terminal.see("/uncompact undoes it")
@@ -198,7 +199,7 @@ def test_all_by_the_command(place: Place, server: Server) -> None:
     assert LONG not in sent
 
 
-def test_an_editor_is_asked_too(place: Place, server: Server) -> None:
+def test_editor_is_asked_before_a_small_compaction(place: Place, server: Server) -> None:
     (log,) = place.logs()
     answers: list[Any] = ["n", "a"]
 

@@ -1,5 +1,6 @@
-"""What the person says in the middle of a turn: in the log, in the requests, and in what is made of
-the log."""
+"""Messages of the user during a turn: in the log, in the requests, and in everything made from the
+log.
+"""
 
 import asyncio
 import itertools
@@ -37,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def between(*calls: list[str]) -> Callable[[], str | None]:
-    """What the person has said before the first call of the model, before the second, and so on."""
+    """Return the user's messages before the model's first call, before its second, and so on."""
     waiting: Iterator[str | None] = itertools.chain.from_iterable([*words, None] for words in calls)
     return lambda: next(waiting, None)
 
@@ -47,7 +48,7 @@ def steer(talk: Conversation, words: str, *calls: list[str]) -> TurnFinished:
 
 
 def requests(talk: Conversation) -> list[list[dict[str, Any]]]:
-    """The messages of each request, without cache marks."""
+    """Return the messages of each request, without cache marks."""
 
     def unmarked(node: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in node.items() if k != "cache_control"}
@@ -62,7 +63,7 @@ def kinds(message: dict[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-def test_words_stand_behind_the_results_as_the_persons_own(project: Path) -> None:
+def test_messages_follow_the_results_as_user_messages(project: Path) -> None:
     steps = [Step(tools=TWO), Step(tools=TWO), Step(text="Done.")]
     talk = Conversation(project, steps)
     assert steer(talk, "begin", [], ["use tabs", "and no semicolons"], []).text == "Done."
@@ -82,7 +83,7 @@ def test_words_stand_behind_the_results_as_the_persons_own(project: Path) -> Non
     assert told == [UserSaid, CallStarted, UserSaid, UserSaid, CallStarted, CallStarted]
 
 
-def test_they_count_as_words_of_the_person_and_not_as_turns(project: Path) -> None:
+def test_messages_during_a_turn_are_user_messages_but_not_turns(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO), Step(text="Done."), Step(text="Again.")])
     steer(talk, "begin", [], ["never touch setup.py"])
     talk.say("more")
@@ -118,14 +119,14 @@ def test_each_request_is_a_prefix_of_the_next_also_over_a_resume(project: Path) 
     assert [block["text"] for block in sent[0][0]["content"]] == ["go", "at once"]
 
 
-def test_a_final_answer_leaves_the_words_for_the_next_turn(project: Path) -> None:
+def test_message_after_the_final_answer_begins_the_next_turn(project: Path) -> None:
     talk = Conversation(project, [Step(text="Done."), Step(text="Tabs.")])
     next_words = between([], ["use tabs"])
     assert asyncio.run(run_turn(talk.agent, "begin", next_words)).text == "Done."
     assert next_words() == "use tabs"
 
 
-def test_a_limit_leaves_the_words_and_a_paused_reply_is_not_parted(project: Path) -> None:
+def test_limit_keeps_the_message_and_a_paused_reply_is_not_split(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO)], bounds=Budget(calls=1))
     next_words = between([], ["use tabs"])
     assert asyncio.run(run_turn(talk.agent, "begin", next_words)).status == "limit"
@@ -138,7 +139,7 @@ def test_a_limit_leaves_the_words_and_a_paused_reply_is_not_parted(project: Path
     assert kinds(requests(talk)[2][-1]) == ["tool_result", "tool_result", "text"]
 
 
-def test_a_reply_that_was_cut_off_goes_on_with_the_words(project: Path) -> None:
+def test_cut_reply_continues_after_the_message(project: Path) -> None:
     cut = Step(text="Half of", stop_reason="max_tokens")
     talk = Conversation(project, [cut, Step(text=" it.")])
     steer(talk, "begin", [], ["shorter, please"])
@@ -147,7 +148,7 @@ def test_a_reply_that_was_cut_off_goes_on_with_the_words(project: Path) -> None:
     assert words["text"] == "shorter, please"
 
 
-def test_long_words_go_to_a_file_and_what_is_interrupted_keeps_them(project: Path) -> None:
+def test_long_message_goes_to_a_file_and_survives_an_interrupt(project: Path) -> None:
     talk = Conversation(project, [Step(tools=TWO), Step(text="word " * 20_000)], window=20_000)
     paste = "a line of a paste\n" * 4_000
     next_words = between([], [paste])

@@ -1,4 +1,4 @@
-"""A program that talks to the command over many turns, by lines of JSON."""
+"""A program that controls the command over many turns with lines of JSON."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Place:
 
 
 class Driver:
-    """A program that has started the command and talks to it."""
+    """A program that has started the command and controls it."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -47,7 +47,7 @@ class Driver:
         self.send({"type": "user", "text": text, **more})
 
     def next(self, kind: str) -> Body:
-        """The next line of this type."""
+        """Return the next line of this type."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(json.loads(line))
@@ -78,7 +78,7 @@ def talk(place: Place, url: str, *more: str) -> Iterator[Driver]:
 
 
 def batch(place: Place, server: Server, *lines: Body | str, more: tuple[str, ...] = ()) -> Any:
-    """Send lines at once, and return what came of them."""
+    """Send all lines at once, and return the output."""
     text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
     return place.run(*STREAM, *more, env=place.server(server.url), stdin=text)
 
@@ -160,7 +160,7 @@ def test_a_driver_that_waits_for_each_result(place: Place) -> None:
         ('{"type": "answer", "id": "q9", "words": [1]}', "words is not a list of strings", "words"),
     ],
 )  # fmt: skip
-def test_a_bad_line_is_told_and_the_session_goes_on(
+def test_invalid_line_is_reported_and_the_session_continues(
     place: Place, line: str, why: str, hint: str
 ) -> None:
     with Server([Say("One."), Say("Two.")]) as server:
@@ -193,7 +193,7 @@ def test_a_line_that_is_too_long(place: Place) -> None:
     assert len(server.requests) == 1
 
 
-def test_nothing_at_all_is_an_error(place: Place) -> None:
+def test_empty_input_is_an_error(place: Place) -> None:
     with Server([Say("One.")]) as server:
         done = batch(place, server)
     (result,) = of_type(done.stdout, "result")
@@ -202,7 +202,7 @@ def test_nothing_at_all_is_an_error(place: Place) -> None:
     assert server.requests == []
 
 
-def test_it_needs_the_same_form_of_output(place: Place) -> None:
+def test_stream_input_needs_stream_output(place: Place) -> None:
     done = place.run("-p", "--input-format", "stream-json", stdin="")
     assert done.returncode == 2
     assert "Add --output-format stream-json." in done.stderr
@@ -232,7 +232,7 @@ def test_an_interrupt_of_a_message_that_has_not_begun(place: Place) -> None:
     assert of_type(done.stdout, "result")[-1]["result"] == "Two."
 
 
-def test_commands_read_nothing_of_the_program(place: Place) -> None:
+def test_commands_do_not_read_the_driver_s_input(place: Place) -> None:
     with Server([Say(tools=[("Bash", {"command": "cat; echo end"})]), Say("Done.")]) as server:  # noqa: SIM117
         with talk(place, server.url, "--permission-mode", "bypass") as driver:
             driver.say("go")
@@ -241,7 +241,7 @@ def test_commands_read_nothing_of_the_program(place: Place) -> None:
             assert driver.end() == 0
 
 
-def test_words_that_steer_go_to_the_turn_that_runs(place: Place) -> None:
+def test_steering_messages_go_to_the_running_turn(place: Place) -> None:
     steps = [Say(tools=[("Bash", {"command": "cat gate"})]), Say("Done.")]
     with Server(steps) as server:  # noqa: SIM117
         with talk(place, server.url, "--permission-mode", "bypass") as driver:
@@ -282,7 +282,7 @@ def test_questions_go_to_the_program(place: Place) -> None:
     assert "Not that one." in json.dumps(server.requests[2]["messages"][-1])
 
 
-def test_a_rule_settles_later_calls(place: Place) -> None:
+def test_rule_from_an_answer_allows_later_calls(place: Place) -> None:
     calls = [Say(tools=[("Bash", {"command": f"touch {name}"})]) for name in "ab"]
     with Server([*calls, Say("Done.")]) as server, talk(place, server.url) as driver:
         driver.say("go")
@@ -353,7 +353,7 @@ def test_an_image_of_the_program(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_odd_texts_are_words_like_others(place: Place) -> None:
+def test_unusual_texts_are_normal_messages(place: Place) -> None:
     (place.project / "a.txt").write_text("alpha\n")
     with Server([Say("One."), Say("Two.")]) as server:
         done = batch(
@@ -391,8 +391,8 @@ def test_a_signal_ends_the_turn_and_the_session(place: Place, number: signal.Sig
     assert len(server.requests) == 1
 
 
-def test_a_driver_that_dies_takes_everything_with_it(place: Place) -> None:
-    """Its pipes close: the turn ends, what it had started ends, and the session can be resumed."""
+def test_death_of_the_driver_ends_everything(place: Place) -> None:
+    """Its pipes close, so the turn ends with everything it started. The session can be resumed."""
     sleeper = Say(tools=[("Bash", {"command": SLEEP})])
     with Server([sleeper, Say("Resumed.")]) as server:
         with talk(place, server.url, "--permission-mode", "bypass") as driver:

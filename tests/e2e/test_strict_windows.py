@@ -1,7 +1,7 @@
-"""Small windows of a server that counts tokens in a way of its own, and holds the prompt and the
-room for the reply against them: it refuses nothing, and what is not answered stays.
-
-`benchmarks/windows.py` plays the same for longer and in larger windows."""
+"""Small windows of a server that counts tokens in its own way, and checks the prompt and the room
+for the reply. It refuses nothing, and results that the model has not answered stay.
+`benchmarks/windows.py` does the same for longer and in larger windows.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from .test_engine_http import connected
 
 
 def unanswered_and_cleared(talk: Conversation) -> list[int]:
-    """The seqs of results that were cleared before the model had said a word about them."""
+    """Return the seqs of results that were cleared before the model had replied to them."""
     answered, found = 0, []
     for entry in talk.entries():
         if isinstance(entry, Assistant) and entry.purpose == "turn":

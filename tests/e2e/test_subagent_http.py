@@ -40,14 +40,15 @@ def said(body: Body) -> str:
 
 
 def child_of(body: Body) -> str:
-    """Which subagent asks, by the word of its task; "" for the parent."""
+    """Return the word in the task of the subagent that sends a request, "" for the parent."""
     found = re.search(r"ask: (\w+)", said({**body, "tools": []}))
     return found[1] if found and "You are a subagent" in said(body) else ""
 
 
 class Cast:
-    """Plays the parent's steps in their order, and for the subagent of a word what `child` says of
-    its call number so-and-so."""
+    """Play the parent's steps in order. For a subagent, play what `child` returns for its word and
+    the number of its call.
+    """
 
     def __init__(
         self, parent: list[Step | Callable[[Body], Step]], child: Callable[[str, int], Step]
@@ -76,7 +77,7 @@ def tasks(*words: str, type: str = "explore") -> Say:
 
 
 def summed(*logs: Path) -> Totals:
-    """What the logs have of calls themselves."""
+    """Return the sums of the calls in the logs."""
     totals = Totals()
     for log in logs:
         for entry in read_log(log).entries:
@@ -318,8 +319,9 @@ def test_trust_takes_in_the_types_of_the_project(place: Place) -> None:
 
 
 def test_a_reworded_task_starts_with_the_summary_of_the_earlier_one(place: Place) -> None:
-    """By the file that the earlier subagent read; the model and its parent see which one it was.
-    Other work about the same words gets none."""
+    """They match by the file that the earlier subagent read. The model and the parent see which
+    subagent it was. Other work with the same words gets no summary.
+    """
     (place.project / "conf").mkdir()
     (place.project / "conf" / "gate.toml").write_text("port = 48231\n")
     given = [

@@ -1,4 +1,4 @@
-"""A server that finds prompts too long, rightly or not: it never ends a session."""
+"""A server that refuses prompts as too long, correctly or not: this never ends a session."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def place(tmp_path: Path) -> Place:
 
 
 class Refuser:
-    """Answers the words of the person, but refuses the first `times` requests as too long."""
+    """Answer the user's messages, but refuse the first `times` requests as too long."""
 
     def __init__(self, times: int, words: str = WORDS) -> None:
         self.times, self.words = times, words
@@ -30,7 +30,7 @@ class Refuser:
         return Fail(400, self.words) if self.times >= 0 else Say(f"Answer {len(self.sizes)}.")
 
 
-def test_one_refusal_of_a_small_request_is_quoted_and_the_session_goes_on(place: Place) -> None:
+def test_refusal_of_a_small_request_is_quoted_and_the_session_continues(place: Place) -> None:
     with Server(Refuser(1)) as server:
         env = place.server(server.url)
         refused = place.run("-p", "hello", env=env)
@@ -54,8 +54,8 @@ def test_a_server_that_refuses_everything_is_asked_once_a_turn(place: Place) -> 
     assert len(server.requests) == 2
 
 
-def test_a_number_below_what_was_accepted_is_not_believed(place: Place) -> None:
-    """The refused request is made smaller once, and the window stays what it was."""
+def test_window_below_an_accepted_size_is_ignored(place: Place) -> None:
+    """The refused request is made smaller once, and the window keeps its size."""
     asked = 0
 
     def step(body: Body) -> Step:
@@ -104,9 +104,10 @@ def test_a_session_goes_on_at_the_next_words_and_with_another_model(place: Place
     assert server.rejected == []
 
 
-def test_a_believed_window_in_which_nothing_fits_is_forgotten(place: Place) -> None:
-    """The words alone are larger than the room that the server names: the next ones are sent all
-    the same, since only the server can say whether that was true."""
+def test_learned_window_in_which_nothing_fits_is_forgotten(place: Place) -> None:
+    """The message alone is larger than the window that the server names. Later messages are sent
+    nevertheless, because only the server can show whether the size was right.
+    """
     said = "prompt is too long: {} tokens > {} maximum"
     long = "word " * 9_000
 

@@ -1,5 +1,6 @@
-"""What besides a full window makes the engine act: checkpoints, finished work, the session's end,
-and what must be there before a summary may stand."""
+"""Other triggers of the engine than a full window: checkpoints, finished work, the session's end,
+and sections that a summary requires.
+"""
 
 import asyncio
 import os
@@ -33,7 +34,7 @@ TODO = [{"content": "Read it all", "status": "completed"}]
 
 
 class Reader:
-    """Answers with what `steps` has; asked for a summary, with a record."""
+    """Answer with the `steps`, and with a summary on request."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
@@ -170,7 +171,7 @@ def test_the_ledger_preset_does_not_end_a_full_session_without_a_summary(
     assert "end of the session" in triggers(run)[-1]
 
 
-def test_other_presets_end_as_they_are(talk: Callable[..., Conversation]) -> None:
+def test_other_presets_do_nothing_at_the_end(talk: Callable[..., Conversation]) -> None:
     run = talk(replace(DEFAULT, prepare_at=None), *[output(6_000)] * 4, Step(text="Read."))
     run.say("read")
     asyncio.run(run.agent.finish())

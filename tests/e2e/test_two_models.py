@@ -1,5 +1,6 @@
-"""Several models in one session, each strict about its own signed thinking: what one is sent holds
-nothing that another thought, and who comes back finds all that was sent before."""
+"""Several models in one session, each strict about its own signed thinking: no model gets the
+thinking of another, and a model that is used again finds its earlier requests unchanged.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,7 +19,7 @@ NAMES = {FIRST: "Opus", SECOND: "Sonnet", "gpt-5.5": "Walrus", "gpt-5.6": "Seal"
 
 
 def dated(events: list[Body]) -> Sequence[Body | str]:
-    """As of a server that answers under a longer name than it was asked by."""
+    """Return the events with a longer model name than the requested one."""
     for event in events:
         named = event.get("message", event)
         if "model" in named:
@@ -27,7 +28,7 @@ def dated(events: list[Body]) -> Sequence[Body | str]:
 
 
 def work(body: Body) -> Say:
-    """Think, call a tool once a turn, think again."""
+    """Think, call one tool in each turn, think again."""
     name = NAMES[body["model"]]
     last = body["messages"][-1]["content"][-1]
     number = len(body["messages"])
@@ -38,13 +39,13 @@ def work(body: Body) -> Say:
 
 
 def thoughts(body: Body) -> set[str]:
-    """Who thought what stands in a request."""
+    """Return the models whose thinking is in a request."""
     said = [b["thinking"] for m in body["messages"] for b in m["content"] if "thinking" in b]
     return {text.partition(" ")[0] for text in said}
 
 
 def cached(place: Place) -> list[tuple[str, int]]:
-    """The model of each reply, as it was asked for, and what it read from its cache."""
+    """Return the requested model of each reply, and the tokens that it read from its cache."""
     replies = [entry for entry in place.entries() if entry["kind"] == "assistant"]
     return [
         (entry["request"]["parameters"]["model"], entry["usage"]["cache_read"]) for entry in replies
@@ -56,7 +57,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place) -> None:
+def test_model_used_again_gets_its_prefix_and_its_thinking(place: Place) -> None:
     with Server(work, bound=True) as server:
         for number, model in enumerate([FIRST, SECOND, FIRST, SECOND]):
             options = ["--continue"] if number else []
@@ -87,7 +88,7 @@ def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place)
 
 
 def test_three_protocols_in_one_session(place: Place) -> None:
-    """Each server refuses thinking that is not its own; that of chat wants its own back."""
+    """Each server refuses thinking of others. The chat server requires its own thinking."""
     with (
         Server(work, bound=True) as claude,
         ChatServer(work, dialect="deepseek") as walrus,

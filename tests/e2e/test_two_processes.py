@@ -1,5 +1,6 @@
-"""Two processes on one session: one writes, the other reads, forks or waits; no stale lock blocks,
-and where there are no locks nobody writes between another's lines."""
+"""Two processes with one session: one writes, the other reads, forks or waits. No stale lock
+blocks. Without locks, nobody writes between another process's lines.
+"""
 
 import json
 import os
@@ -155,7 +156,7 @@ def test_without_locks_the_second_to_write_stops(tmp_path: Path) -> None:
 
 
 class Late(Desk):
-    """A desk whose first session is one that is on disk, as with --resume."""
+    """A desk whose first session is already on disk, as with --resume."""
 
     def __init__(self, folder: Path, log: Path, *steps: Step) -> None:
         super().__init__(folder, *steps)
@@ -166,7 +167,7 @@ class Late(Desk):
         return await super().__call__(emit, ask, **wish)
 
 
-def test_a_person_reads_waits_or_forks(tmp_path: Path) -> None:
+def test_user_reads_waits_or_forks(tmp_path: Path) -> None:
     log = session(tmp_path, "make it blue")
     desk = Late(tmp_path, log, Step(text="In the copy."), Step(text="Back in the first."))
     name = log.parent.name
@@ -221,7 +222,7 @@ def test_a_person_reads_waits_or_forks(tmp_path: Path) -> None:
     assert "go on here" in [e.content for e in copy if isinstance(e, User)]
 
 
-def test_a_person_who_leaves_it_is_out(tmp_path: Path) -> None:
+def test_leaving_the_question_exits(tmp_path: Path) -> None:
     log = session(tmp_path)
     desk = Late(tmp_path, log)
 
@@ -235,7 +236,7 @@ def test_a_person_who_leaves_it_is_out(tmp_path: Path) -> None:
     assert desk.loops == []
 
 
-def test_a_script_is_told_or_waits(tmp_path: Path) -> None:
+def test_script_gets_a_message_or_waits(tmp_path: Path) -> None:
     place = Place(tmp_path)
     log = session(tmp_path, "words of before")
     name = log.parent.name
@@ -267,7 +268,7 @@ def test_a_script_is_told_or_waits(tmp_path: Path) -> None:
 def waiting(
     place: Place, *arguments: str, env: dict[str, str]
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A run that has said that it waits."""
+    """Return a run that has printed that it waits."""
     with place.start(
         *arguments, "--wait", env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:

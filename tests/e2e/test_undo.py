@@ -1,5 +1,6 @@
-"""Whatever acts of compaction are done and undone on an honest log: the next request is one the
-API must accept, thinking bound to its prefix included, and an act undone leaves no trace."""
+"""Any sequence of compactions and undos on a realistic log: the API must accept the next request,
+including bound thinking, and an undone compaction leaves no trace.
+"""
 
 import json
 from dataclasses import replace
@@ -23,8 +24,9 @@ LAYERS = ("demote", "microcompact", "truncate")
 
 
 class Session(History):
-    """A log as a session with a model that thinks leaves it: each thought signed over the request
-    that it answers, each usage true of it."""
+    """A log like that of a session with a thinking model: each thinking block is signed over its
+    request, and each usage is correct.
+    """
 
     def reply_to_request(self, *blocks: dict[str, Any]) -> None:
         if self.view().items[-1].role == "assistant":
@@ -37,7 +39,7 @@ class Session(History):
         self.reply(thought, *blocks, usage=usage)
 
     def work(self, calls: int, lost: int) -> None:
-        """A reply with calls; the results of the last `lost` ones are not recorded."""
+        """Append a reply with calls. The results of the last `lost` calls are not recorded."""
         uses = [
             called(f"c{len(self.entries)}_{n}", "Bash", {"command": words(20)})
             for n in range(calls)
@@ -51,7 +53,7 @@ class Session(History):
         self.entries[-1] = replace(self.entries[-1], stop_reason="end_turn")
 
     def hide(self, layer: str, picks: list[int]) -> None:
-        """Mask some of what may be masked in the view."""
+        """Mask some of the results and inputs that may be masked."""
         view = self.view()
         if layer == "truncate":
             targets = [
@@ -67,7 +69,7 @@ class Session(History):
             self.mask(layer, [targets[pick % len(targets)] for pick in picks])
 
     def summarize(self, least: int, *, renewed: bool) -> None:
-        """A summary where the engine would cut, as it would leave the log."""
+        """Append a summary with the engine's cut."""
         cut = summary_request.find_cut(self.view(), DEFAULT, Window(0, WINDOW), keep_messages=least)
         if cut is not None:
             self.summary(cut.covers, cut.keep_from, list(cut.keep), renewed=renewed)
@@ -79,7 +81,7 @@ class Session(History):
             self.add(User, content="Still here.", source="environment")
 
     def undo(self, pick: int) -> None:
-        """Revert an act, or a revert."""
+        """Revert a compaction or a revert."""
         seqs = [e.seq for e in self.entries if isinstance(e, Mask | Summary | Revert)]
         if seqs:
             self.add(Revert, target=seqs[pick % len(seqs)])

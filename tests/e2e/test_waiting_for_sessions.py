@@ -1,4 +1,4 @@
-"""What is waited for where one session is left and another one opened is told before it is over."""
+"""Waits while one session is closed and another is opened are shown while they last."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Pages of the web by the real command, and what hostile ones come to."""
+"""Web pages with the real command, and attempts of hostile pages."""
 
 import socket
 import subprocess
@@ -32,7 +32,7 @@ ANIMALS = ("walrus", "heron", "gnu", "crane")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers by the path."""
+    """Answer by the path."""
 
     asked: list[str]
 
@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def web() -> Iterator[tuple[str, list[str]]]:
-    """Serve pages; yield the address and what was asked for."""
+    """Serve pages. Yield the address and the requested paths."""
     asked = list[str]()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (Handler,), {"asked": asked}))
     server.closing = threading.Event()  # type: ignore[attr-defined]
@@ -277,7 +277,7 @@ def test_kinds_of_pages(place: Place, pages: tuple[str, list[str]], path: str, s
     ],
 )  # fmt: skip
 def test_no_private_address_is_asked(place: Place, pages: tuple[str, list[str]], url: str) -> None:
-    """By name, by number, in all notations: also in bypass, and with a rule for all hosts."""
+    """By name and by number, in all notations, also in bypass and with a rule for all hosts."""
     host, asked = pages
     given = url.format(port=host.partition(":")[2])
     (found,), _ = ran(
@@ -288,7 +288,7 @@ def test_no_private_address_is_asked(place: Place, pages: tuple[str, list[str]],
 
 
 def test_a_name_that_answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is resolved once, and asked at the address that was looked at."""
+    """It is resolved once, and the connection uses the checked address."""
     answers = iter([[("93.184.215.14", 80)], [("127.0.0.1", 80)]])
     connected: list[object] = []
 
@@ -310,7 +310,7 @@ def test_a_name_that_answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["endless", "silent"])
-def test_one_that_never_ends(
+def test_endless_page(
     pages: tuple[str, list[str]], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_SECONDS", 0.5)
@@ -318,7 +318,7 @@ def test_one_that_never_ends(
         download.Downloader(private=True).get(f"http://{pages[0]}/{path}")
 
 
-def test_it_is_asked_about_by_domain(place: Place, pages: tuple[str, list[str]]) -> None:
+def test_question_names_the_domain(place: Place, pages: tuple[str, list[str]]) -> None:
     host, asked = pages
     (found,), done = ran(place, [fetch(f"http://{host}/page")], code=3)
     assert "nobody can be asked" in found

@@ -1,4 +1,4 @@
-"""Searches of the web that the server makes in the middle of a reply, by the real command."""
+"""Web searches that the server makes during a reply, with the real command."""
 
 import json
 import signal
@@ -65,7 +65,7 @@ def cited(text: str, name: str) -> Body:
 
 
 def search(name: str, query: str = "walruses", *titles: str, says: str = "I know.") -> list[Body]:
-    """The blocks of a search, and words that quote what it found."""
+    """Return the blocks of a search, and text that cites its results."""
     pages = titles or ("All of walruses", "Walruses & <b>seals</b>")
     return [searching(name, query), found(name, *pages), cited(says, name)]
 
@@ -88,7 +88,7 @@ def plain_blocks(body: Body, *kinds: str) -> list[Body]:
 
 
 def sent(body: Body) -> list[str]:
-    """Return the searches and results of a request, as kind and id."""
+    """Return the searches and results in a request, as kind and ID."""
     return [
         f"{block['type']} {block.get('id') or block['tool_use_id']}"
         for block in plain_blocks(body, *SEARCH_BLOCKS)
@@ -177,14 +177,14 @@ def test_what_searches_cost(place: Place) -> None:
         (*ON, "-c", "permissions.ask=WebSearch"),
     ],
 )
-def test_it_is_not_there(place: Place, arguments: tuple[str, ...]) -> None:
+def test_search_tool_is_absent(place: Place, arguments: tuple[str, ...]) -> None:
     with Server([Say("Yes.")]) as server:
         run(place, server, *arguments)
     assert not offered(server.requests[0])
 
 
-def test_it_is_there_where_the_server_is_the_api(place: Place) -> None:
-    """What a session begins with is recorded before its first request, which reaches nobody."""
+def test_search_tool_is_present_on_the_public_api(place: Place) -> None:
+    """The list of tools is recorded before the first request, which reaches no server."""
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "test-key-1"}
     for number, arguments in enumerate(((), ("-c", "web.search=off"))):
         here = Place(place.root / str(number))
@@ -224,7 +224,9 @@ def test_a_session_keeps_what_it_began_with_until_it_is_forbidden(place: Place) 
 
 @pytest.mark.parametrize("tool", ["none", "search_pages"])
 def test_a_server_that_does_not_search(place: Place, tool: str) -> None:
-    """It is told once and asked again without; never again, in a resumed session either."""
+    """The user is told once, and the request is sent again without searches. Later requests have
+    none, also in a resumed session.
+    """
     if tool != "none":
         configure(place, plain=plain(place, "searches"))
     with Server([Say("skipped"), Say("Yes."), Say("Yes."), Say("Yes.")]) as server:
@@ -277,8 +279,8 @@ def test_a_turn_that_pauses_for_ever_ends(place: Place) -> None:
         run(place, server, *ON, "--continue")
 
 
-def test_a_pause_that_is_refused_as_it_was_given(place: Place) -> None:
-    """As issue reports of the API have it: the search is left out, and the turn goes on."""
+def test_refused_paused_reply_leaves_out_the_search(place: Place) -> None:
+    """Issue reports describe this for the API. The search is left out, and the turn continues."""
     orphan = (
         "messages.1: `web_search` tool use with id `srvtoolu_a` was found without a corresponding "
         "`web_search_tool_result` block"
@@ -303,8 +305,10 @@ def test_a_search_beside_a_call_waits_for_its_bare_result(place: Place) -> None:
     assert sent(server.requests[2]) == pair("a")
 
 
-def test_a_search_that_is_left_behind_is_not_sent(place: Place) -> None:
-    """Cut off at the output limit, and beside a call whose result more words follow."""
+def test_search_without_a_result_is_not_sent(place: Place) -> None:
+    """The reply was cut off at the output limit, or a message follows the result of a call next to
+    the search.
+    """
     cut = Say(blocks=[searching("a", "x")], stop_reason="max_tokens", thinking="")
     beside = Say(blocks=[searching("b", "x")], tools=[("Bash", {"command": "echo one"})])
     with Server([cut, beside, Fail(400, "no"), Say("Yes.")]) as server:
@@ -317,7 +321,7 @@ def test_a_search_that_is_left_behind_is_not_sent(place: Place) -> None:
 
 
 def test_a_stream_that_breaks_within_a_search(place: Place) -> None:
-    """The attempt is void; also where nobody tries again and where the process is killed."""
+    """The attempt is void, also if nothing retries it and if the process is killed."""
     blocks = [{"type": "text", "text": "Let me see."}, *search("a")]
     for after in range(3, 14):
         here = Place(place.root / str(after))
@@ -328,8 +332,8 @@ def test_a_stream_that_breaks_within_a_search(place: Place) -> None:
         assert sent(server.requests[-1]) == pair("b")
 
 
-def test_what_a_server_gets_wrong_is_not_sent_back(place: Place) -> None:
-    """Ids that cannot be sent or stand there already, halves, broken fields, and a false count."""
+def test_invalid_search_blocks_are_not_sent_back(place: Place) -> None:
+    """Invalid or repeated IDs, incomplete pairs, broken fields, and a false count."""
     named = {"id": "no id!"}, {"tool_use_id": "no id!"}
     blocks: list[Body] = [
         {**searching("a", "one"), **named[0]},
@@ -383,7 +387,7 @@ def recall(ref: int) -> Say:
 
 
 def test_cleared_recalled_undone_and_resumed_after_a_kill(place: Place) -> None:
-    """Against a server that binds thinking to all that stands before it."""
+    """The server binds thinking to everything before it."""
     blocks = search("a", "walruses", "All of walruses", "Herrings\u200b", says="Walruses are big.")
     first = Say(blocks=blocks, thinking="Hm.")
     second = Say(blocks=search("b", "seals", says="Seals are not."), thinking="Hm.")
@@ -499,7 +503,7 @@ def test_exports_and_the_conversation_show_what_was_found(place: Place) -> None:
 
 
 class Summarized:
-    """Searches in each reply, until a summary stands in the context."""
+    """Search in each reply, until a summary is in the context."""
 
     def __init__(self) -> None:
         self.searches, self.asked = 0, list[str]()
@@ -530,7 +534,7 @@ def test_over_a_summary(place: Place) -> None:
 
 
 class Searcher:
-    """Searches until it is enough, and answers whatever a summary asks."""
+    """Search often enough, and answer any request for a summary."""
 
     def __init__(self, searches: int) -> None:
         self.left, self.summaries, self.blocks = searches, 0, dict[str, list[Body]]()
@@ -549,7 +553,7 @@ class Searcher:
 
 
 def test_many_searches_through_a_small_window(place: Place) -> None:
-    """Nothing is refused, and each is there by its ref and in the log, to the byte."""
+    """Nothing is refused. Each search can be read by its ref, and the log has it to the byte."""
     script = Searcher(40)
     with Server(script, bound=True, strict=True, window=60_000) as server:
         run(place, server, *ON, "--context-window", "60000")

@@ -1,4 +1,4 @@
-"""A command's whole output is kept, by the real command, and its memory stays bounded."""
+"""The whole output of a command is kept, and the memory of the real command stays bounded."""
 
 import json
 import signal
@@ -91,7 +91,7 @@ def test_every_line_of_a_long_output_is_found_again_and_memory_is_bounded(place:
     assert (log.parent / "conversation.md").stat().st_size < MB
 
 
-def test_what_is_cut_is_told_everywhere_with_both_sizes(place: Place) -> None:
+def test_cut_output_shows_both_sizes_everywhere(place: Place) -> None:
     options = script(place, ("Bash", {"command": "seq 1 500000; exit 3"}))
     limit = ("-c", "tools.max_output_bytes=1000000", "--output-format", "stream-json")
     done = place.run(*options, *limit)
@@ -142,7 +142,7 @@ def test_a_command_that_becomes_a_job_takes_its_file_along(place: Place) -> None
     assert not list((log.parent / "offloaded").glob("*.partial.md"))
 
 
-def test_what_a_killed_agent_had_of_an_output_is_named_and_can_be_read(place: Place) -> None:
+def test_partial_output_of_a_killed_agent_is_named_and_readable(place: Place) -> None:
     options = script(place, ("Bash", {"command": "seq 1 50000; sleep 1000"}))
     process = place.start(*options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with process:

@@ -1,4 +1,4 @@
-"""What the guide says of a scripted model, by the real command."""
+"""The guide's text about the scripted model, checked with the real command."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_every_key_that_the_guide_names(place: Place) -> None:
         ('{"steps": [{"tools": ["Bash"]}]}', "step 1: a tool is "),
     ],
 )
-def test_a_bad_script_is_told_with_one_that_works(place: Place, script: str, told: str) -> None:
+def test_invalid_script_error_shows_a_valid_one(place: Place, script: str, told: str) -> None:
     (place.project / "bad.json").write_text(script)
     done = place.run("--model", "scripted:bad.json", "-p", "hello")
     assert done.returncode == 2

@@ -1,5 +1,6 @@
-"""One piece of work over each wire protocol, and over two in one session: fifty calls and more in
-a small window, with images, summaries, faults of the server, a kill and an interrupt."""
+"""The same work over each wire protocol, and over two in one session: more than fifty calls in a
+small window, with images, summaries, server faults, a kill and an interrupt.
+"""
 
 import signal
 from collections import Counter
@@ -27,8 +28,9 @@ OPTIONS = (
 
 
 class Work:
-    """A mixture of calls, some of which look at an image. Speaks slowly after a third of them, and
-    waits for ever in a command after two thirds, once each."""
+    """A mixture of calls, some of which read an image. Once after a third of them it streams
+    slowly, and once after two thirds a command waits forever.
+    """
 
     def __init__(self, calls: int, seed: int) -> None:
         self.mixture = Mixture(calls, seed)
@@ -52,7 +54,7 @@ class Work:
     ids=lambda names: " ".join(dict.fromkeys(names)),
 )
 def test_the_same_work(tmp_path: Path, names: list[str]) -> None:
-    """Nothing is refused, no call of a broken reply runs, and all can be rebuilt."""
+    """Nothing is refused, no call of a broken reply runs, and all requests can be rebuilt."""
     place = Place(tmp_path)
     (place.project / "shot.png").write_bytes(png(640, 400))
     plan = Faults(Work(CALLS, seed=3), rate=0.15, seed=3, kinds=OVER_ANY_WIRE)

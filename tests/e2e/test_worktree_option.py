@@ -1,4 +1,4 @@
-"""`--worktree NAME`: the session works in a git worktree of its own, which is kept."""
+"""`--worktree NAME`: the session works in its own git worktree, which is kept."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def test_the_session_works_there_and_nothing_else_changes(place: Place) -> None:
     assert f"Working directory: {tree(place)}" in json.dumps(server.requests[0])
 
 
-def test_what_is_said_to_take_it_over_does_it(place: Place) -> None:
+def test_printed_merge_commands_work(place: Place) -> None:
     commit = "git -c user.name=A -c user.email=a@example.com commit -qm second"
     commands = ("echo made > made.txt", f"git add . && {commit}")
     work = Say(tools=[("Bash", {"command": command}) for command in commands])
@@ -77,7 +77,7 @@ def test_what_is_said_to_take_it_over_does_it(place: Place) -> None:
     assert git(place.project, "branch", "--list", "ctxagent/*") == ""
 
 
-def test_it_is_used_again_with_its_sessions(place: Place) -> None:
+def test_worktree_is_reused_with_its_sessions(place: Place) -> None:
     with Server([WRITE, Say("One."), Say("Two.")]) as server:
         run(place, server)
         done = run(place, server, "--continue")
@@ -98,7 +98,7 @@ def test_a_folder_within_the_checkout_and_one_within_a_worktree(place: Place) ->
     assert str(tree(place, "other")) in said[1]
 
 
-def test_a_branch_that_is_left_is_gone_on_with(place: Place) -> None:
+def test_existing_branch_is_continued(place: Place) -> None:
     git(place.project, "branch", "ctxagent/fix")
     with Server([Say("Done.")]) as server:
         done = run(place, server)
@@ -124,7 +124,7 @@ def test_a_branch_that_is_left_is_gone_on_with(place: Place) -> None:
         "@{-1}",
     ],
 )
-def test_bad_names_make_nothing(place: Place, name: str) -> None:
+def test_invalid_names_create_nothing(place: Place, name: str) -> None:
     with Server([Say("Done.")]) as server:
         done = place.run("-p", "go", f"--worktree={name}", env=place.server(server.url))
     assert done.returncode == 2
@@ -168,7 +168,7 @@ def break_by(place: Place, what: str) -> None:
         ("gone", "git worktree prune"),
     ],
 )
-def test_where_it_cannot_be_it_says_why(place: Place, what: str, why: str) -> None:
+def test_impossible_worktree_gives_the_reason(place: Place, what: str, why: str) -> None:
     break_by(place, what)
     before = git(place.project, "worktree", "list") if what != "no repository" else ""
     with Server([Say("Done.")]) as server:
@@ -187,7 +187,7 @@ def test_where_it_cannot_be_it_says_why(place: Place, what: str, why: str) -> No
         assert git(place.project, "branch", "--list", "ctxagent/*") == ""
 
 
-def test_two_at_once_do_not_share_it(place: Place) -> None:
+def test_two_processes_do_not_share_a_worktree(place: Place) -> None:
     waits = Say("Slow words that never end.", fault="silence", after=5)
     with Server([waits, Say("Other.")]) as server:
         with place.start(
@@ -219,8 +219,8 @@ def test_no_hook_and_no_filter_of_the_repository_runs(place: Place) -> None:
     assert not spoilt.exists()
 
 
-def test_settings_and_trust_of_the_checkout_hold_there(place: Place) -> None:
-    """Also those of a file that git does not know; a file that differs there is not trusted."""
+def test_settings_and_trust_of_the_checkout_apply_in_the_worktree(place: Place) -> None:
+    """Also those of an untracked file. A file that differs in the worktree is not trusted."""
     (place.project / ".agentrc").write_text('[permissions]\nallow = ["Bash(touch:*)"]\n')
     commands = place.project / ".ctxagent" / "commands"
     commands.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`ctxagent wrap CLIENT`: a small script in the place of each client, and the proxy behind it."""
+"""`ctxagent wrap CLIENT`: a small script in place of each client, with the proxy."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def test_each_client_is_told_the_address_and_nothing_of_its_own_is_lost(
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_is_printed_is_what_a_shell_can_run(place: Place, name: str) -> None:
+def test_printed_commands_run_in_a_shell(place: Place, name: str) -> None:
     env = environ(place, "", OPENCODE_CONFIG_CONTENT='{"theme": "it\'s mine"}')
     done = place.run("wrap", "--print", name, "an 'odd' $word", env=env)
     assert done.returncode == 0, done.stderr
@@ -145,7 +145,7 @@ def test_a_setting_of_the_client_that_cannot_be_read_is_named(place: Place) -> N
     assert "OPENCODE_CONFIG_CONTENT" in done.stderr
 
 
-def test_a_proxy_that_cannot_start_is_said_before_the_client_starts(place: Place) -> None:
+def test_failed_proxy_is_reported_before_the_client_starts(place: Place) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -16,8 +16,8 @@ import targets  # noqa: E402
 NAMES = importlib.import_module("all").NAMES
 SHARED = {"all", "measure", "serving", "targets"}
 NOT_TINY = {  # targets of figures that need a long log, or a recorded session
-    "resuming a long session, s more",
-    "resuming a long session, MB more",
+    "resume, long log - short log, s",
+    "resume, long log - short log, MB",
     "decisions lost with a summary",
 }
 

@@ -276,14 +276,14 @@ def test_undo_of_the_last_turn(desk: Opened) -> None:
     left = talk.session
     assert "nothing has changed" in talk.run("/undo", "n")
     shown = talk.run("/undo", "y")
-    assert talk.screen.asked == ["[y]es, both · [n]o · Enter: no"]
+    assert talk.screen.asked == ["[y]es, rewind the conversation and the files · [n]o · Enter: no"]
     assert "+ one" in shown
     assert f"/resume {left}" in shown
     assert (talk.cwd / "a.txt").read_text() == "one\n"
     assert not (talk.cwd / "b.txt").exists()
     assert talk.screen.given_back == "now the second"
     assert "conversation: 1 turn" in talk.run("/undo", "y")  # which has changed no file
-    assert talk.screen.asked == ["[y]es, conversation · [n]o · Enter: no"]
+    assert talk.screen.asked == ["[y]es, rewind the conversation · [n]o · Enter: no"]
     assert talk.screen.given_back == "what is a?"
     assert (talk.cwd / "a.txt").read_text() == "one\n"
     talk.run("/undo", "y")
@@ -342,7 +342,7 @@ def test_only_files_go_back_and_the_model_is_told(desk: Opened) -> None:
     talk = three_turns(desk, Step(tools=[edit]), Step(text="I must read it."))
     session = talk.session
     talk.run("/rewind 3 files", "y")
-    assert talk.screen.asked == ["[y]es, files · [n]o · Enter: no"]
+    assert talk.screen.asked == ["[y]es, restore the files · [n]o · Enter: no"]
     assert talk.session == session
     assert talk.screen.given_back == ""
     assert str(talk.cwd / "a.txt") not in talk.agent.context.seen.digests

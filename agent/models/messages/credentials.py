@@ -17,11 +17,11 @@ _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
 NO_KEY_HINT = f"""\
-What you can do:
-- /login in the terminal asks for a key, tests it and stores it
-- export {KEY_VAR}=… (or {TOKEN_VAR}=…)
-- use a model of another provider, or of this machine: `ctxagent models` lists them
-- `ctxagent demo` shows everything without a key"""
+To continue, do one of these:
+- enter a key: type /login in the terminal, which tests the key and saves it
+- set a key in your shell: export {KEY_VAR}=… (or {TOKEN_VAR}=…)
+- choose another provider, or a model on this machine: `ctxagent models` lists them
+- try ctxagent without a key: `ctxagent demo`"""
 
 
 def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:

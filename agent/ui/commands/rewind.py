@@ -36,6 +36,12 @@ MAX_LISTED_FILES = 20
 MAX_LISTED_FILES_FOR_MODEL = 100
 MAX_MESSAGE_CHARS = 60  # of a message in a list
 CHOICES = ("conversation", "files", "both", "repository")
+EFFECTS = {  # of each choice, as the confirmation names it
+    "conversation": "rewind the conversation",
+    "files": "restore the files",
+    "both": "rewind the conversation and the files",
+    "repository": "restore the repository",
+}
 CHECKING_FILES = "checking the files"
 MAX_LISTED_COMMANDS = 5
 RESTORE_LIMITS = (
@@ -341,7 +347,7 @@ async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
     if not possible:
         return ""
     if choice:
-        answer = await repl.questions.choose(f"[y]es, {choice} · [n]o · Enter: no", "yn")
+        answer = await repl.questions.choose(f"[y]es, {EFFECTS[choice]} · [n]o · Enter: no", "yn")
         return choice if _letter(answer) == "y" else ""
     names = [*possible, "no"]
     prompt = " · ".join(f"[{name[0]}]{name[1:]}" for name in names) + " · Enter: no"
