@@ -216,7 +216,7 @@ def test_a_mistyped_command_is_told_before_a_missing_key(place: Place) -> None:
 def test_doctor_lists_the_options_without_a_key_one_per_line(place: Place) -> None:
     shown = place.run("doctor").stdout.splitlines()
     at = next(n for n, line in enumerate(shown) if line.startswith("FAIL  credentials: No key"))
-    assert [line[:8] for line in shown[at + 1 : at + 6]] == ["      Wh", *["      - "] * 4]
+    assert [line[:8] for line in shown[at + 1 : at + 6]] == ["      To", *["      - "] * 4]
     assert max(map(len, shown[at : at + 6])) < 200
     (found,) = [
         row["found"]
