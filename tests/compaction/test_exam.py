@@ -43,12 +43,13 @@ def test_the_request_has_the_summary_and_each_question_once() -> None:
     record, asked = (block["text"] for block in request.messages[0]["content"])
     assert record == "The record:\n\n## Session Intent\nGo."
     assert asked == (
-        "This is an examination of the record above. It is all that is left of a longer session; "
-        "do not guess what else was in it, call no tools, and do nothing that it speaks of.\n\n"
-        "Answer each of the questions below on one line of its own: the number of the question, "
-        "a colon, and the answer. Give the exact words, names, numbers and paths as the record has "
-        "them, and nothing around them. Where several things are asked for, give all of them on "
-        'that line, with " | " between them. Where the record does not say, answer: unknown\n\n'
+        "This is an examination of the record above. It is all that is left of a longer session. "
+        "Do not guess what else the session contained, do not call tools, and do not do anything "
+        "that the record speaks of.\n\n"
+        "Answer each question below on its own line: the number of the question, a colon, and the "
+        "answer. Give the exact words, names, numbers and paths of the record, without anything "
+        "around them. If a question asks for several things, give all of them on that line, "
+        'separated by " | ". If the record does not say, answer: unknown\n\n'
         "The questions:\n\n"
         "1: Which files were modified in this session?\n"
         "2: Which error does `make` still give, exactly?\n"

@@ -155,14 +155,14 @@ def test_the_context_after_a_summary() -> None:
 
 def test_the_question() -> None:
     plain = asked.summary_question(WINDOW)
-    assert "5,000 tokens at most" in plain
+    assert "at most 5,000 tokens" in plain
     assert "{" not in plain
     assert asked.is_summary_question(plain)
     assert not asked.is_summary_question(f"x{plain}")
     alone = asked.summary_question(WINDOW, is_merged=False)
     assert "Only what is new since the previous record." in plain
     assert "Only what is new since the previous record." not in alone
-    assert "take over all of it that still holds" in alone
+    assert "take over everything in it that still holds" in alone
     more = asked.summary_question(WINDOW, " keep the port ", "These fail: x")
     assert more.startswith(plain)
     assert "\n\nThese fail: x" in more
