@@ -288,12 +288,12 @@ def labels() -> list[str]:
 
 
 def test_the_guide_lists_every_choice() -> None:
-    told = re.findall(r"^\| `(.+?)` \|", section("The choices"), re.MULTILINE)
+    told = re.findall(r"^\| `(.+?)` \|", section("Choices"), re.MULTILINE)
     assert sorted(told) == sorted(labels())
 
 
 def test_the_guide_shows_what_the_screen_shows(tmp_path: Path) -> None:
-    lines = re.findall(r"^    (.*)$|^()$", section("The answers to a question"), re.MULTILINE)
+    lines = re.findall(r"^    (.*)$|^()$", section("Answers to a permission question"), re.MULTILINE)
     example = "\n".join(line for line, _ in lines).partition("? Bash")[2].strip()
     say = Say(tools=[("Bash", {"command": "npm test -- --watch=false"})])
     with person(tmp_path, say, Say("I see."), options=("-c", "sandbox.mode=off")) as (terminal, _):
@@ -308,7 +308,7 @@ def test_the_guide_shows_what_the_screen_shows(tmp_path: Path) -> None:
 
 def test_the_guide_lists_every_key() -> None:
     """Each key has a test here, in test_questions.py or in test_permission_prompt.py."""
-    keys = re.findall(r"^\| (.+?) \|", section("The keys"), re.MULTILINE)[2:]
+    keys = re.findall(r"^\| (.+?) \|", section("Keys in a question"), re.MULTILINE)[2:]
     assert {"↑↓, then Enter", "a number, or the letter in brackets"} <= {*keys}
     assert ROW_KEYS == "↑↓ and Enter, a number or a letter"
     others = ["other words, then Enter", "Ctrl-O", "Shift-Tab, then Enter", "Tab", "Esc", "Ctrl-C"]
