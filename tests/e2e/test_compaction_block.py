@@ -98,7 +98,7 @@ def test_block_comes_first_and_later_thinking_stays(place: Place) -> None:
     request = server.requests[asked[0]]
     sent = [json.dumps(_unmarked(body["messages"])) for body in server.requests[: asked[0]]]
     assert json.dumps(_unmarked(request["messages"])) in sent
-    assert "Do not go on with the task" in request["compaction"]["instructions"]
+    assert "Do not continue the task" in request["compaction"]["instructions"]
 
 
 def test_block_that_pays_is_written_in_the_background(place: Place) -> None:
