@@ -234,7 +234,7 @@ async def end_tasks(agent: "AgentState") -> None:
         each.stop()
     for job in jobs:
         job.ended_by_user = True
-    await asyncio.gather(*(each.ended() for each in agents), *(job.stop() for job in jobs))
+    await asyncio.gather(*(each.wait() for each in agents), *(job.stop() for job in jobs))
 
 
 def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> "SessionTask":
