@@ -318,7 +318,7 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         seat.say(f"/tasks {desk.id_of('the left')}")
         await seat.until("general: the left\n")
         seat.say("/agents")
-        await seat.until("a second look")
+        await seat.until("reviews a change")
         seat.say("/cost")
         await seat.until("of these")
 
@@ -334,7 +334,7 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
     assert [used[0], "not", "known"] in [row[3:] for row in rows if row[0] == "stopped"]
     assert f"interrupted · {used[0]}" in re.sub(r" · [\d.]+ s", "", seen)
     assert f"done · {used[1]} tokens" in re.sub(r" · [\d.]+ s", "", seen)
-    for name, built_in in (("explore", "finds things out"), ("review", "a second look")):
+    for name, built_in in (("explore", "finds things out"), ("review", "reviews a change")):
         assert re.search(rf"{name} +built in +.*{built_in}", seen)
     prompts = [totals.own.usage.prompt, totals.agents.usage.prompt]
     assert re.search(rf"conversation +2 +{prompts[0]:,} ", seen)
@@ -427,7 +427,7 @@ def test_agents_in_a_narrow_terminal(tmp_path: Path, columns: int) -> None:
         seat.say("go")
         await seat.until("All done.")
         seat.say("/agents")
-        await seat.until("a second look")
+        await seat.until("reviews a change")
         seat.say("/tasks general")
         await seat.until("state done")
 

@@ -293,7 +293,9 @@ def test_the_guide_lists_every_choice() -> None:
 
 
 def test_the_guide_shows_what_the_screen_shows(tmp_path: Path) -> None:
-    lines = re.findall(r"^    (.*)$|^()$", section("Answers to a permission question"), re.MULTILINE)
+    lines = re.findall(
+        r"^    (.*)$|^()$", section("Answers to a permission question"), re.MULTILINE
+    )
     example = "\n".join(line for line, _ in lines).partition("? Bash")[2].strip()
     say = Say(tools=[("Bash", {"command": "npm test -- --watch=false"})])
     with person(tmp_path, say, Say("I see."), options=("-c", "sandbox.mode=off")) as (terminal, _):
