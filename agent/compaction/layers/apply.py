@@ -23,6 +23,7 @@ from ..summary.request import max_tokens_after
 from . import demote, images, microcompact, outline, short_outline, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
 from .later_calls import input_ages, input_curve
+from .need_chances import MAX_MISS_SHARE, MISS_TOKENS
 
 LayerName = Literal["demote", "microcompact", "truncate", "outline"]
 
@@ -205,11 +206,12 @@ class LayerRunner:
 
     def prices(self) -> PromptPrices:
         """Return the prices of the next prompt."""
-        cache = self.host.cache_terms()
+        cache, window = self.host.cache_terms(), self.host.current_window()
         return PromptPrices(
             read=cache.read,
             write=cache.write,
-            prompt=self.host.current_window().tokens,
+            prompt=window.tokens,
+            extra_call=min(MISS_TOKENS, MAX_MISS_SHARE * window.size),
             factor=self.host.price_factor,
             is_cold=self.host.cache_is_cold(),
         )

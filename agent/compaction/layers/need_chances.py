@@ -6,7 +6,7 @@ checking only. All 87 sessions, of six agents, have 7,305 results and 5,783 repl
 as needed if a later call makes the same request and gets the same result, or edits a line that only
 this text showed. `docs/guide/context.md` compares the curves with both groups.
 
-`REPEATED`, `MISS_PROMPTS` and `PRIOR_RESULTS` were chosen, not fitted. `REPEATED` is low because a
+`REPEATED`, `MISS_TOKENS` and `PRIOR_RESULTS` were chosen, not fitted. `REPEATED` is low because a
 repeated text is still in the context. The other two were chosen after looking at all sessions;
 `PRIOR_RESULTS` from 10 to 40 gave the same result.
 
@@ -61,8 +61,9 @@ REPEATED = 0.0005  # for a result that a later call repeated or included
 PRIOR_RESULTS = 20
 PRIOR_AGE = 5  # replies
 MIN_SEEN_FACTOR, MAX_SEEN_FACTOR = 0.1, 3.0
-# Extra cost of a miss: the output of one more call and the user's waiting time, in prompts at the
-# price of input. Reading the context again and restoring the text are counted separately. Not
-# measured: chosen so that about one result in a hundred is missed. The cost grows with the prompt,
-# since in a small window, keeping a result brings the next summary nearer.
-MISS_PROMPTS = 1.0
+# Extra cost of a miss, in input tokens: the output of one more call and the user's waiting time.
+# Reading the context again and restoring the text are counted separately. Not measured: chosen so
+# that about one result in a hundred is missed. In a small window the cost is limited to a share of
+# the window, since keeping a result brings the next summary nearer.
+MISS_TOKENS = 32_000
+MAX_MISS_SHARE = 0.16

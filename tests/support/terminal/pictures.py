@@ -338,9 +338,9 @@ def of_an_edit() -> Iterator[tuple[str, str]]:
     rewrite = [(each.number, round(each.rewrite)) for each in accounts]
     price = [(each.number, round(each.rewrite + each.misses)) for each in accounts]
     rows = [
-        Key(charts.swatch(1), "reading them, so far", _tokens(last.reading)),
-        Key(_box("results"), "price: what is likely to be missed", _tokens(last.misses)),
-        Key(_box("stubs"), "price: writing anew what is behind", _tokens(last.rewrite)),
+        Key(charts.swatch(1), "reading them until now", _tokens(last.reading)),
+        Key(_box("results"), "price: the expected misses", _tokens(last.misses)),
+        Key(_box("stubs"), "price: twice the rewrite of what follows", _tokens(last.rewrite)),
     ]
     title = f"Keep or clear {len(edit.due)} texts: what each costs"
     areas = {"results": price, "stubs": rewrite}
