@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.ui.commands.rewind import EFFECTS
+
 from ..support.command import Place
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
@@ -78,7 +80,7 @@ def test_rewind_restores_what_a_command_removed(
         terminal = Terminal("--continue", cwd=place.project, env=env)
         terminal.see("❯")
         terminal.type(f"/rewind 1 {choice}\r")
-        terminal.keys(f"[y]es, {choice}")
+        terminal.keys(f"[y]es, {EFFECTS[choice]}")
         terminal.see("git repository, would be restored")
         terminal.see(said)
         terminal.type("y")
@@ -107,7 +109,7 @@ def test_the_files_wait_for_a_repository_above_the_folder(tmp_path: Path) -> Non
             terminal = Terminal("--continue", cwd=place.project, env=env)
             terminal.see("❯")
             terminal.type(f"/rewind 1 {choice}\r")
-            terminal.keys(f"[y]es, {choice}")
+            terminal.keys(f"[y]es, {EFFECTS[choice]}")
             terminal.see(hint)
             terminal.type("y")
             terminal.see("restored: " if choice == "repository" else "to undo this: ")
