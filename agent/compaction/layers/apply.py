@@ -21,7 +21,7 @@ from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
 from . import demote, images, microcompact, outline, short_outline, truncate
-from .break_even import BreakEven, DueMask, PromptPrices
+from .break_even import BreakEven, DueMask, HistoryEdit, PromptPrices
 from .later_calls import input_ages, input_curve
 from .need_chances import MAX_MISS_SHARE, MISS_TOKENS
 
@@ -117,9 +117,14 @@ class LayerRunner:
         return self._leaves_room(self.due)
 
     def tokens_freed_if_enough(self) -> int | None:
-        """Return the tokens freed by masking everything that may be masked now; None if too few."""
+        """Return the tokens that `clear_if_enough` would free now; None if it would do nothing."""
         due = self._find_due() if self.policy.clear_when == "pays" else []
-        return sum(each.saved for each in due) if self._leaves_room(due) else None
+        if not self._leaves_room(due):
+            return None
+        account = replace(self.break_even)  # the next call adds to it before it clears
+        account.charge_reading(due, self.prices())
+        edit = self._best_edit_leaving_room(due, account)
+        return edit.saved if edit else sum(each.saved for each in due)
 
     def clear_if_enough(self) -> bool:
         """Mask due results if that leaves enough room; return True if it did. Of the edits that
@@ -127,8 +132,7 @@ class LayerRunner:
         """
         if not self.is_enough():
             return False
-        needed = self.host.current_window().tokens - self._most_to_leave()
-        edit = self.break_even.best_edit(self.due, self.host.view, self.prices(), needed)
+        edit = self._best_edit_leaving_room(self.due, self.break_even)
         chosen = edit.due if edit else tuple(self.due)
         self._mask(chosen, "instead of a summary")
         done = {each.id for each in chosen}
@@ -163,6 +167,13 @@ class LayerRunner:
         prices, is_found = self.prices(), self._found_at == self.host.view.last_seq
         due = self.due if is_found else self._find_due()
         return sum(prices.miss(each) for each in due if each.seq in seqs)
+
+    def _best_edit_leaving_room(
+        self, due: Sequence[DueMask], account: BreakEven
+    ) -> HistoryEdit | None:
+        """Return the most profitable of the edits that leave enough room; None if there is none."""
+        needed = self.host.current_window().tokens - self._most_to_leave()
+        return account.best_edit(due, self.host.view, self.prices(), needed)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
         """Return True if masking these leaves as much room as a summary must leave at its
