@@ -107,8 +107,8 @@ def _run_in(
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
     agent = Agent.launched(launch, choice, on_event=front.emit)
     task, is_given = early or task_of(options["task"], words, front.say)
-    beside = read_attached_data(front.say) if is_given else None
-    run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
+    attached = read_attached_data(front.say) if is_given else None
+    run = agent.run(task, schema=front.schema, verbatim=not is_given, attached=attached)
     return _outcome(front, front.run(agent, run))
 
 

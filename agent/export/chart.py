@@ -85,13 +85,13 @@ class SessionChart:
 
     def compactions(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
         """Yield each mask, summary and revert with its horizontal position between the calls."""
-        calls = beside = 0
+        calls = between = 0
         for entry in self.entries:
             if isinstance(entry, Assistant):
-                calls, beside = calls + 1, 0
+                calls, between = calls + 1, 0
             elif isinstance(entry, Mask | Summary | Revert):
-                yield entry, self.x(calls + min(0.25 * beside, 0.75))
-                beside += 1
+                yield entry, self.x(calls + min(0.25 * between, 0.75))
+                between += 1
 
     def compaction_title(self, act: Mask | Summary | Revert) -> str:
         if isinstance(act, Revert):

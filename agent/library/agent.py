@@ -260,18 +260,18 @@ class Agent:
         *,
         schema: "Mapping[str, Any] | ResultSchema | None" = None,
         verbatim: bool = False,
-        beside: AttachedData | None = None,
+        attached: AttachedData | None = None,
         next_words: "Callable[[], Content | None] | None" = None,
     ) -> "AgentRun":
         """Return a run of one task, which starts when you await it or read its events.
 
         `words` is the message: text, or blocks of the Messages API (text and images). It can call
         commands and skills and name files with @, as on the command line, unless it is `verbatim`.
-        The answer must fit `schema`, a JSON Schema. `beside` is data that is attached to the
+        The answer must fit `schema`, a JSON Schema. `attached` is data that is sent with the
         message. `next_words` is called before each model call for another message; it replaces
         `AgentRun.say`.
         """
-        return AgentRun(self, words, schema, verbatim, beside, next_words)
+        return AgentRun(self, words, schema, verbatim, attached, next_words)
 
     async def finish(self) -> None:
         """Run the steps that the settings define for the successful end of a session."""
@@ -351,11 +351,11 @@ class AgentRun:
         words: "Content",
         schema: "Mapping[str, Any] | ResultSchema | None",
         verbatim: bool,
-        beside: AttachedData | None,
+        attached: AttachedData | None,
         next_words: "Callable[[], Content | None] | None",
     ) -> None:
         self._agent, self._words, self._verbatim = agent, words, verbatim
-        self._schema, self._beside = schema, beside
+        self._schema, self._attached = schema, attached
         self._next_words = next_words or self._next_message
         self._waiting: deque[Content] = deque()  # queued messages
         self._task: asyncio.Task[Result] | None = None
@@ -454,7 +454,7 @@ class AgentRun:
 
         if self._schema is not None:
             self._agent.check_feature("result-schema", "a schema")
-        if self._beside is not None:
+        if self._attached is not None:
             self._agent.check_feature("attachments", "piped input")
         began, schema = time.monotonic(), as_schema(self._schema)
         self.finished = await self._turn(schema)
@@ -494,7 +494,7 @@ class AgentRun:
             self._agent.state,
             words,
             self._next_words,
-            attached=[self._beside] if self._beside else (),
+            attached=[self._attached] if self._attached else (),
             verbatim=self._verbatim,
             schema=schema,
         )

@@ -155,7 +155,7 @@ def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
     """
     if not (notes and choices):
         return choices or " · ".join(notes)
-    beside = f"{choices} · {notes[0]}"
-    if "\n" not in choices and len(notes) == 1 and (not width or get_cwidth(beside) <= width):
-        return beside
+    joined = f"{choices} · {notes[0]}"
+    if "\n" not in choices and len(notes) == 1 and (not width or get_cwidth(joined) <= width):
+        return joined
     return f"{choices}\n{' · '.join(notes)}"

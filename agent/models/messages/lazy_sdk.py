@@ -124,8 +124,8 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         reexports = _reexports(self.get_data(self.path).decode())
         with os.scandir(Path(self.path).parent) as files:
-            beside = {file.name.partition(".")[0] for file in files}
-        if beside & reexports.keys():  # a module of that name would hide the re-export
+            siblings = {file.name.partition(".")[0] for file in files}
+        if siblings & reexports.keys():  # a module of that name would hide the re-export
             super().exec_module(module)
             return
         lock, running = RLock(), False

@@ -74,8 +74,8 @@ def rows_of_store(path: Path, session: str) -> Iterator[JsonObject]:
     """
     if path.name in _BESIDE:
         header, name = _BESIDE[path.name]
-        if beside := _json(path.with_name(name)):
-            yield {header: beside}
+        if found := _json(path.with_name(name)):
+            yield {header: found}
     elif path.name == "CURRENT":
         yield from _vibe(path.parent)
     elif path.suffix == ".json" and path.parts[-4:-2] == ("storage", "session"):
