@@ -87,6 +87,7 @@ TARGETS = (
     Target("a prepared summary, CPU ms", "a summary is due", "prepared ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
     Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 60),
+    Target("50 agents, longest turn of the loop, ms", TOGETHER, "", "worst_ms", 100),
     Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
     Target("4 subagents, parallel / serial", "four subagents", SIDE, "x_wall", 0.4),
     Target("requests rejected, subagents", "four subagents", "", "rejected", 0, count=True),

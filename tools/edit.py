@@ -6,7 +6,6 @@ bytes outside the match stay unchanged. If nothing matches, the error shows the 
 (`edit_hints`).
 """
 
-import asyncio
 from bisect import bisect_left
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from .base import Brief, Context, Output, Params, Tool
 from .edit_hints import explain
 from .file_access import Change, applied, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost, not_found
+from .system.take_turn import in_thread
 
 MAX_LINES_NAMED = 10  # line numbers listed in a message
 SNIPPET_HALF_LINES = 12  # lines shown at either end of a long replacement
@@ -59,12 +59,12 @@ class EditTool(Tool[EditParams]):
         return params.path
 
     async def run(self, params: EditParams, context: Context) -> Output:
-        edited = await asyncio.to_thread(_plan, params, context)
+        edited = await in_thread(_plan, params, context)
         report = partial(_report, edited)
         return await applied(edited.change, context, report, replacements=edited.count)
 
     async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
-        edited = await asyncio.to_thread(_plan, params, context)
+        edited = await in_thread(_plan, params, context)
         return {"diff": edited.change.diff.whole}
 
 

@@ -23,6 +23,7 @@ from .base import Context, Interrupted, Output
 from .system.files import edit_file
 from .system.process import MISSING_CWD
 from .system.safe_open import open_regular, stable_path
+from .system.take_turn import in_thread
 from .text import Diff, Form, NotText
 
 MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of the largest file that can be edited
@@ -223,7 +224,7 @@ async def applied(
 
     A cancellation waits for the write. Raises ToolError, and Interrupted with the output.
     """
-    writing = asyncio.ensure_future(asyncio.to_thread(apply, change, context))
+    writing = asyncio.ensure_future(in_thread(apply, change, context))
     interrupted = False
     while not writing.done():
         try:

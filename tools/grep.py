@@ -21,6 +21,7 @@ from .glob_patterns import compile_wildcard, normalize
 from .ripgrep import GrepHit, Mode, Refused, Search, search_files
 from .system.programs import ripgrep
 from .system.project_files import ignored_notice
+from .system.take_turn import in_thread
 
 SEARCH_TIMEOUT_S = 30.0
 MAX_ANSWER_CHARS = 30_000  # per answer
@@ -79,7 +80,7 @@ class GrepTool(Tool[GrepParams]):
 
     async def run(self, params: GrepParams, context: Context) -> Output:
         place = locate(context, params.path)
-        search = await asyncio.to_thread(_plan, params, context, place)
+        search = await in_thread(_plan, params, context, place)
         folder = Place(place.name, search.root)
         with listed(folder) as inside:
 
@@ -87,7 +88,7 @@ class GrepTool(Tool[GrepParams]):
                 bounds = context.search_bounds(search.root)
                 return _program(context), replace(search, inside=inside, bounds=bounds)
 
-            program, search = await asyncio.to_thread(prepared)
+            program, search = await in_thread(prepared)
             return await self._found(params, context, place, program, search)
 
     async def _found(

@@ -4,7 +4,6 @@ Memory is bounded for files of any size. Up to `file_access.MAX_FILE_BYTES` are 
 file is streamed up to the end of the wanted page. A cut page tells the model how to see the rest.
 """
 
-import asyncio
 import base64
 import codecs
 import os
@@ -25,6 +24,7 @@ from .base import Brief, Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
 from .system.plural import count_of
 from .system.shorten import one_line
+from .system.take_turn import in_thread
 from .system.unicode import clean
 from .text import Form, NotText
 
@@ -46,10 +46,10 @@ class ReadParams(Params):
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Reads a file. Text has line numbers, images are shown as images, PDFs and notebooks as "
-        "text by page and cell. Read the rest of a long file with offset."
+        "Reads a file. Images are shown as images, PDFs and notebooks as text by page and cell. "
+        "Read the rest of a long file with offset."
     )
-    brief = Brief("Reads a file. A number and a tab come before each line.", ("path", "offset"))
+    brief = Brief("Reads a file.", ("path", "offset"))
     effect = "read"
     Params = ReadParams
 
@@ -62,7 +62,7 @@ class ReadTool(Tool[ReadParams]):
     async def run(self, params: ReadParams, context: Context) -> Output:
         stop = threading.Event()  # stops the scan of a huge file if the call is cancelled
         try:
-            return await asyncio.to_thread(_read, params, context, stop)
+            return await in_thread(_read, params, context, stop)
         finally:
             stop.set()
 

@@ -1,6 +1,5 @@
 """Write: create a file, or replace the whole content of a file that the model has read."""
 
-import asyncio
 import os
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from .base import Context, Output, Params, Tool
 from .file_access import Change, Place, applied, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost
 from .system.plural import count_of
+from .system.take_turn import in_thread
 from .text import Form
 
 
@@ -32,11 +32,11 @@ class WriteTool(Tool[WriteParams]):
         return params.path
 
     async def run(self, params: WriteParams, context: Context) -> Output:
-        change = await asyncio.to_thread(_plan, params, context)
+        change = await in_thread(_plan, params, context)
         return await applied(change, context, partial(_report, change, params.content))
 
     async def preview(self, params: WriteParams, context: Context) -> dict[str, Any]:
-        change = await asyncio.to_thread(_plan, params, context)
+        change = await in_thread(_plan, params, context)
         return {"diff": change.diff.whole}
 
 

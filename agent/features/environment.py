@@ -4,12 +4,12 @@ The model gets a description of the surroundings at the start of a new session a
 summary. In a resumed session it gets a list of changed files.
 """
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...tools import job
+from ...tools.system.take_turn import in_thread
 from ..compaction.preserve import preserved_sections, preserved_text
 from ..lazy import dataclass
 from ..loop.feature import Feature, Turn
@@ -57,7 +57,7 @@ class EnvironmentFeature(Feature):
 
     async def turn_started(self, turn: Turn) -> None:
         """Record changed instruction files, and notify the user."""
-        changes, problems = await asyncio.to_thread(self._changed_instructions)
+        changes, problems = await in_thread(self._changed_instructions)
         for problem in problems:
             self.handle.warn_once(problem)
         for entry, text in changes:

@@ -5,13 +5,13 @@ them, the model gets them again at the next such call. Touched files are found i
 resumed session also gets the instructions for the last calls before a kill.
 """
 
-import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.take_turn import in_thread
 from ..lazy import dataclass
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
@@ -77,7 +77,7 @@ class FolderInstructionsFeature(Feature):
         if not self._touched:
             return
         touched = [*self._touched]
-        new, problems = await asyncio.to_thread(self._new_instructions, touched)
+        new, problems = await in_thread(self._new_instructions, touched)
         for problem in problems:
             self.handle.warn_once(problem)
         for entry, text in new:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...tools.system.hardening import close_memory
-from ...tools.system.take_turn import one_at_a_time, take_turn
+from ...tools.system.take_turn import in_thread, take_turn
 from ...tools.system.tasks import finish_despite_cancel
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
@@ -222,8 +222,7 @@ class Agent:
             self._emit(event)
 
     async def _open(self) -> "AgentState":
-        async with one_at_a_time():
-            return await asyncio.to_thread(self._opened)
+        return await in_thread(self._opened)
 
     def _opened(self) -> "AgentState":
         """Open the session; blocking."""

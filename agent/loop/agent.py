@@ -9,6 +9,7 @@ from dataclasses import field
 
 from ...tools.base import Context
 from ...tools.job import end_all
+from ...tools.system.take_turn import in_thread
 from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.engine import CompactionEngine
 from ..context.view import View
@@ -116,7 +117,7 @@ class AgentState:
             await self.end_subagents()
             await end_all(handle.context.jobs, handle.context.sandbox)
             if handle.context.sandbox and not is_subagent:
-                await asyncio.to_thread(handle.context.sandbox.remove_empty)
+                await in_thread(handle.context.sandbox.remove_empty)
             planted = self.runner.planted
             if planted and (found := await asyncio.to_thread(planted.last)):
                 self.emit(Notice("warning", found.notice))

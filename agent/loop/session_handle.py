@@ -1,11 +1,11 @@
 """The interface of a conversation for its features."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
+from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
 from ..context.view import View
 from ..events import Ask, Emit, Notice
@@ -96,7 +96,7 @@ class SessionHandle:
     async def snapshot(self) -> None:
         """Record the state of the files, once per turn. Raises RecordError."""
         checkpoints = self.session.checkpoints
-        if taken := await asyncio.to_thread(checkpoints.turn_snapshot):
+        if taken := await starting_programs(checkpoints.turn_snapshot):
             self.record(taken)
             for warning in (
                 checkpoints.missing_files_notice(taken),

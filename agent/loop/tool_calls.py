@@ -16,7 +16,7 @@ from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.system import orphans
 from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
-from ...tools.system.take_turn import take_turn
+from ...tools.system.take_turn import in_thread, take_turn
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
 from ..lazy import dataclass
@@ -170,7 +170,7 @@ class ToolRunner:
             await tracker.save(token)
         if planted:
             jobs = self.handle.context.jobs
-            await asyncio.to_thread(planted.begin, jobs, unasked=verdict.confined)
+            await in_thread(planted.begin, jobs, unasked=verdict.confined)
         try:
             context = self._context(tool, id, verdict)
             with foreign_code(ToolError, Interrupted) as problems:
@@ -187,7 +187,7 @@ class ToolRunner:
             output, interrupted = interruption.output, True
         finally:
             if planted:
-                left = await asyncio.to_thread(planted.end)
+                left = await in_thread(planted.end)
         if left:
             self.handle.emit(Notice("warning", left.notice))
             output = replace(output, text=f"{output.text}\n{left.note}".strip("\n"))

@@ -23,7 +23,7 @@ from .capture import Sink
 from .process_table import all_processes, birth
 from .programs import program
 from .spawn import Enclosed, SideService, Spawned, spawn
-from .take_turn import take_turn
+from .take_turn import in_thread, take_turn
 
 MISSING_CWD = (
     "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
@@ -115,7 +115,7 @@ class Process:
         tries_left = START_TRIES
         while True:
             try:
-                whole = await asyncio.to_thread(enclosed)  # hundreds of file system calls
+                whole = await in_thread(enclosed)  # hundreds of file system calls
             except OSError as error:
                 raise ToolError(_refusal(error, command, cwd)) from error
             child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)

@@ -37,6 +37,7 @@ SCHEMA_VERSION = 1
 
 _BATCH_S = 0.2  # maximum time of one transaction, because other processes wait for it
 _PAUSE_S = 0.02  # between two transactions in the background
+_in_background = threading.Lock()  # held for each step of indexing in the background
 _TABLES = """
 CREATE TABLE logs (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER,
@@ -139,12 +140,15 @@ class SearchIndex:
 
     def catch_up_in_background(self, delay: float = 0.0) -> threading.Thread:
         """Index new log lines in a thread after `delay` seconds, in short steps between which
-        searches can run.
+        searches can run. In one process, one thread indexes at a time.
         """
 
         def run() -> None:
             time.sleep(delay)
-            while self.catch_up(_BATCH_S):
+            is_behind = True
+            while is_behind:
+                with _in_background:
+                    is_behind = self.catch_up(_BATCH_S) > 0
                 time.sleep(_PAUSE_S)
 
         thread = threading.Thread(target=run, name="index", daemon=True)
