@@ -32,6 +32,7 @@ _NAMES = {
     for name, others in _OURS.items()
     for other in (name, *others.split())
 }
+_ANY_ARGUMENTS = ("Job", "Todo")  # recognized whatever their arguments are
 _EDITORS = ("str_replace_editor", "str_replace_based_edit_tool", "text_editor")
 _EDITOR = {"view": "Read", "create": "Write"}  # by the tool's `command`; other commands edit
 _PATH = ("path", "file_path", "filePath", "filepath", "absolute_path", "target_file", "filename")
@@ -99,9 +100,8 @@ def translate(call: RecordedCall) -> TranslatedCall:
             given = _renamed(given, _PATH, "path", path)
         return TranslatedCall(name, given, {}, call.is_error)
     patched = {} if call.is_error else _patched(call, given)
-    return TranslatedCall(
-        "Edit" if patched else _valid_name(call.name), given, patched, call.is_error
-    )
+    ours = "Edit" if patched else name if name in _ANY_ARGUMENTS else ""
+    return TranslatedCall(ours or _valid_name(call.name), given, patched, call.is_error)
 
 
 def _name(call: RecordedCall) -> str:
