@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 BASELINE = "summaries only"  # the column that others are compared with
 COMPARABLE_SECTIONS = ("compact", "microcompact", "demote", "truncate", "checkpoint", "preserve")
-BASELINE_FLAGS = ("microcompact.when=off", "demote.above=off", "truncate.at=off")
+BASELINE_FLAGS = (
+    "microcompact.when=off", "demote.above=off", "demote.line_numbers=true", "truncate.at=off",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
+| line numbers of files | no | yes | yes | yes | yes |
 | clear old results | when it pays | every call | from 50 % | from 85 % | when it pays |
 | outline old calls | when it pays | off | off | off | off |
 | shorten old inputs from | 1 % (when it pays) | off | 50 % | 85 % | 50 % (when it pays) |
@@ -45,6 +46,7 @@ class Policy:
     preview_chars: int = 4_000
     preview_lines: int | None = None  # limits a preview to this many lines from the beginning
     preview_end: bool = True  # False: a preview shows only the beginning of a text
+    line_numbers: bool = False  # show the line numbers of files that were read
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
     clear_from: PolicyThreshold = 0.50
     clear_keep: int = 3  # newest results that are not cleared
@@ -97,6 +99,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="v5",
         outline=False,
+        line_numbers=True,
         demote_above=40_000,
         preview_chars=2_000,
         preview_end=False,
@@ -112,6 +115,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="ctx-001",
         outline=False,
+        line_numbers=True,
         demote_above=15_000,
         preview_chars=2_000,
         preview_lines=10,
@@ -128,6 +132,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="anchored",
         outline=False,
+        line_numbers=True,
         demote_above=10_000,
         preview_chars=2_000,
         clear_when="from",
@@ -146,6 +151,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="ledger",
         outline=False,
+        line_numbers=True,
         demote_above=10_000,
         preview_chars=2_000,
         clear_above=1_000,
@@ -163,9 +169,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="lean",
         outline=False,  # outlines caused more misses here
-        demote_above=6_000,
         demote_reads_above=6_000,
-        preview_chars=2_000,
+        preview_chars=3_000,
         summarize_when="pays",
         keep_tokens=8_000,
     ),
@@ -173,9 +178,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="append",
         outline=False,
-        demote_above=4_000,
         demote_reads_above=4_000,
-        preview_chars=2_000,
+        preview_chars=3_000,
         clear_when="off",
         truncate_at=None,
         summarize_when="pays",
@@ -227,6 +231,7 @@ _FIELDS = {  # the field of each setting that can be "preset"
     "demote.above": "demote_above",
     "demote.reads_above": "demote_reads_above",
     "demote.preview_chars": "preview_chars",
+    "demote.line_numbers": "line_numbers",
     "microcompact.from": "clear_from",
     "microcompact.keep": "clear_keep",
     "microcompact.above": "clear_above",

@@ -210,6 +210,9 @@ class DemoteSettings:
     preview_chars: int | Preset = _by_preset(
         whole_number("characters", 0), "The length of the preview that the model gets."
     )
+    line_numbers: bool | Preset = _by_preset(
+        SWITCH, "Whether the model gets the line numbers of files that were read."
+    )
 
 
 @dataclass(frozen=True, slots=True)

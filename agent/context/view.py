@@ -44,6 +44,7 @@ from ..session.entries import (
 from ..session.searches import FOUND, SEARCH_TOOL, is_search
 from . import tokens
 from .items import SUMMARY_SOURCE, THINKING, Call, Item, RequestBase, ViewResult, shown_blocks
+from .line_numbers import UNNUMBERED, shown_text
 
 REFUSAL = "refusal"  # a stop reason
 # Sources re-inserted after a summary.
@@ -105,7 +106,7 @@ class View:
             block: Block = {
                 "type": "tool_result",
                 "tool_use_id": entry.tool_use_id,
-                "content": entry.content,
+                "content": shown_text(entry.content, entry.details),
                 "is_error": entry.is_error,
             }
             self._append(entry.seq, "user", [block])
@@ -157,6 +158,10 @@ class View:
     def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
         """Return the details of an item's entry, and the file with its full text."""
         return self._facts.get(item.seq, ({}, None))
+
+    def is_unnumbered(self, item: Item) -> bool:
+        """Return True if an item is shown without the line numbers of its entry."""
+        return self.facts(item)[0].get(UNNUMBERED) is True
 
     def unanswered_results(self) -> list[ViewResult]:
         """Return the results after the newest reply with a text or a call, oldest first. The model

@@ -13,6 +13,7 @@ from ...tools.system.output_file import OutputFile
 from ..compaction.layers import demote
 from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
 from ..compaction.policy import Policy
+from ..context.line_numbers import unnumbered
 from ..events import Emit, Notice
 from ..lazy import dataclass
 from ..session.archive import OFFLOADED, offload, offload_image, open_partial
@@ -73,6 +74,8 @@ class ResultFiles:
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return output.text, None
         if found is None:
+            if not self.policy.line_numbers:
+                details.update(unnumbered(tool, output.text))
             return output.text, None
         plan, path = found
         details["gate"] = OVERSIZE_GATE

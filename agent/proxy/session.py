@@ -22,6 +22,7 @@ from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
 from ..context.items import THINKING, Item
+from ..context.line_numbers import UNNUMBERED, unnumbered
 from ..errors import LimitReached, PromptTooLong
 from ..lazy import dataclass
 from ..models.catalog import cost
@@ -98,7 +99,7 @@ class SentPart:
     size: int  # estimated tokens, unedited
     calls: Mapping[str, BodyPlace] = field(default_factory=dict)  # position by the log's call ID
     thinking: tuple[BodyPlace, ...] = ()
-    is_demoted: bool = False  # the log has a reference to a file instead
+    is_replaced: bool = False  # the view has another text instead
 
 
 @dataclass
@@ -263,7 +264,7 @@ class ProxySession:
                 self._edit_reply(item, part, edits)
             elif item.stubs:
                 edits.results[part.places[0]] = next(iter(item.stubs.values()))
-            elif part.is_demoted:
+            elif part.is_replaced:
                 edits.results[part.places[0]] = content_text(item.blocks[0]["content"])
         if edits.head:
             gone = (part for seq, part in self.parts.items() if view.position(seq) is None)
@@ -280,7 +281,7 @@ class ProxySession:
         view, sent = self.host.view, 0
         for item in view.items:
             part = self.parts.get(item.seq)
-            is_whole = part is not None and not (item.stubs or item.inputs or part.is_demoted)
+            is_whole = part is not None and not (item.stubs or item.inputs or part.is_replaced)
             sent += part.size if part and is_whole else item.size
         return view.scaled(max(0, sum(part.size for part in self.parts.values()) - sent))
 
@@ -399,6 +400,8 @@ class ProxySession:
                 content, offloaded = demoted[0].reference, demoted[1]
                 details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
+                if not self.policy.line_numbers:
+                    details |= unnumbered(ours.name, text)
                 details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
                 path = host.folder / details[KEPT_IN]
                 path.unlink(missing_ok=True)  # left by a killed process
@@ -432,13 +435,15 @@ class ProxySession:
         """Store the position of an entry's content in the client's request."""
         place = self.host.view.position(entry.seq)
         item = None if place is None else self.host.view.items[place]
-        is_demoted = isinstance(entry, ToolResult) and entry.offloaded is not None
-        whole = item is not None and not (is_demoted or item.stubs or item.inputs)
+        is_replaced = isinstance(entry, ToolResult) and (
+            entry.offloaded is not None or entry.details.get(UNNUMBERED) is True
+        )
+        whole = item is not None and not (is_replaced or item.stubs or item.inputs)
         blocks = piece.blocks if piece.kind != "result" else [
             {"type": "tool_result", "content": piece.content}
         ]  # fmt: skip
         size = item.size if item and whole else sum(map(tokens.estimate_block, blocks))
-        part = SentPart(piece.places, size, is_demoted=is_demoted)
+        part = SentPart(piece.places, size, is_replaced=is_replaced)
         if isinstance(entry, Assistant):
             part.calls = self._match_calls(entry, piece)
             part.thinking = tuple(

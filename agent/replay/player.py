@@ -213,8 +213,8 @@ class Player:
         for call, translated in calls:
             self._check_need(call, translated, bill)
         written = "\n".join(text for block in content for text in _texts(block))
-        number, gone = len(self._priced), functools.cache(self._is_gone)
-        self._lost += self._facts.find(number, written, gone, self._whole_context)
+        number, partly_gone = len(self._priced), functools.cache(self._is_partly_gone)
+        self._lost += self._facts.find(number, written, partly_gone, self._whole_context)
         recorded = self.host.record(
             Assistant(
                 content=content,
@@ -282,6 +282,12 @@ class Player:
         item = self.host.view.items[place]
         is_offloaded = self.host.view.facts(item)[1] is not None
         return item.is_masked or bool(item.inputs) or is_offloaded
+
+    def _is_partly_gone(self, seq: int) -> bool:
+        """Return True if anything of an entry has left the context, even its line numbers."""
+        place = self.host.view.position(seq)
+        items = self.host.view.items
+        return place is None or self._is_gone(seq) or self.host.view.is_unnumbered(items[place])
 
     def context(self) -> str:
         """Return all text of the next request, without the system prompt."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..compaction.layers.demote import Demotion, demote_to_file, demote_words
 from ..compaction.policy import Policy
+from ..context.line_numbers import unnumbered
 from ..lazy import dataclass
 from ..session.entries import ToolResult, User
 from .recording import RecordedCall, RecordedMessage, RecordedReply
@@ -62,6 +63,8 @@ def result_entry(
     if found is not None:
         plan, offloaded = found
         content, details["tokens_saved"] = plan.reference, plan.saved
+    elif not storage.policy.line_numbers:
+        details |= unnumbered(translated.name, content)
     result = ToolResult(
         tool_use_id=call.id,
         content=content,

@@ -19,7 +19,12 @@ from ctxagent.agent.replay.host import ReplayHost
 from ctxagent.agent.replay.player import Player
 
 SUMMARIES_ALONE = replace(
-    DEFAULT, clear_when="off", demote_above=None, truncate_at=None, outline=False
+    DEFAULT,
+    clear_when="off",
+    demote_above=None,
+    line_numbers=True,
+    truncate_at=None,
+    outline=False,
 )
 
 

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.layers.truncate import MAX_FILE_BYTES, file_sha256, plan
+from ctxagent.agent.compaction.layers.truncate import (
+    MAX_FILE_BYTES,
+    file_sha256,
+    plan,
+    plan_replaced,
+)
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.items import shown_blocks
 from ctxagent.agent.errors import ToolError
@@ -366,3 +371,40 @@ def test_the_digest_of_a_file_follows_its_content(tmp_path: Path) -> None:
         for _ in range(2):  # the second time it is known
             assert file_sha256(str(path)) == hashlib.sha256(content).hexdigest()
     assert file_sha256(str(tmp_path)) is None
+
+
+# Only the text that an edit replaced
+
+
+def test_the_replaced_text_of_old_edits(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("a.txt", lines(30) + lines(20, "note"))
+    first = project.edit("a.txt", lines(20, "note"), "the end\n")
+    project.edit("a.txt", "the end", "the last")  # too short to be worth a note
+    failed = project.edit("a.txt", lines(9, "lost"), "found")
+    newest = project.edit("a.txt", lines(30), "begin\n")
+    view = project.history.view()
+    one_kept = replace(ALL, clear_keep=1)
+    (target,) = plan_replaced(view, one_kept)
+    note = f"[20 lines, 160 tokens compacted · full text: #{first}]"
+    assert target["seq"] == first
+    assert target["input"] == {"path": "a.txt", "old_string": note, "new_string": "the end\n"}
+    assert [each["seq"] for each in plan_replaced(view, ALL)] == [first, newest]
+    assert failed not in {first, newest}
+    assert plan_replaced(view, replace(ALL, clear_keep=9)) == []
+
+
+def test_the_rest_of_an_input_follows_later(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write("a.txt", "the end\n")
+    seq = project.edit("a.txt", "the end\n", lines(40))
+    project.edit("a.txt", lines(40), lines(90, "note"))
+    history = project.history
+    history.mask("truncate", plan_replaced(history.view(), ALL))
+    assert plan_replaced(history.view(), ALL) == []
+    targets = plan(history.view(), ALL, file_sha256)
+    assert [target["seq"] for target in targets] == [seq, seq + 2]
+    history.mask("truncate", targets)
+    assert plan(history.view(), ALL, file_sha256) == plan_replaced(history.view(), ALL) == []
+    shown = [block for item in history.view().items for block in shown_blocks(item)]
+    assert lines(1) not in str([block.get("input") for block in shown])

@@ -50,7 +50,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
     place.user(
         '[compact]\npreset = "ctx-001"\nmode = "remind"\nat = "90%"\nprepare_at = 0.8\n'
         'keep_tokens = 7\nkeep_messages = 6\nmodel = "m"\nsummarizer = "mechanical"\n'
-        "[demote]\nabove = 9\npreview_chars = 8\n"
+        "[demote]\nabove = 9\npreview_chars = 8\nline_numbers = false\n"
         '[microcompact]\nwhen = "off"\nfrom = "off"\nkeep = 5\nabove = 4\ntools = []\n'
         "[truncate]\nat = 100_000\n[checkpoint]\nat = '60%'\n"
     )
@@ -115,7 +115,7 @@ def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:
             if key in KEYS
             for value in [values[at].partition(",")[0]]
         ]
-        assert len(flags) == 14
+        assert len(flags) == 15
         assert policy(place, f"compact.preset={name}", *flags) == PRESETS[name]
 
 

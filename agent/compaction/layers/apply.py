@@ -232,17 +232,31 @@ class LayerRunner:
         policy, view = self.policy, self.host.view
         due = microcompact.plan(view, policy, str(self.host.folder), self._stubs)
         if reached(policy.truncate_at, self.host.current_window()):
-            ages = input_ages(view)
-            for target in truncate.plan(view, policy, self.host.file_sha256):
-                saved = view.scaled(_saved_tokens(view, target))
-                if saved > 0:
-                    id = target["tool_use_id"]
-                    chance = input_curve(view.calls[id]).at(ages[id])
-                    due.append(DueMask("truncate", target, saved, chance))
+            due += self._due_inputs()
         if not policy.outline:
             return due
         shorter = short_outline.plan(view, self._finished, self._short)
         return [*shorter, *outline.plan(view, policy, due, self._finished)]
+
+    def _due_inputs(self) -> list[DueMask]:
+        """Return all inputs that may be shortened now. A part of the mask of an Edit shortens only
+        the replaced text, which nothing needs any more.
+        """
+        policy, view = self.policy, self.host.view
+        replaced = {}
+        for target in truncate.plan_replaced(view, policy) if policy.truncate == "all" else ():
+            saved = view.scaled(_saved_tokens(view, target))
+            if saved > 0:
+                part = DueMask("truncate", target, saved, argument=truncate.REPLACED)
+                replaced[target["tool_use_id"]] = part
+        ages, due = input_ages(view), []
+        for target in truncate.plan(view, policy, self.host.file_sha256):
+            id, saved = target["tool_use_id"], view.scaled(_saved_tokens(view, target))
+            if saved > 0:
+                chance = input_curve(view.calls[id]).at(ages[id])
+                parts = (replaced.pop(id),) if id in replaced else ()
+                due.append(DueMask("truncate", target, saved, chance, parts))
+        return [*due, *replaced.values()]
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
         layers: tuple[LayerName, ...] = ("microcompact", "truncate", "outline")
@@ -323,6 +337,9 @@ def _target(result: ViewResult, stub: str) -> dict[str, Any]:
 
 def _saved_tokens(view: View, target: dict[str, Any]) -> int:
     """Return the unscaled tokens that shortening one input saves."""
-    call = view.calls.get(target["tool_use_id"])
-    old = tokens.estimate_block({"type": "tool_use", "input": call.input}) if call else 0
+    call, place = view.calls.get(target["tool_use_id"]), view.position(target["seq"])
+    if call is None or place is None:
+        return 0
+    shown = view.items[place].inputs.get(call.id, call.input)
+    old = tokens.estimate_block({"type": "tool_use", "input": shown})
     return old - tokens.estimate_block({"type": "tool_use", "input": target["input"]})

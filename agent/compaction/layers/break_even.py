@@ -38,15 +38,21 @@ class DueMask:
     saved: int  # scaled tokens
     need_chance: float = 0.0  # the chance that the masked text is needed again
     parts: tuple["DueMask", ...] = ()  # smaller masks that may be applied instead
+    argument: str = ""  # the only argument that the mask shortens; "" for all
 
     @property
     def id(self) -> str:
-        return f"{self.layer} {self.target['tool_use_id']}"
+        return f"{self.layer} {self.target['tool_use_id']} {self.argument}".rstrip()
+
+    @property
+    def all(self) -> tuple["DueMask", ...]:
+        """This mask, its parts and their parts."""
+        return (self, *(each for part in self.parts for each in part.all))
 
     @property
     def ids(self) -> set[str]:
         """The IDs of this mask and of its parts."""
-        return {self.id, *(part.id for part in self.parts)}
+        return {each.id for each in self.all}
 
     @property
     def saved_alone(self) -> int:
@@ -110,7 +116,7 @@ class BreakEven:
         self.reading_cost = {
             each.id: self.reading_cost.get(each.id, 0.0) + now * prices.read * each.saved_alone
             for whole in due
-            for each in (whole, *whole.parts)
+            for each in whole.all
         }
         self.surcharge = self.surcharge + (now - then) * prices.read * rest if now > then else 0.0
 
@@ -118,8 +124,9 @@ class BreakEven:
         """Return a mask, or its parts if they are worth more. The whole and its parts have
         different chances of a miss.
         """
-        worth = sum(self.worth(part, prices) for part in due.parts)
-        return due.parts if due.parts and worth > self.worth(due, prices) else (due,)
+        parts = tuple(each for part in due.parts for each in self._better(part, prices))
+        worth = sum(self.worth(part, prices) for part in parts)
+        return parts if parts and worth > self.worth(due, prices) else (due,)
 
     def worth(self, due: DueMask, prices: PromptPrices) -> float:
         """Return the gain of applying only this mask, without the price of a rewrite."""

@@ -28,7 +28,7 @@ MIN_AGE = 80  # replies that came after the newest exchange of an outline
 MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
 _MAX_ARGUMENT_CHARS = 40  # of the argument of each call
-_MAX_CHARS_AFTER_TEXT = 16  # the same where the agent said what the call is for
+_MAX_PROGRAM_CHARS = 16  # of a command's first word
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
 _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
@@ -122,23 +122,25 @@ def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     """Return the text that replaces the outlines of these exchanges."""
     lines = [HEADER]
     run: list[ViewResult] = []
-    limit = _MAX_ARGUMENT_CHARS
+    introduced = False
     for exchange in exchanges:
         if exchange.said:
-            lines += _lines_of(run, limit)
+            lines += _lines_of(run, introduced=introduced)
             lines += [f"You: {text}" for text in exchange.said]
-            run, limit = [], _MAX_CHARS_AFTER_TEXT
+            run, introduced = [], True
         run += exchange.results
-    return "\n".join([*lines, *_lines_of(run, limit)])
+    return "\n".join([*lines, *_lines_of(run, introduced=introduced)])
 
 
-def _lines_of(results: Sequence[ViewResult], limit: int) -> Iterator[str]:
-    """Yield a line for each run of calls of one tool, with `limit` characters of each argument."""
+def _lines_of(results: Sequence[ViewResult], *, introduced: bool) -> Iterator[str]:
+    """Yield a line for each run of calls of one tool. `introduced` means that a text of the agent
+    before them says what they are for.
+    """
     for tool, calls in groupby(results, key=lambda result: result.call.name):
         run = list(calls)
         refs = [f"#{result.item.seq}" for result in run]
         failures = sum(ended_in_error(result) for result in run)
-        arguments = dict.fromkeys(_beginning(result.call, limit) for result in run)
+        arguments = dict.fromkeys(_beginning(each.call, introduced=introduced) for each in run)
         name = f"{tool} ×{len(run)}" if len(run) > 1 else tool
         if failures:
             name += " (failed)" if failures == len(run) else f" ({failures} failed)"
@@ -177,11 +179,14 @@ def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outli
     return _Outlined(found, saved) if saved >= MIN_SAVED else None
 
 
-def _beginning(call: Call, limit: int) -> str:
-    """Return the beginning of the main argument, or the end if it is a path. `limit` is the maximum
-    length for a command; other arguments may have `_MAX_ARGUMENT_CHARS`.
+def _beginning(call: Call, *, introduced: bool) -> str:
+    """Return the beginning of the main argument, or the end if it is a path. Of a command that a
+    text introduces, return only the first word.
     """
-    argument, room = call.argument, limit if call.name == "Bash" else _MAX_ARGUMENT_CHARS
+    argument, room = call.argument, _MAX_ARGUMENT_CHARS
+    if call.name == "Bash" and introduced:
+        program, _, rest = argument.partition(" ")
+        return shorten(program, _MAX_PROGRAM_CHARS) + "…" * bool(rest)
     if "/" in argument and " " not in argument and len(argument) > room:
         return f"…{argument[1 - room :]}"
     return shorten(argument, room)

@@ -32,7 +32,8 @@ MAX_CACHED_DIGESTS = 4_096
 _digests: dict[tuple[int, int, int, int], str] = {}  # by device, inode, size and time of change
 CHANGING_TOOLS = ("Write", "Edit")
 KEPT_TOOLS = ("Plan",)  # approved by the user
-_WRITTEN = ("content", "old_string", "new_string")
+REPLACED = "old_string"  # the argument with the text that an Edit has replaced
+_WRITTEN = ("content", REPLACED, "new_string")
 _REST = "[compacted]"
 _estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # needed again at every call
 
@@ -63,7 +64,12 @@ def plan(
     None, and is called once for each path.
     """
     answered = {result.call.id: result for result in view.results()}
-    shortened = {id for item in view.items for id in item.inputs} | view.unmasked_calls
+    shortened = view.unmasked_calls | {
+        id
+        for item in view.items
+        for id, shown in item.inputs.items()
+        if id not in view.calls or shown != _without_replaced(view.calls[id])
+    }
     outlined = {item.seq for item in view.items if item.outline is not None}
     calls = [call for call in view.calls.values() if call.name not in KEPT_TOOLS]
     changing = [call for call in calls if call.name in CHANGING_TOOLS]
@@ -90,6 +96,38 @@ def plan(
         }
         for each in due
     ]
+
+
+def plan_replaced(view: View, policy: Policy) -> list[dict[str, Any]]:
+    """Return mask targets that shorten only the replaced text of each Edit, oldest first. The text
+    is no longer in the file. The newest `clear_keep` calls that change files and failed calls are
+    never due.
+    """
+    calls = [call for call in view.calls.values() if call.name in CHANGING_TOOLS]
+    old = calls[: max(0, len(calls) - policy.clear_keep)]
+    replacing = {call.id: call for call in old if _is_replacing(call)}
+    return [
+        {"seq": call.seq, "tool_use_id": call.id, "input": _without_replaced(call)}
+        for result in view.results()
+        if not _failed(result)
+        and (call := replacing.get(result.call.id))
+        and call.id not in view.unmasked_calls
+        and (place := view.position(call.seq)) is not None
+        and view.items[place].outline is None
+        and call.id not in view.items[place].inputs
+    ]
+
+
+def _is_replacing(call: Call) -> bool:
+    text = call.input.get(REPLACED)
+    return call.name == "Edit" and isinstance(text, str) and _is_long(text)
+
+
+def _without_replaced(call: Call) -> dict[str, Any]:
+    """Return the input of an Edit with a note instead of the replaced text."""
+    text = str(call.input.get(REPLACED))
+    note = f"[{_lines(text)}, {_estimate(text):,} tokens compacted · full text: #{call.seq}]"
+    return {**call.input, REPLACED: note} if _is_replacing(call) else call.input
 
 
 def file_sha256(path: str) -> str | None:
