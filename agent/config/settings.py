@@ -211,7 +211,7 @@ class DemoteSettings:
         whole_number("characters", 0), "The length of the preview that the model gets."
     )
     line_numbers: bool | Preset = _by_preset(
-        SWITCH, "Whether the model gets the line numbers of files that were read."
+        SWITCH, "Whether the model gets line numbers of files."
     )
 
 

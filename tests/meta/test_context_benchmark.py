@@ -85,7 +85,14 @@ def test_the_policies_that_are_there(tmp_path: Path, session: Path) -> None:
 def test_sending_everything_costs_what_replay_says_of_summaries_alone(
     tmp_path: Path, session: Path
 ) -> None:
-    alone = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None, outline=False)
+    alone = replace(
+        DEFAULT,
+        clear_when="off",
+        demote_above=None,
+        line_numbers=True,
+        truncate_at=None,
+        outline=False,
+    )
     terms = Terms("alone", alone, "claude-sonnet-5", 200_000, "", (), fills=0)
     sums = play(load_recording(session), terms).sums
     found = figures(tmp_path, session, "--policy", "everything")["everything"]

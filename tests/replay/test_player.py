@@ -33,7 +33,7 @@ from ..support.sessions.recording import Strict
 MODEL = "claude-sonnet-5"
 CORES = os.cpu_count() or 1
 WORKERS = min(CORES, 8) if CORES > 1 else 0  # for 8 plays
-ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
+ALONE = replace(DEFAULT, clear_when="off", demote_above=None, line_numbers=True, truncate_at=None)
 
 
 def terms(policy: Policy = DEFAULT, *, window: int = 60_000, label: str = "x") -> Terms:

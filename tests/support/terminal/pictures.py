@@ -43,7 +43,7 @@ MODEL = "claude-sonnet-5-5"
 WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
 LEFT, RIGHT, EDGE = 62, 16, 14
 ROW = 24
-ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
+ALONE = replace(DEFAULT, clear_when="off", demote_above=None, line_numbers=True, truncate_at=None)
 SUMMARIES, OURS = "summaries only", "ctxagent"
 AGES = range(1, 101)  # replies
 LEAST_CHANCE = 0.0005  # lowest value in the picture of the chances
