@@ -210,9 +210,7 @@ class DemoteSettings:
     preview_chars: int | Preset = _by_preset(
         whole_number("characters", 0), "The length of the preview that the model gets."
     )
-    line_numbers: bool | Preset = _by_preset(
-        SWITCH, "Whether the model gets line numbers of files."
-    )
+    line_numbers: bool | Preset = _by_preset(SWITCH, "Whether files are read with line numbers.")
 
 
 @dataclass(frozen=True, slots=True)
