@@ -19,6 +19,7 @@ from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.items import ViewResult
+from ..context.line_numbers import UNNUMBERED, without_line_numbers
 from ..context.view import View
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
@@ -508,7 +509,11 @@ def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
     if text is None:
         return False
     shown = content_text(result.block.get("content") or "")
-    return text.is_longer_than(len(shown)) if result.offloaded else text.whole() == shown
+    if result.offloaded:
+        return text.is_longer_than(len(shown))
+    whole = text.whole()
+    is_plain = result.details.get(UNNUMBERED) is True
+    return (without_line_numbers(whole) if is_plain else whole) == shown
 
 
 def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:

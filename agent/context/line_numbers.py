@@ -4,7 +4,6 @@ Line numbers are a fifth of the tokens of a read file, and no edit needs them. T
 text as it was read. Only the view leaves the numbers out.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..lazy import regex
@@ -46,9 +45,3 @@ def unnumbered(tool: str, text: str) -> dict[str, Any]:
     Only files read by the tool Read have line numbers that nobody asked for.
     """
     return {UNNUMBERED: True} if tool == "Read" and without_line_numbers(text) else {}
-
-
-def shown_text(content: Any, details: Mapping[str, Any]) -> Any:
-    """Return a result's content as the view shows it."""
-    plain = details.get(UNNUMBERED) is True and isinstance(content, str)
-    return (without_line_numbers(content) or content) if plain else content

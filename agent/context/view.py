@@ -44,7 +44,7 @@ from ..session.entries import (
 from ..session.searches import FOUND, SEARCH_TOOL, is_search
 from . import tokens
 from .items import SUMMARY_SOURCE, THINKING, Call, Item, RequestBase, ViewResult, shown_blocks
-from .line_numbers import UNNUMBERED, shown_text
+from .line_numbers import UNNUMBERED, without_line_numbers
 
 REFUSAL = "refusal"  # a stop reason
 # Sources re-inserted after a summary.
@@ -103,10 +103,13 @@ class View:
             if entry.details or entry.offloaded:
                 self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, ToolResult):
+            shown = entry.content
+            if isinstance(shown, str) and entry.details.get(UNNUMBERED) is True:
+                shown = without_line_numbers(shown) or shown
             block: Block = {
                 "type": "tool_result",
                 "tool_use_id": entry.tool_use_id,
-                "content": shown_text(entry.content, entry.details),
+                "content": shown,
                 "is_error": entry.is_error,
             }
             self._append(entry.seq, "user", [block])

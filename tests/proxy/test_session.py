@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.session.entries import Mask, Summary
+from ctxagent.agent.session.entries import Mask, Summary, ToolResult
 from ctxagent.agent.session.log import Entries
 from ctxagent.tests.support.proxy.checks import count_edits, prefix_of
 from ctxagent.tests.support.proxy.clients import (
@@ -139,3 +140,35 @@ def test_a_summary_keeps_the_instructions_and_the_words_of_the_user(
 def call_of(number: int) -> Called:
     text = "".join(f"{number}.{line}: a line of the output\n" for line in range(300))
     return Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)
+
+
+@pytest.mark.parametrize("line_numbers", [False, True])
+@pytest.mark.parametrize("protocol", PATHS)
+def test_files_have_no_line_numbers(protocol: str, line_numbers: bool, tmp_path: Path) -> None:
+    lines = [f"value_{n} = {n * n}" for n in range(1, 90)]
+    numbered = "\n".join(f"{n:6}→{line}" for n, line in enumerate(lines, 1))
+    calls = (
+        Called("call_1", "Read", {"file_path": "a.py"}, numbered),
+        Called("call_2", "Bash", {"command": "cat -n a.py"}, numbered),
+    )
+    turns = [Turn(("Go.",), text="I look.", calls=calls), Turn(text="Done."), Turn(("And?",))]
+    client = Client(protocol, turns, odd=False)
+    answers: list[Answer] = []
+    policy = replace(PRESETS["default"], line_numbers=line_numbers)
+    with (
+        recorder(lambda received: answers[-1]) as server,
+        running_proxy(tmp_path, server.url, policy, summaries=False) as proxy,
+    ):
+        sent = []
+        for number, body in enumerate(client.bodies()):
+            answers.append(Answer([client.answer(turns[number], number)], 200, EVENTS))
+            proxy.post(client.path, json.dumps(body).encode())
+            sent.append(json.loads(server.requests[-1].body))
+            RULES[protocol](sent[-1])
+        results = [entry for entry in proxy.entries() if isinstance(entry, ToolResult)]
+    shown = json.dumps(sent[-1], ensure_ascii=False)
+    plain = json.dumps("\n".join(lines))
+    assert plain in shown or line_numbers
+    assert shown.count("     5→value_5") == 1 + line_numbers
+    assert all(prefix_of(before, after) for before, after in pairwise(sent[1:]))
+    assert [result.content for result in results] == [numbered, numbered]

@@ -328,12 +328,15 @@ def test_a_need_is_priced_and_counts_in_the_sums() -> None:
         ("glob", {"pattern": "*.py"}, "Glob", ("pattern", "*.py")),
         ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a.py\n"}, "Edit",
          ("input", "*** Begin Patch\n*** Update File: a.py\n")),
+        ("write_stdin", {"session_id": 1, "chars": ""}, "Job", ("session_id", 1)),
+        ("TaskOutput", {"task_id": "b1"}, "Job", ("task_id", "b1")),
+        ("TodoWrite", {"todos": []}, "Todo", ("todos", [])),
         ("mcp__files__read", {"path": "a"}, "mcp__files__read", ("path", "a")),
         ("odd name<", {}, "odd_name_", None),
     ],
 )  # fmt: skip
 def test_tools_of_other_agents_are_translated(
-    name: str, given: dict[str, object], ours: str, argument: tuple[str, str] | None
+    name: str, given: dict[str, object], ours: str, argument: tuple[str, object] | None
 ) -> None:
     found = translate(RecordedCall("1", name, given, "Done."))
     assert found.name == ours
