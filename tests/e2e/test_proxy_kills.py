@@ -31,7 +31,7 @@ def turns_of_work(count: int) -> list[Turn]:
     """A task with a large result for each call."""
     turns = []
     for number in range(count):
-        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(400))
+        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(250))
         call = Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)
         words = (REMINDER, "Count the whales.") if number == 0 else ()
         turns.append(Turn(words, text=f"Step {number}.", calls=(call,)))
