@@ -52,7 +52,7 @@ def items(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("size", [20_000, 200_000])
 def test_every_place_shows_the_same_numbers(tmp_path: Path, size: int) -> None:
     place = Place(tmp_path)
-    (place.project / "big.txt").write_text("the quick brown fox\n" * 900)
+    (place.project / "big.txt").write_text("the quick brown fox\n" * 500)
     (place.project / "shot.png").write_bytes(png(640, 400))
     steps = [
         Say("I look.", thinking="hm " * 400, tools=[("Read", {"path": "big.txt"})]),
