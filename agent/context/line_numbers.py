@@ -26,6 +26,10 @@ def without_line_numbers(text: str) -> str | None:
     if found is None:
         return None
     first, mark = int(found[1]), found[2]
+    # A table or a list in the file itself may begin with numbers too. Readers put a tab only in
+    # texts without a heading, and a colon only after their own tag.
+    if (mark == "\t" and start) or (mark == ": " and not lines[start - 1].startswith("<")):
+        return None
     plain: list[str] = []
     for number, line in enumerate(lines[start:], first):
         before, _, rest = f"{line} ".partition(mark)
@@ -44,4 +48,5 @@ def unnumbered(tool: str, text: str) -> dict[str, Any]:
     """Return the details of a result that the view shows without line numbers, else an empty dict.
     Only files read by the tool Read have line numbers that nobody asked for.
     """
-    return {UNNUMBERED: True} if tool == "Read" and without_line_numbers(text) else {}
+    plain = without_line_numbers(text) if tool == "Read" else None
+    return {} if plain is None else {UNNUMBERED: True}

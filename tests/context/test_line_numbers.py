@@ -15,7 +15,7 @@ from ctxagent.tools.read import ReadTool
 from ..support.sessions.history import History
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n\r")), min_size=3, max_size=12)
-FORMS = st.sampled_from(["{n}\t", "{n:>6}→", "{n}: "])
+FORMS = st.sampled_from(["{n}\t", "{n:>6}→"])
 
 
 def read(folder: Path, **given: Any) -> str:
@@ -60,9 +60,11 @@ def test_headings_and_notes_around_the_lines_stay(lines: list[str]) -> None:
         "",
         "no numbers\n" * 20,
         "1\ta\n2\tb",  # too few
+        "id\tname\n1\ta\n2\tb\n3\tc",  # a table
+        "1: a\n2: b\n3: c",  # a list
         "1\ta\n3\tb\n4\tc",  # not consecutive
-        "12: a\n13:b\n14: c",  # another form after the first line
-        "1: a\n2: b\n3: c\n4:d",  # one more line in another form: which spaces belong to the text?
+        "<c>\n12: a\n13:b\n14: c",  # another form after the first line
+        "<c>\n1: a\n2: b\n3: c\n4:d",  # one more line in another form: which spaces belong to the text?
         "heading\n" * 9 + "1\ta\n2\tb\n3\tc",  # too late
     ],
 )
