@@ -28,7 +28,8 @@ def without_line_numbers(text: str) -> str | None:
     first, mark = int(found[1]), found[2]
     # A table or a list in the file itself may begin with numbers too. Readers put a tab only in
     # texts without a heading, and a colon only after their own tag.
-    if (mark == "\t" and start) or (mark == ": " and not lines[start - 1].startswith("<")):
+    is_tagged = start > 0 and lines[start - 1].startswith("<")
+    if (mark == "\t" and start) or (mark == ": " and not is_tagged):
         return None
     plain: list[str] = []
     for number, line in enumerate(lines[start:], first):

@@ -64,7 +64,7 @@ def test_headings_and_notes_around_the_lines_stay(lines: list[str]) -> None:
         "1: a\n2: b\n3: c",  # a list
         "1\ta\n3\tb\n4\tc",  # not consecutive
         "<c>\n12: a\n13:b\n14: c",  # another form after the first line
-        "<c>\n1: a\n2: b\n3: c\n4:d",  # one more line in another form: which spaces belong to the text?
+        "<c>\n1: a\n2: b\n3: c\n4:d",  # the last number in another form
         "heading\n" * 9 + "1\ta\n2\tb\n3\tc",  # too late
     ],
 )
