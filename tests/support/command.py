@@ -1,7 +1,9 @@
 """Run the real command, as a user or a script does, in its own home."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -98,6 +100,13 @@ def running(words: str) -> list[int]:
         if words.encode() in line.replace(b"\0", b" "):
             found.append(int(path.parent.name))
     return found
+
+
+def end(words: str) -> None:
+    """End what a failed test left behind, so that the next one does not find it."""
+    for pid in running(words):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:

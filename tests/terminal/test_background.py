@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ctxagent.agent.session.entries import ToolResult, User
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import read_log
 
-from ..support.command import Place, gone, running
+from ..support.command import Place, end, gone, running
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import CTRL_C, CTRL_D, ENTER, ESC, Desk, Seat, drive
@@ -24,6 +25,12 @@ CTRL_B = "\x02"
 SLEEP = f"sleep 300.{secrets.randbelow(10**9)}"
 LONG = Step(tools=[("Bash", {"command": f"echo under way; {SLEEP}"})])
 JOB = Step(tools=[("Bash", {"command": f"exec {SLEEP}", "run_in_background": True})])
+
+
+@pytest.fixture(autouse=True)
+def _no_sleep_left() -> Iterator[None]:
+    yield
+    end(SLEEP)
 
 
 def send_to_background(terminal: Terminal, seen: str) -> None:
