@@ -1,9 +1,15 @@
 """Short outlines: old outlines become one line per run of like calls, and requests stay valid."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ctxagent.agent.compaction.layers import outline, short_outline
-from ctxagent.agent.compaction.layers.short_outline import HEADER, MIN_AGE
+from ctxagent.agent.compaction.layers.short_outline import (
+    HEADER,
+    MIN_AGE,
+    OLDEST_AGE,
+    OLDEST_HEADER,
+)
 from ctxagent.agent.context.view import View
 from ctxagent.agent.session.entries import Revert
 
@@ -164,3 +170,56 @@ def test_the_planned_saving_is_what_the_mask_saves() -> None:
     assert shorten_all(history)
     after = history.view()
     assert view.scaled(view.size - after.size) == due.saved
+
+
+def spoken(history: History, texts: Sequence[str], **fields: Any) -> list[int]:
+    """Make a call after each text; return the refs of the results."""
+    refs = []
+    for n, text in enumerate(texts):
+        history.reply(
+            {"type": "text", "text": text},
+            called(f"s{n}", "Bash", {"command": f"echo {words(30)}", "timeout": words(60)}),
+        )
+        refs.append(history.answer(f"s{n}", words(20), **fields))
+    return refs
+
+
+def test_the_oldest_outlines_become_a_list_of_steps() -> None:
+    history = History()
+    history.say("never touch b.py")
+    detail = f"It has {words(40)}."
+    texts = [f"First the parser. {detail}", *[f"Now the tests. {detail}"] * 9, f"Done:\n- {detail}"]
+    refs = spoken(history, texts, is_error=True)
+    age(history, outline.MIN_AGE)
+    assert outline_all(history)
+    age(history)
+    assert HEADER in shorten_all(history)[0]
+    age(history, OLDEST_AGE - MIN_AGE - outline.MIN_AGE - 1)
+    assert planned(history.view()) == []
+    age(history, 1)
+    view = history.view()
+    (due,) = planned(view)
+    assert shorten_all(history) == [
+        f"{OLDEST_HEADER}\n"
+        f"You: First the parser. · Bash (1 failed) #{refs[0]}\n"
+        f"You: Now the tests. · Bash ×9 (9 failed) #{refs[1]} to #{refs[9]}\n"
+        f"You: Done: · Bash (1 failed) #{refs[10]}"
+    ]
+    after = history.view()
+    assert view.scaled(view.size - after.size) == due.saved
+    assert planned(after) == []
+    assert "never touch b.py" in str(history.request()["messages"][0])
+
+
+def test_neighbours_of_different_age_keep_their_forms() -> None:
+    history = History()
+    history.say("go")
+    old = spoken(history, [f"Step {n}. {words(40)}" for n in range(8)])
+    age(history, OLDEST_AGE - MIN_AGE)
+    new = calls(history, 12)
+    age(history, MIN_AGE)
+    assert len(outline_all(history)) == 2
+    first, second = shorten_all(history)
+    assert first.startswith(f"{OLDEST_HEADER}\nYou: Step 0. · Bash #{old[0]}\n")
+    assert second.startswith(f"{HEADER}\nBash ×12: ")
+    assert second.endswith(f"#{new[0]} to #{new[-1]}")

@@ -3,10 +3,15 @@
 An outline has a line for each call, so in a session of thousands of calls the outlines fill the
 window. A short outline replaces the outlines of calls that are `MIN_AGE` replies old. It keeps all
 texts of the agent. Each run of calls of one tool gets one line with the number of calls and
-failures, the beginning of each argument, and the refs. The last error line follows. `plan` is pure;
-`break_even` decides when a short outline pays.
+failures, the beginning of each argument, and the refs. The last error line follows.
+
+After `OLDEST_AGE` replies, a list of steps replaces the short outline: the first sentence of each
+text of the agent, and the number of calls of each tool until the next other sentence. `plan` is
+pure; `break_even` decides when a shorter form pays.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import groupby
@@ -17,7 +22,7 @@ from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
 from ...context.items import Call, Item, ViewResult
 from ...context.view import View
-from ...lazy import dataclass
+from ...lazy import dataclass, regex
 from .break_even import DueMask
 from .later_calls import ended_in_error, input_curve
 from .microcompact import error_lines
@@ -25,19 +30,25 @@ from .need_chances import CURVES
 from .outline import FinishedCache, FinishedCalls
 
 MIN_AGE = 80  # replies that came after the newest exchange of an outline
+OLDEST_AGE = 400  # likewise, for the list of steps
 MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
+OLDEST_HEADER = "[Oldest steps; Recall #N has each in full]"
+_MAX_SENTENCE_CHARS = 120  # of the first sentence of a text
 _MAX_ARGUMENT_CHARS = 40  # of the argument of each call
 _MAX_PROGRAM_CHARS = 16  # of a command's first word
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
 _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
+_SENTENCE = regex(r"\S.*?(?:[.!?:](?=\s|$)|$)", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True)
 class _Outlined:
-    """The exchanges that one outline replaces, and what a short outline of them saves."""
+    """The exchanges that one outline replaces, and what a shorter form of it saves."""
 
     exchanges: tuple[FinishedCalls, ...]
+    header: str  # of the shorter form
     saved: int  # unscaled tokens
 
     @property
@@ -47,33 +58,36 @@ class _Outlined:
 
 @dataclass(slots=True)
 class ShortOutlineCache:
-    """The savings of a view's short outlines, by the seq of the item that has the outline. They are
-    dropped when the view is rebuilt."""
+    """The savings of shorter forms of a view's outlines, by the seq of the item that has the
+    outline and the header of the form. They are dropped when the view is rebuilt."""
 
     view: View | None = None
-    outlines: dict[int, _Outlined | None] = field(default_factory=dict)
+    outlines: dict[tuple[int, str], _Outlined | None] = field(default_factory=dict)
 
-    def find(self, view: View, items: Sequence[Item], known: FinishedCache) -> _Outlined | None:
-        """Return the outline of these items; None if a short outline would not save enough."""
+    def find(
+        self, view: View, items: Sequence[Item], header: str, known: FinishedCache
+    ) -> _Outlined | None:
+        """Return the outline of these items; None if the form would not save enough."""
         if self.view is not view:
             self.view, self.outlines = view, {}
-        seq = items[-1].seq
-        if seq not in self.outlines:
-            self.outlines[seq] = _outlined(view, items, known)
-        return self.outlines[seq]
+        key = items[-1].seq, header
+        if key not in self.outlines:
+            self.outlines[key] = _outlined(view, items, header, known)
+        return self.outlines[key]
 
 
 def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> list[DueMask]:
-    """Return a mask for each outline that a short outline may replace."""
+    """Return a mask for each outline that a shorter form may replace."""
     replies = sum(item.role == "assistant" for item in view.items)
     due: list[DueMask] = []
     for items, last_reply in _outlines(view):
         age = replies - last_reply
         if age < MIN_AGE:
             break
-        if (items[-1].outline or "").startswith(HEADER):
+        header, now = OLDEST_HEADER if age >= OLDEST_AGE else HEADER, items[-1].outline or ""
+        if now.startswith((header, OLDEST_HEADER)):
             continue
-        found = known_short.find(view, items, known)
+        found = known_short.find(view, items, header, known)
         if found is None or not view.unmasked_calls.isdisjoint(found.calls):
             continue
         stays = 1.0
@@ -83,7 +97,7 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
         target = {
             "seq": first["seq"],
             "tool_use_id": first["tool_use_id"],
-            "outlined": items[-1].seq,
+            "outlined": (items[-1].seq, header),
         }
         due.append(DueMask("outline", target, view.scaled(found.saved), 1 - stays))
     return due
@@ -92,20 +106,21 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
 def targets(
     view: View, due: Sequence[DueMask], known_short: ShortOutlineCache
 ) -> list[dict[str, Any]]:
-    """Return the mask targets of the short outlines that are due, one for each call. The last call
-    of neighbouring outlines gets the short outline of all of them."""
+    """Return the mask targets of the outlines that are due, one for each call. The last call of
+    neighbouring outlines of one form gets the text for all of them."""
     out: list[dict[str, Any]] = []
     run: list[FinishedCalls] = []
-    end = -1
+    end, header = -1, ""
     for each in sorted(due, key=lambda each: each.seq):
         found = known_short.outlines.get(each.target["outlined"])
         place = view.position(each.seq)
         if found is None or place is None:
             continue
-        if run and place != end:
-            out[-1]["outline"] = short_outline_of(run)
+        if run and (place, found.header) != (end, header):
+            out[-1]["outline"] = _text_of(run, header)
             run = []
         run += found.exchanges
+        header = found.header
         end = place + sum(1 + len(exchange.results) for exchange in found.exchanges)
         account = {k: each.target[k] for k in ("need_chance", "read_for") if k in each.target}
         for exchange in found.exchanges:
@@ -114,8 +129,13 @@ def targets(
                 ids = {"seq": result.item.seq, "tool_use_id": result.call.id, "reply": reply}
                 out.append({**ids, "outline": "", **account})
     if run:
-        out[-1]["outline"] = short_outline_of(run)
+        out[-1]["outline"] = _text_of(run, header)
     return out
+
+
+def _text_of(exchanges: Sequence[FinishedCalls], header: str) -> str:
+    make = list_of_steps if header == OLDEST_HEADER else short_outline_of
+    return make(exchanges)
 
 
 def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
@@ -132,22 +152,56 @@ def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     return "\n".join([*lines, *_lines_of(run, introduced=introduced)])
 
 
+def list_of_steps(exchanges: Sequence[FinishedCalls]) -> str:
+    """Return the shortest text for these exchanges: a line for each step. A step is a first
+    sentence of the agent, with the calls until the next other sentence.
+    """
+    lines = [OLDEST_HEADER]
+    step, calls = "", list[ViewResult]()
+    for exchange in exchanges:
+        sentence = _first_sentence(exchange.said)
+        if sentence and sentence != step:
+            lines += _step_lines(step, calls)
+            step, calls = sentence, []
+        calls += exchange.results
+    return "\n".join([*lines, *_step_lines(step, calls)])
+
+
+def _step_lines(sentence: str, results: Sequence[ViewResult]) -> Iterator[str]:
+    """Yield the line of a step, if it has calls."""
+    if results:
+        counts = Counter(result.call.name for result in results)
+        tools = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.items())
+        failures = sum(map(ended_in_error, results))
+        failed = f"({failures} failed)" if failures else ""
+        said = f"You: {sentence} ·" if sentence else ""
+        yield " ".join(filter(None, (said, tools, failed, *_refs(results))))
+
+
+def _first_sentence(said: Sequence[str]) -> str:
+    found = _SENTENCE.search("\n".join(said))
+    return shorten(found[0], _MAX_SENTENCE_CHARS) if found else ""
+
+
+def _refs(results: Sequence[ViewResult]) -> list[str]:
+    """Return the refs of a run of results; of a long run, the first and the last."""
+    refs = [f"#{result.item.seq}" for result in results]
+    return [refs[0], "to", refs[-1]] if len(refs) > _LISTED_REFS else refs
+
+
 def _lines_of(results: Sequence[ViewResult], *, introduced: bool) -> Iterator[str]:
     """Yield a line for each run of calls of one tool. `introduced` means that a text of the agent
     before them says what they are for.
     """
     for tool, calls in groupby(results, key=lambda result: result.call.name):
         run = list(calls)
-        refs = [f"#{result.item.seq}" for result in run]
         failures = sum(ended_in_error(result) for result in run)
         arguments = dict.fromkeys(_beginning(each.call, introduced=introduced) for each in run)
         name = f"{tool} ×{len(run)}" if len(run) > 1 else tool
         if failures:
             name += " (failed)" if failures == len(run) else f" ({failures} failed)"
         shown = shorten("; ".join(filter(None, arguments)), _MAX_ARGUMENTS_CHARS)
-        if len(refs) > _LISTED_REFS:
-            refs = [refs[0], "to", refs[-1]]
-        yield replace_unprintable(" ".join(filter(None, (f"{name}:", shown, *refs))))
+        yield replace_unprintable(" ".join(filter(None, (f"{name}:", shown, *_refs(run)))))
         newest = next((r for r in reversed(run) if ended_in_error(r)), None)
         for line in error_lines(newest)[-1:] if newest else ():
             yield f"  | {replace_unprintable(line)}"
@@ -169,14 +223,16 @@ def _outlines(view: View) -> Iterator[tuple[list[Item], int]]:
             items = []
 
 
-def _outlined(view: View, items: Sequence[Item], known: FinishedCache) -> _Outlined | None:
+def _outlined(
+    view: View, items: Sequence[Item], header: str, known: FinishedCache
+) -> _Outlined | None:
     exchanges = [known.find(view, item) for item in items if item.role == "assistant"]
     found = tuple(exchange for exchange in exchanges if exchange is not None)
     if not found or len(found) < len(exchanges):
         return None
-    size = tokens.estimate_block({"type": "text", "text": short_outline_of(found)})
+    size = tokens.estimate_block({"type": "text", "text": _text_of(found, header)})
     saved = sum(item.size for item in items) - size
-    return _Outlined(found, saved) if saved >= MIN_SAVED else None
+    return _Outlined(found, header, saved) if saved >= MIN_SAVED else None
 
 
 def _beginning(call: Call, *, introduced: bool) -> str:
