@@ -10,10 +10,10 @@ nothing changes.
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
@@ -36,6 +36,7 @@ from ..session.entries import MEMORY, PLAN, SKILL, SKILL_LIST, Entry, Summary, U
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
+from ..session.user_messages import LoggedMessage
 from . import drift, verify
 from .document import SummaryDocument, UserRule, render
 from .host import EngineHost
@@ -50,18 +51,26 @@ from .summary.request import (
     first_tokens,
     max_summary_tokens,
     max_tokens_after,
+    pinned_section,
     summary_text,
     tokens_after_summary,
 )
-from .summary.shorten import FILE_TABLE_FACTOR, is_folder_row, row_tokens, shortened_to
+from .summary.shorten import (
+    FILE_TABLE_FACTOR,
+    changed_file_rows,
+    is_folder_row,
+    row_tokens,
+    shortened_to,
+)
 from .summary.user_messages import (
     budget_tokens,
     evicted_messages,
     messages_section,
+    section_tokens,
     without_messages_section,
 )
 from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
-from .summary.writer import SummaryDraft, SummaryWriter, document_of
+from .summary.writer import ReadBack, SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
 REINSERTED_SHARE = 0.25  # of the window, for all reinserted entries
@@ -79,8 +88,9 @@ _AUTHORS = {  # of a draft, for display
 }
 SHORTEST_DIVISOR = 4  # of a summary's cap, for the shortest summary that is tried
 MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' budget, if a request would not fit
-MAX_RECALLED_RESULTS = 100  # size of the sample of results read back as a check
+MAX_READ_BACK = 100  # size of the samples of replies and of results read back as a check
 
+_T = TypeVar("_T")
 _TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
@@ -142,7 +152,7 @@ def _has_own_limit(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, MEMORY)
 
 
-def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
+def _list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
     """Return the tokens of the user's rules and the open command failures in a summary that is
     merged with `document`.
     """
@@ -214,8 +224,10 @@ class SummaryApplier:
             write_archive_file(self.host.folder / FILES_NAME, _changed_files_text(self.host.ledger))
             files.append(FILES_NAME)
         self.host.sync()
-        recall, lost = self._count_recalled(cut)
-        replies, lost_replies = self._count_replies(cut)
+        checked = draft.read_back
+        if checked is None or checked.files != self._stats(checked.files):
+            checked = self._reader(cut)()
+        lost, lost_replies = checked.lost_results, checked.lost_replies
         summary = Summary(
             document=document.to_json(),
             text=text,
@@ -231,8 +243,8 @@ class SummaryApplier:
                     fitted.probes, draft.raw_text, without_messages_section(fitted.whole_text)
                 ).to_json(),
                 "sections": self._count_preserved(fitted.reinserted),
-                "trajectory": replies,
-                "recovery": recall,
+                "trajectory": _counts(checked.replies, lost_replies),
+                "recovery": _counts(checked.results, lost),
                 **draft.unusable,
             },
             files=files,
@@ -277,12 +289,26 @@ class SummaryApplier:
         return f"{TASK_SUMMARY_PREFIX}{first_ref}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
-        """Write a draft in the background, and preload the texts that drift detection reads."""
+        """Write a draft in the background, and check that what it replaces can be read back. Also
+        preload what drift detection and the section of user messages compute from texts.
+        """
         started = time.monotonic()
         draft = await writer.write(cut)
-        draft = replace(draft, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
         await asyncio.to_thread(drift.terms_preloader(self.host.ledger))
-        return draft
+        cut = draft.by_api.cut if draft.by_api else cut
+        gone, room = self._messages_of(cut, self.host.current_window())
+        await asyncio.to_thread(messages_section, gone, room)
+        self.host.sync()
+        return replace(draft, seconds=seconds, read_back=await asyncio.to_thread(self._reader(cut)))
+
+    def _messages_of(self, cut: Cut, window: Window) -> tuple[list[LoggedMessage], int]:
+        """Return the user's messages that a summary at this cut has to contain, and the estimated
+        tokens that they may take.
+        """
+        view, evicted = self.host.view, [item.seq for item in cut.evicted]
+        gone = evicted_messages(self.host.ledger.messages, view, evicted)
+        return gone, budget_tokens(window, view.ratio)
 
     def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
         """Emit the result of the summary, and a notice for each failed check. `started` is a
@@ -313,6 +339,25 @@ class SummaryApplier:
         if ok < asked:
             text = f"{asked - ok} of {count_of(asked, 'entry', 'entries')} cannot be read back"
             self.host.emit(Notice("error", f"{text}; /uncompact undoes the summary"))
+
+    def tokens_after(self, cut: Cut, text_tokens: int) -> int:
+        """Estimate the size of the context after a summary of `text_tokens` at this cut, with all
+        that does not count towards the summary's cap.
+        """
+        window = self.host.current_window()
+        added = text_tokens + self._tokens_outside_cap(window)
+        added += section_tokens(*self._messages_of(cut, window))
+        return tokens_after_summary(self.host.view, cut, added)
+
+    def _tokens_outside_cap(self, window: Window) -> int:
+        """Return the tokens outside the summary's cap: the table of changed files, the user's
+        rules, open command failures, pins and reinserted entries.
+        """
+        ledger, room = self.host.ledger, FILE_TABLE_FACTOR * max_summary_tokens(window)
+        rows = changed_file_rows(ledger.files, room)
+        pins = tokens.estimate(pinned_section(ledger.pins))
+        lists = _list_tokens(document_of(self.host.view.summary), ledger, window)
+        return row_tokens(rows) + lists + pins + reinserted_tokens(self.reinserted(window, ()))
 
     def reinserted(self, window: Window, staying: Collection[int]) -> list[Entry]:
         """Return the entries to add after a summary, cut to their share of the window. `staying`
@@ -360,9 +405,7 @@ class SummaryApplier:
         """
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         supplement = self._block_supplement(draft, ledger, before)
-        view, evicted = self.host.view, [item.seq for item in cut.evicted]
-        gone = evicted_messages(ledger.messages, view, evicted)
-        room = budget_tokens(before, view.ratio)
+        gone, room = self._messages_of(cut, before)
         messages = messages_section(gone, room)
 
         def rendered(
@@ -396,7 +439,7 @@ class SummaryApplier:
                 break
             fitted = within(cap // divisor)
         for divisor in MESSAGE_DIVISORS:
-            if _has_room(fitted.tokens_after, view, before):
+            if _has_room(fitted.tokens_after, self.host.view, before):
                 break
             messages = messages_section(gone, room // divisor)
             fitted = rendered(fitted.document, fitted.probes, before.tokens)
@@ -458,26 +501,45 @@ class SummaryApplier:
             "kept": critical - len(sections_not_in_context(text, sections)),
         }
 
-    def _count_replies(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
-        """Count a sample of the span's replies, and how many the log has in full, with thinking.
-        Also return the seqs of the missing replies.
-        """
-        replies = [item.seq for item in cut.evicted if item.role == "assistant"]
-        sample = replies[:: len(replies) // MAX_RECALLED_RESULTS + 1]
-        texts = self.host.recall(sample)
-        lost = [seq for seq in sample if seq not in texts]
-        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
-
-    def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
-        """Count a sample of the span's results, and how many can be read back in full. Also return
-        the seqs of the other results.
+    def _reader(self, cut: Cut) -> Callable[[], ReadBack]:
+        """Return a function that reads a sample of the span's replies and results back from the
+        synced log. It does not use the view, so it may run in a thread.
         """
         span = {item.seq for item in cut.evicted}
-        results = [r for r in self.host.view.results() if r.item.seq in span]
-        sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
-        texts = self.host.recall([r.item.seq for r in sample])
-        lost = [r.item.seq for r in sample if not _is_whole(texts.get(r.item.seq), r)]
-        return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
+        replies = _sampled([item.seq for item in cut.evicted if item.role == "assistant"])
+        results = _sampled([r for r in self.host.view.results() if r.item.seq in span])
+        files = [result.offloaded for result in results if result.offloaded]
+
+        def read() -> ReadBack:
+            texts = self.host.recall([*replies, *(r.item.seq for r in results)])
+            return ReadBack(
+                replies=len(replies),
+                results=len(results),
+                lost_replies=[seq for seq in replies if seq not in texts],
+                lost_results=[
+                    r.item.seq for r in results if not _is_whole(texts.get(r.item.seq), r)
+                ],
+                files=self._stats(files),
+            )
+
+        return read
+
+    def _stats(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return the inode and the size of each file of the session that exists."""
+        found = {}
+        for name in names:
+            with suppress(OSError, ValueError):  # a garbled log may name anything
+                stat = (self.host.folder / name).stat()
+                found[name] = stat.st_ino, stat.st_size
+        return found
+
+
+def _counts(asked: int, lost: Sequence[int]) -> dict[str, int]:
+    return {"asked": asked, "ok": asked - len(lost)}
+
+
+def _sampled(entries: Sequence[_T]) -> Sequence[_T]:
+    return entries[:: len(entries) // MAX_READ_BACK + 1]
 
 
 def _changed_files_text(ledger: Ledger) -> str:

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import field, replace
 
 from ...tools.system.plural import count_of
-from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
@@ -26,8 +25,6 @@ from .apply_summary import (
     SHORTEST_DIVISOR,
     TASK_BOUNDARY,
     SummaryApplier,
-    list_tokens,
-    reinserted_tokens,
     too_large_message,
 )
 from .full_window import full_window_error
@@ -46,12 +43,8 @@ from .summary.request import (
     headline,
     max_summary_tokens,
     max_tokens_after,
-    pinned_section,
-    tokens_after_summary,
 )
-from .summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, row_tokens
 from .summary.unusable import UnusableSummaries
-from .summary.user_messages import budget_tokens, evicted_messages, section_tokens
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import exam
 from .verify.exam import ExamReport
@@ -473,8 +466,7 @@ class CompactionEngine:
     def _tokens_after(self, cut: Cut, window: Window) -> int:
         """Estimate the size of the context after a model's summary at this cut."""
         written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
-        added = min(max_summary_tokens(window), written) + self._tokens_outside_cap(window)
-        return tokens_after_summary(self.host.view, cut, added + self._message_tokens(cut))
+        return self._applier.tokens_after(cut, min(max_summary_tokens(window), written))
 
     def _first_time(self, what: str) -> bool:
         """Return True on the first call with `what` since the newest summary."""
@@ -495,10 +487,8 @@ class CompactionEngine:
 
     def _would_leave_room(self, cut: Cut) -> bool:
         """Return True if a summary at this cut would leave enough room."""
-        window = self.host.current_window()
-        room = max_summary_tokens(window) + self._tokens_outside_cap(window)
-        room += self._message_tokens(cut)
-        return tokens_after_summary(self.host.view, cut, room) <= self._max_tokens_when_due()
+        text = max_summary_tokens(self.host.current_window())
+        return self._applier.tokens_after(cut, text) <= self._max_tokens_when_due()
 
     def _max_tokens_when_due(self) -> int:
         """Return the most tokens that an automatic summary may leave at its threshold."""
@@ -518,14 +508,11 @@ class CompactionEngine:
                 return cut
             raise CompactionFailed(NOTHING_YET)
         max_after = max_tokens_after(window) if max_after is None else max_after
-        room = max_summary_tokens(window) + self._tokens_outside_cap(window)
         found = None
         for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
             cut = find_cut(view, self.policy, window, keep_messages=keep_messages)
             found = cut or found
-            if cut is None:
-                continue
-            if tokens_after_summary(view, cut, room + self._message_tokens(cut)) <= max_after:
+            if cut and self._applier.tokens_after(cut, max_summary_tokens(window)) <= max_after:
                 return cut
         if found is None:
             raise CompactionFailed(NOTHING_YET)
@@ -533,8 +520,7 @@ class CompactionEngine:
 
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed if even a short summary leaves more than `max_after` tokens."""
-        room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_outside_cap(before)
-        after = tokens_after_summary(self.host.view, cut, room + self._message_tokens(cut))
+        after = self._applier.tokens_after(cut, max_summary_tokens(before) // SHORTEST_DIVISOR)
         if after > max_after:
             raise CompactionFailed(too_large_message(before, after))
 
@@ -578,23 +564,6 @@ class CompactionEngine:
 
     def _writer(self) -> SummaryWriter:
         return SummaryWriter(self.host, self.policy, self._unusable)
-
-    def _tokens_outside_cap(self, window: Window) -> int:
-        """Return the tokens outside the summary's cap: the table of changed files, the user's
-        rules, open command failures, pins and reinserted entries.
-        """
-        ledger, room = self.host.ledger, FILE_TABLE_FACTOR * max_summary_tokens(window)
-        rows = changed_file_rows(ledger.files, room)
-        pins = tokens.estimate(pinned_section(ledger.pins))
-        lists = list_tokens(document_of(self.host.view.summary), ledger, window)
-        reinserted = reinserted_tokens(self._applier.reinserted(window, ()))
-        return row_tokens(rows) + lists + pins + reinserted
-
-    def _message_tokens(self, cut: Cut) -> int:
-        """Return the tokens of the user's messages in a summary at this cut."""
-        view, evicted = self.host.view, [item.seq for item in cut.evicted]
-        gone = evicted_messages(self.host.ledger.messages, view, evicted)
-        return section_tokens(gone, budget_tokens(self.host.current_window(), view.ratio))
 
     def _fits(self) -> bool:
         return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0

@@ -79,7 +79,8 @@ def recover_after(ledger: Ledger, summary: Summary, lost: Sequence[int]) -> list
     """Check the recovery after a summary, and return the entries to record. The list is empty, or
     has the failure and the session at level 3 if entries are lost or a level is not possible.
     """
-    failed = [n for n in LEVEL_TOKENS if not recovery_text(ledger, summary, n)]
+    document = _current_document(ledger, summary)
+    failed = [n for n in LEVEL_TOKENS if not _level_sections(document, ledger, n)]
     named = ", ".join(f"#{ref}" for ref in lost[:MAX_NAMED_REFS])
     problems = [f"cannot be read back as it was: {named}"] if lost else []
     problems += [f"level {number} cannot be made" for number in failed]
@@ -98,10 +99,8 @@ def recovery_text(
 
     Return "" if the level is not possible: levels 1 and 2 need an intent, level 3 any content.
     """
-    document = _current_document(ledger, summary)
-    known = _sections(document, ledger, changed)
-    sections = [section for section in known if section.items and section.level <= number]
-    if not sections or (number < 3 and not document.intent):
+    sections = _level_sections(_current_document(ledger, summary), ledger, number, changed)
+    if not sections:
         return ""
     paths_with_spaces = [path for path in (*ledger.files, *ledger.read, *changed) if " " in path]
     for limit in _MAX_ITEM_CHARS:
@@ -109,6 +108,15 @@ def recovery_text(
         if all(shown):
             break
     return _render(sections, shown)
+
+
+def _level_sections(
+    document: SummaryDocument, ledger: Ledger, number: int, changed: Sequence[str] = ()
+) -> list[_Section]:
+    """Return the sections of a level that have items; [] if the level is not possible."""
+    known = _sections(document, ledger, changed)
+    sections = [section for section in known if section.items and section.level <= number]
+    return [] if number < 3 and not document.intent else sections
 
 
 def ledger_of(entries: Iterable[Entry]) -> Ledger:

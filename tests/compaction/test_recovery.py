@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.agent.compaction.apply_summary import SummaryApplier
 from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.recovery import (
@@ -21,7 +22,8 @@ from ctxagent.agent.compaction.recovery import (
     recover_session,
     recovery_text,
 )
-from ctxagent.agent.compaction.summary.writer import document_of
+from ctxagent.agent.compaction.summary.unusable import UnusableSummaries
+from ctxagent.agent.compaction.summary.writer import SummaryWriter, document_of
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.errors import CtxagentError, SessionError, UsageError
 from ctxagent.agent.models.scripted import Step
@@ -476,3 +478,39 @@ def test_the_newest_summary_is_found_without_reading_further_back(
     sound = [e for e in entries if isinstance(e, Summary) and e.seq not in gone and document_of(e)]
     assert newest_readable_summary(entries) == (sound[-1] if sound else None)
     assert entries.read == (len(entries) - sound[-1].seq + 1 if sound else len(entries))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_prepared_summary_is_checked_again_if_a_result_has_changed(
+    tmp_path: Path, damaged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p").mkdir()
+    steps = [
+        Step(tools=[("Bash", {"command": "seq 30000"})]),
+        Step(text="Counted. " + "word " * 900),
+    ]
+    policy = replace(DEFAULT, summarizer="mechanical", keep_tokens=0, keep_messages=1)
+    talk = Conversation(tmp_path / "p", [*steps, Step(text="So.")], policy=policy)
+    talk.say("Count to 30,000.")
+    talk.say("And then?")
+    host = talk.agent.engine.host
+    cut, window = talk.agent.engine._find_cut(), host.current_window()
+    applier = SummaryApplier(host)
+    read: list[Collection[int]] = []
+    recall = host.recall
+    monkeypatch.setattr(host, "recall", lambda refs: read.append(refs) or recall(refs))
+
+    async def apply() -> Summary:
+        writer = SummaryWriter(host, policy, UnusableSummaries.from_summary(None))
+        draft = await applier.prepare(cut, writer)
+        assert len(read) == 1
+        if damaged:
+            (whole,) = (talk.agent.folder / "offloaded").iterdir()
+            whole.write_text("damaged")
+        return await applier.apply(cut, draft, "test", window, window.size)
+
+    summary = asyncio.run(apply())
+    assert len(read) == (2 if damaged else 1)
+    results, replies = summary.probes["recovery"], summary.probes["trajectory"]
+    assert results == {"asked": 1, "ok": 0 if damaged else 1}
+    assert replies["ok"] == replies["asked"] > 0

@@ -93,7 +93,7 @@ class DriftDetector:
         self._earlier = earlier.copy() if earlier else CallMemory()
         self._all_calls = self._earlier.copy()
         self._calls: list[Block] = []
-        self._scope = TaskScope(document, ledger, self._messages)
+        self._made_scope: TaskScope | None = None
         self._changed = tuple(ledger.files)
         self._deleted = {path for path, fact in ledger.files.items() if _is_removed(fact)}
         self._rules = path_rules(rules)
@@ -102,10 +102,22 @@ class DriftDetector:
     def armed(self) -> bool:
         return self._turns > 0
 
+    @property
+    def _scope(self) -> TaskScope:
+        """The scope of the task. It is made for the first reply, since the request before that
+        reply should not wait for it.
+        """
+        if self._made_scope is None:
+            self._made_scope = TaskScope(self._document, self._ledger, self._messages)
+            for text in self._new_messages:
+                self._made_scope.add_message(text)
+        return self._made_scope
+
     def add_message(self, text: str) -> None:
         """Add a user message to the task."""
         self._new_messages.append(text)
-        self._scope.add_message(text)
+        if self._made_scope is not None:
+            self._made_scope.add_message(text)
 
     def turn_ended(self) -> None:
         self._turns -= 1

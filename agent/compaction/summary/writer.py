@@ -45,6 +45,17 @@ MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, searched for quotation
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """A check that entries which a summary replaces can be read back from the log, by sample."""
+
+    replies: int  # in the sample
+    results: int
+    lost_replies: Sequence[int]  # seqs of entries that the log does not have in full
+    lost_results: Sequence[int]
+    files: Mapping[str, tuple[int, int]]  # inode and size of the moved results
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryDraft:
     """A summary document that is not applied yet."""
 
@@ -58,6 +69,7 @@ class SummaryDraft:
     superseded: tuple[Superseded, ...] = ()  # dropped entries of the previous summary
     by_api: BlockSummary | None = None  # set if the API wrote it
     unusable: Mapping[str, Any] = field(default_factory=dict)  # count of unusable ones, to record
+    read_back: ReadBack | None = None  # set if the check was made in the background
 
 
 def _ignore(event: Event) -> None:
