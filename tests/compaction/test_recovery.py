@@ -53,6 +53,8 @@ from ..support.terminal.command_line import CommandDesk
 INTENT = "Move the session store from files to SQLite without losing a session."
 PATHS = [f"src/store/backend_{n}/a long name with spaces {n}.py" for n in range(12)]
 
+MECHANICAL = replace(DEFAULT, summarizer="mechanical", keep_tokens=0, keep_messages=1)
+
 
 def worked(*, summary: bool = True) -> History:
     """A session with every kind of entry. The summary is before its last third."""
@@ -424,16 +426,21 @@ def test_a_recovery_that_fails_is_recorded(place: Place) -> None:
     assert "failed recoveries, to be reviewed: #3" in place.run("doctor", log.parent.name).stdout
 
 
-def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path: Path) -> None:
+def counted(tmp_path: Path) -> Conversation:
+    """A conversation with a result that was moved to a file."""
     (tmp_path / "p").mkdir()
     steps = [
         Step(tools=[("Bash", {"command": "seq 30000"})]),
         Step(text="Counted. " + "word " * 900),
     ]
-    policy = replace(DEFAULT, summarizer="mechanical", keep_tokens=0, keep_messages=1)
-    talk = Conversation(tmp_path / "p", [*steps, Step(text="So.")], policy=policy)
+    talk = Conversation(tmp_path / "p", [*steps, Step(text="So.")], policy=MECHANICAL)
     talk.say("Count to 30,000.")
     talk.say("And then?")
+    return talk
+
+
+def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path: Path) -> None:
+    talk = counted(tmp_path)
     (whole,) = (talk.agent.folder / "offloaded").iterdir()
     whole.write_text("damaged")
     asyncio.run(talk.agent.engine.compact())
@@ -484,15 +491,7 @@ def test_the_newest_summary_is_found_without_reading_further_back(
 def test_a_prepared_summary_is_checked_again_if_a_result_has_changed(
     tmp_path: Path, damaged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "p").mkdir()
-    steps = [
-        Step(tools=[("Bash", {"command": "seq 30000"})]),
-        Step(text="Counted. " + "word " * 900),
-    ]
-    policy = replace(DEFAULT, summarizer="mechanical", keep_tokens=0, keep_messages=1)
-    talk = Conversation(tmp_path / "p", [*steps, Step(text="So.")], policy=policy)
-    talk.say("Count to 30,000.")
-    talk.say("And then?")
+    talk = counted(tmp_path)
     host = talk.agent.engine.host
     cut, window = talk.agent.engine._find_cut(), host.current_window()
     applier = SummaryApplier(host)
@@ -501,7 +500,7 @@ def test_a_prepared_summary_is_checked_again_if_a_result_has_changed(
     monkeypatch.setattr(host, "recall", lambda refs: read.append(refs) or recall(refs))
 
     async def apply() -> Summary:
-        writer = SummaryWriter(host, policy, UnusableSummaries.from_summary(None))
+        writer = SummaryWriter(host, MECHANICAL, UnusableSummaries.from_summary(None))
         draft = await applier.prepare(cut, writer)
         assert len(read) == 1
         if damaged:

@@ -188,7 +188,11 @@ def test_the_oldest_outlines_become_a_list_of_steps() -> None:
     history = History()
     history.say("never touch b.py")
     detail = f"It has {words(40)}."
-    texts = [f"First the parser. {detail}", *[f"Now the tests. {detail}"] * 9, f"Done:\n- {detail}"]
+    texts = [
+        f"1. First the parser. {detail}",
+        *[f"Now the tests. {detail}"] * 9,
+        f"Done:\n- {detail}",
+    ]
     refs = spoken(history, texts, is_error=True)
     age(history, outline.MIN_AGE)
     assert outline_all(history)
@@ -201,7 +205,7 @@ def test_the_oldest_outlines_become_a_list_of_steps() -> None:
     (due,) = planned(view)
     assert shorten_all(history) == [
         f"{OLDEST_HEADER}\n"
-        f"You: First the parser. · Bash (1 failed) #{refs[0]}\n"
+        f"You: 1. First the parser. · Bash (1 failed) #{refs[0]}\n"
         f"You: Now the tests. · Bash ×9 (9 failed) #{refs[1]} to #{refs[9]}\n"
         f"You: Done: · Bash (1 failed) #{refs[10]}"
     ]

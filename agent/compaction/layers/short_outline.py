@@ -40,7 +40,7 @@ _MAX_PROGRAM_CHARS = 16  # of a command's first word
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
 _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
-_SENTENCE = regex(r"\S.*?(?:[.!?:](?=\s|$)|$)", re.MULTILINE)
+_SENTENCE = regex(r"(?:\d+[.)] +)?\S.*?(?:[.!?:](?=\s|$)|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
