@@ -5,19 +5,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick mutants lint docs bench soak real screens pictures manual dist container-check clean
+.PHONY: demo test test-all quick mutants lint docs bench soak real screens pictures manual dist container-check clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
 # LOAD=16: while so many processes compute. Many tests wait for a screen or a process: three workers.
+SUITE = $(if $(LOAD),$(BIN)/python -m ctxagent.tests.support.load $(LOAD)) $(BIN)/pytest -n 3 --dist worksteal
 test: $(STAMP)
-	$(if $(LOAD),$(BIN)/python -m ctxagent.tests.support.load $(LOAD)) $(BIN)/pytest -n 3 --dist worksteal
+	$(SUITE) -m 'not full'
+
+# Also long sessions, kills at every point, fuzzing, all sizes of a terminal and all protocols.
+test-all: $(STAMP)
+	$(SUITE)
 
 # The unit tests that take a moment: of all rooms, or of one (make quick ROOM=compaction).
 ALL_ROOMS := tests $(foreach room,e2e faults terminal security/attacks,--ignore=tests/$(room))
 quick: $(STAMP)
-	$(BIN)/pytest -m 'not slow' $(if $(ROOM),tests/$(ROOM),-n 2 --dist worksteal $(ALL_ROOMS))
+	$(BIN)/pytest -m 'not slow and not full' $(if $(ROOM),tests/$(ROOM),-n 2 --dist worksteal $(ALL_ROOMS))
 
 # Changes of a room's code that its own tests must notice (make mutants ROOM=session SAMPLE=40).
 SAMPLE ?= 300

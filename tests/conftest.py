@@ -49,6 +49,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with `variants` as `full`, except for the first one of its function."""
+    seen = set[str]()
+    for item in items:
+        if item.get_closest_marker("variants"):
+            function = item.nodeid.partition("[")[0]
+            if function in seen:
+                item.add_marker("full")
+            seen.add(function)
+
+
 def pytest_collection_finish() -> None:
     """Leave all collected tests out of each later collection of garbage.
 

@@ -117,6 +117,7 @@ def stood(talk: Conversation) -> list[int]:
     return found
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [0, 4_000, 14_000, 20_000])
 def test_reinserted_entries_count(project: Path, again: int) -> None:

@@ -128,6 +128,7 @@ def test_each_preset_acts_at_its_numbers(project: Path, name: str) -> None:
         assert isinstance(acts[acts.index(first) - 1], Summary)
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [16_000, 30_000, 120_000, 400_000])
 @pytest.mark.parametrize("name", ["v5", "ledger"])
@@ -144,6 +145,7 @@ def test_in_every_window_a_summary_comes_before_clearing_unanswered_results(
             assert all(target["seq"] < answered for target in act.targets), act
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SUMMARISES_AT)
 def test_without_microcompact_each_preset_summarises_at_its_number(
@@ -294,6 +296,7 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
     assert player.records >= len(talk.of(Summary))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
     """Summaries also merge: each stays below its cap and covers more than the previous one."""
@@ -372,6 +375,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_summariser_that_fails_leaves_a_mechanical_summary(project: Path, failure: str) -> None:

@@ -107,6 +107,7 @@ def play(tmp_path: Path, *, limit: int, words: str, status: int = 400) -> Conver
     return Conversation(project, model=model)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("words", "status", "limit", "left"),
     [

@@ -769,6 +769,7 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 1, 
 LONGER = st.lists(LONG.filter(bool), max_size=12).map(tuple)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @given(
     st.builds(

@@ -240,6 +240,7 @@ def worked(
     return talk
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "summarizer"), [(900, "model"), (2_000, "mechanical")])
 def test_one_command_that_changes_many_files_does_not_end_a_session(

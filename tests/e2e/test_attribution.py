@@ -60,6 +60,7 @@ def listed(log: Path, key: str, keep: Callable[[dict[str, Any]], bool] = bool) -
     return {Path(row["path"]).name for row in rows}
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_overlapping_commands_list_no_file_of_the_other_session(place: Place) -> None:
     for name in ("ab", "ba"):

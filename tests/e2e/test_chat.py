@@ -35,6 +35,7 @@ def bash(*commands: str, **more: Any) -> Say:
     return Say("", tools=[("Bash", {"command": each}) for each in commands], **more)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_session(place: Place, dialect: str) -> None:
     """Parallel calls, reasoning and a resume. The server refuses nothing that its dialect supports.
@@ -75,6 +76,7 @@ def test_a_session(place: Place, dialect: str) -> None:
     assert "\n! " not in checked.stdout
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("dialect", "seed"), [("openai", 2), ("gemini", 3), ("mistral", 4)])
 def test_long_work(tmp_path: Path, dialect: str, seed: int) -> None:
     """Fifty calls in a small window with summaries and faults. The server refuses nothing that its

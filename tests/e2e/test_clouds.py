@@ -41,6 +41,7 @@ def session(place: Place, model: str, server: Server, environ: Mapping[str, str]
     assert replayed[-1] == "Our own sessions: 3 of 3 requests rebuilt byte for byte"
 
 
+@pytest.mark.full
 def test_a_session_on_bedrock(place: Place) -> None:
     server = BedrockServer(STEPS, bound=True)
     environ = env(
@@ -53,6 +54,7 @@ def test_a_session_on_bedrock(place: Place) -> None:
     session(place, BEDROCK, server, environ)
 
 
+@pytest.mark.full
 def test_a_session_on_vertex(place: Place) -> None:
     server = VertexServer(STEPS, bound=True)
     environ = env(

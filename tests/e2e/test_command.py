@@ -413,6 +413,7 @@ def test_an_open_standard_input_does_not_block(place: Place) -> None:
     assert done.stdout == "Yes.\n"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: int) -> None:
     (place.project / "pipe").unlink(missing_ok=True)
@@ -753,6 +754,7 @@ def test_log_cannot_be_written_any_more(place: Place) -> None:
     assert result["session_id"] == place.logs()[0].parent.name
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("encoding", "said", "printed"),
     [
@@ -812,6 +814,7 @@ def test_json_output_is_always_one_document(fault: BaseException, code: int, sta
     assert (result["exit_code"], result["status"]) == (code, status)
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_a_copy_reads_what_the_original_offloaded(place: Place, wire: Wire) -> None:
     with wire([Say(tools=[("Bash", {"command": "seq 30000"})]), Say("Done.")]) as server:

@@ -48,6 +48,7 @@ def test_a_dry_run_needs_no_key_and_writes_nothing(place: Place) -> None:
     assert place.logs()[0].read_bytes() == before
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_apply_and_undo(place: Place, wire: Wire) -> None:
     (log,) = place.logs()
@@ -232,6 +233,7 @@ def record(
     )
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_model_names_and_lifts_rules_and_messages_stay(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)

@@ -141,6 +141,7 @@ def test_cost_of_the_block_is_counted(place: Place) -> None:
         assert entry["cost_usd"] > 0
 
 
+@pytest.mark.full
 def test_server_without_blocks_gets_our_summary(place: Place) -> None:
     server = serve(place, Counter(), compacts=False)
     made = summaries(place)
@@ -152,6 +153,7 @@ def test_server_without_blocks_gets_our_summary(place: Place) -> None:
     assert len(summaries(place)) > len(made)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "summary",
     [
@@ -178,6 +180,7 @@ def test_another_server_gets_the_text_in_place_of_the_block(place: Place) -> Non
     assert thoughts(first) == 0
 
 
+@pytest.mark.full
 def test_another_server_with_blocks_begins_with_our_summary(place: Place) -> None:
     """The server has not accepted a block yet, and new thinking is bound to the block's text."""
     serve(place, Counter(), compacts=True)

@@ -487,6 +487,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("more", [{}, {"NO_COLOR": "1"}])
 def test_context_and_cost_of_the_real_command(place: Place, more: dict[str, str]) -> None:
     (place.project / "AGENTS.md").write_text("Be brief.\n" * 50)

@@ -41,6 +41,7 @@ def picture() -> ImageContentBlock:
     )
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_a_conversation_with_an_image_a_permission_a_diff(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)

@@ -44,6 +44,7 @@ def run(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.full
 def test_a_prompt_with_permissions(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     place = Place(tmp_path)
     with Server(STEPS) as server:

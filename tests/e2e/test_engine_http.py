@@ -110,6 +110,7 @@ def told_too_long(talk: Conversation) -> list[str]:
     return [n.text for n in talk.seen(Notice) if "the prompt was too long" in n.text]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("name", "wire"), [("v5", Server), *(("default", wire) for wire in WIRES.values())]
 )
@@ -130,6 +131,7 @@ def reverted_acts(talk: Conversation) -> set[type]:
     return {acts[revert.target] for revert in talk.of(Revert)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["default", "v5"])
 def test_bound_thinking_survives_undos(project: Path, name: str) -> None:
     player = Player(12, words=300)
@@ -194,6 +196,7 @@ FAILURES: dict[str, Step] = {
 IN_THE_BACKGROUND = ("overloaded", "empty", "broken connection", "does not fit")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("failure", "prepare_at"),
     [*((name, None) for name in FAILURES), *((name, 0.70) for name in IN_THE_BACKGROUND)],
@@ -218,6 +221,7 @@ def test_a_summariser_that_fails(project: Path, failure: str, prepare_at: float 
     assert not (project / "no").exists()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("fault", [FIGURES, NO_FIGURES], ids=["figures", "no figures"])
 @pytest.mark.parametrize("policy", [DEFAULT, NO_MASKS], ids=["masks", "no masks"])
 def test_a_turn_call_that_does_not_fit(project: Path, fault: Fail, policy: Policy) -> None:

@@ -237,6 +237,7 @@ def test_a_project_s_file_runs_only_after_it_was_trusted(place: Place) -> None:
 MARKS = "from pathlib import Path\n\nPath({path!r}).write_text('it ran')\n"
 
 
+@pytest.mark.full
 def test_no_command_runs_what_is_not_trusted(place: Place) -> None:
     mark = place.root / "mark"
     of_project(place, "evil.py", MARKS.format(path=str(mark)))

@@ -104,6 +104,7 @@ def test_without_any_feature(place: Place) -> None:
     assert not (place.root / "notes").exists()  # no MCP server was started
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", NAMES)
 def test_without_one_feature_the_others_act(place: Place, name: str) -> None:
     needs_a_file = {"folder-instructions"} if name == "attachments" else set[str]()

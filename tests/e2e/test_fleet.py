@@ -76,6 +76,7 @@ def test_fleet_ends_well_after_many_kills_and_pays_nothing_twice(fleet: Fleet) -
     assert fleet.agents() == []
 
 
+@pytest.mark.full
 def test_a_second_run_is_refused_and_two_ctrl_c_keep_the_session(fleet: Fleet) -> None:
     fleet.tasks(2)
     steps: list[Step] = [Say("", tools=[("Bash", {"command": "true"})]), Say(fault="mute")]
@@ -154,6 +155,7 @@ def test_next_run_waits_for_an_agent_of_a_killed_run(fleet: Fleet) -> None:
     assert (task["state"], task["attempt"], task["starts"]) == ("done", 1, 2)
 
 
+@pytest.mark.full
 @over_each_wire
 def test_a_total_budget_stops_the_run_and_a_higher_budget_continues_it(
     fleet: Fleet, wire: Wire
@@ -198,6 +200,7 @@ def test_a_reply_that_a_kill_cuts_is_in_the_bill(fleet: Fleet) -> None:
     assert check_log(log).holds
 
 
+@pytest.mark.full
 def test_failed_tasks_are_counted_and_retried_on_request(fleet: Fleet) -> None:
     fleet.tasks(3)
     options = scripted(fleet, {"steps": []})
@@ -247,6 +250,7 @@ def test_a_changed_task_is_reported_and_starts_again(fleet: Fleet) -> None:
     assert "bill: no known price · 4 calls" in again.stdout
 
 
+@pytest.mark.full
 def test_each_place_has_its_own_patch(fleet: Fleet, tmp_path: Path) -> None:
     first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
     below = fleet.place.project / "r2" / "below"
@@ -476,6 +480,7 @@ def test_missing_places_are_listed_in_one_error_before_the_start(fleet: Fleet) -
     assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
 
 
+@pytest.mark.full
 def test_outage_costs_no_task_an_attempt(fleet: Fleet) -> None:
     fleet.tasks(8)
     asked = list[int]()
@@ -498,6 +503,7 @@ def test_outage_costs_no_task_an_attempt(fleet: Fleet) -> None:
     assert len(server.requests) == 8 * (CALLS + 1) + 5
 
 
+@pytest.mark.full
 def test_long_outage_ends_the_run_without_failed_tasks(fleet: Fleet) -> None:
     fleet.tasks(4)
     is_down = [True]
@@ -521,6 +527,7 @@ def test_long_outage_ends_the_run_without_failed_tasks(fleet: Fleet) -> None:
         assert fleet.call("run", *words, env=env).returncode == 0
 
 
+@pytest.mark.full
 def test_failures_are_retried_and_chosen_by_their_kind(fleet: Fleet) -> None:
     fleet.tasks(2)
     options = scripted(fleet, {"steps": []})
@@ -539,6 +546,7 @@ def test_failures_are_retried_and_chosen_by_their_kind(fleet: Fleet) -> None:
     assert fleet.call("run", "--retries", "error=x").returncode == 2
 
 
+@pytest.mark.full
 def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
     fleet.tasks(4)
     with Server([Fail(401, "bad key"), *[Say("Done.")] * 4]) as server:
@@ -564,6 +572,7 @@ def test_a_key_that_is_refused_for_the_model_of_one_task_is_its_failure(fleet: F
     assert (status["done"], status["failed"]) == (1, 1)
 
 
+@pytest.mark.full
 def test_the_path_of_a_script_is_relative_to_where_it_was_written(fleet: Fleet) -> None:
     scripted(fleet)
     script = (fleet.place.root / "script.json").rename(fleet.place.project / "own.json")

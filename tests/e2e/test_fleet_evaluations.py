@@ -135,6 +135,7 @@ def test_retry_repeats_only_the_failed_step(fleet: Fleet) -> None:
     assert (task["passed"], task["score"], replies(fleet)) == (False, 0.0, 2)
 
 
+@pytest.mark.full
 def test_nothing_is_run_after_a_score_that_did_not_pass(fleet: Fleet) -> None:
     note = "echo $FLEET_TASK >> $FLEET_DIR/begun"
     tasks = [
@@ -169,6 +170,7 @@ def test_the_score_has_the_sandbox_of_commands_and_no_keys(fleet: Fleet) -> None
     assert "t1k2n3" not in fleet.folder.ledger.read_text(), "it is redacted"
 
 
+@pytest.mark.full
 def test_attempts_in_cells_have_names_results_and_predictions(fleet: Fleet) -> None:
     options = scripted(fleet)
     matrix = {"preset": ["lean", "ledger"], "prompt": {"short": "{prompt}", "long": "{prompt}!"}}

@@ -52,6 +52,7 @@ def test_killed_worker_repeats_nothing(fleet: Fleet) -> None:
     assert (fleet.folder.path / "parsl").is_dir()
 
 
+@pytest.mark.full
 def test_only_block_can_be_lost_repeatedly(fleet: Fleet) -> None:
     fleet.tasks(6)
     with Server(work) as server:
@@ -79,6 +80,7 @@ def programs(fleet: Fleet, name: str) -> list[int]:
     return found
 
 
+@pytest.mark.full
 def test_the_workers_end_with_their_fleet_and_agents_go_on(fleet: Fleet) -> None:
     fleet.tasks(2)
     steps = [Say(tools=[("Bash", {"command": "until test -e ../go; do sleep 0.1; done"})])] * 2

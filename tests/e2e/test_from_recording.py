@@ -14,6 +14,7 @@ from ..support.sessions.recorded import CODE, MORE
 from ..support.sessions.stories import STORY
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
     place, file = Place(tmp_path), tmp_path / "recording"

@@ -262,6 +262,7 @@ def test_a_run_that_fails_is_posted_and_fails_the_step(place: Place, step: RunSt
     assert outputs(place) == {"status": "denied", "exit-code": "3"}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("status", [403, 500, 302])
 def test_a_comment_that_is_refused_is_told_and_not_lost(
     place: Place, step: RunStep, status: int

@@ -127,6 +127,7 @@ def is_rebuilt(place: Place) -> bool:
     return all(check_log(log).holds for log in place.logs())
 
 
+@pytest.mark.full
 def test_session_start_text_is_in_the_context_once(place: Place) -> None:
     events = {event: [hook("cat >> heard", "auto")] for event in ("PreCompact", "PostCompact")}
     events["SessionStart"] = [hook("run", "startup|clear|compact")]
@@ -160,6 +161,7 @@ def test_session_start_text_is_in_the_context_once(place: Place) -> None:
     assert is_rebuilt(place)
 
 
+@pytest.mark.full
 def test_all_plugins_after_summaries_a_kill_and_a_resume(place: Place) -> None:
     add(place, "kit", {"SessionStart": [hook("run", "startup|clear|compact")]}, SAYS_START)
     rules = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
@@ -193,6 +195,7 @@ def test_all_plugins_after_summaries_a_kill_and_a_resume(place: Place) -> None:
     assert is_rebuilt(place)
 
 
+@pytest.mark.full
 def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
     """A kill at that moment leaves a log that ends with the summary."""
     add(place, "kit", {"SessionStart": [hook("run", "compact")]}, SAYS_START)

@@ -71,6 +71,7 @@ class Unreadable:
         return Fail(400, f"{place}: Could not process image")
 
 
+@pytest.mark.full
 def test_images_are_bounded_and_a_refused_one_goes(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for number in range(24):
@@ -112,6 +113,7 @@ class Sightless:
 SIGHTLESS, SEEING = ("claude-haiku-4-5", "claude-sonnet-5")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -149,6 +151,7 @@ def test_a_model_that_takes_no_images(tmp_path: Path, status: int, words: str) -
     assert server.rejected == []
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_images_by_the_setting(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import PIL.Image
+import pytest
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 
@@ -96,6 +97,7 @@ def recalled(place: Place, calls: list[dict[str, Any]]) -> dict[str, Any]:
     return {json.dumps(call): found[json.dumps(call)] for call in calls}
 
 
+@pytest.mark.full
 def test_forty_images_and_five_megabytes_of_pages(tmp_path: Path) -> None:
     place = Place(tmp_path)
     originals = [image(number) for number in range(IMAGES)]

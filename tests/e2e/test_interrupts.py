@@ -18,6 +18,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("key", ["esc", "ctrl-c"])
 @pytest.mark.parametrize("name", PHASES)
 def test_an_interrupt(place: Place, name: str, key: str) -> None:

@@ -112,6 +112,7 @@ def test_the_failed_result_as_json(place: Place) -> None:
     assert place.entries()[-1]["status"] == "error"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("steps", "more", "code", "printed"),
     [
@@ -196,6 +197,7 @@ def test_resumed_session_keeps_its_schema_message_and_prefix(place: Place) -> No
     assert server.rejected == []
 
 
+@pytest.mark.full
 def test_schema_is_repeated_after_a_summary_during_a_turn(place: Place) -> None:
     """Useless summaries remove the schema from the context, and the model is told it again."""
     summaries, calls = list[Body](), list[Body]()

@@ -109,6 +109,7 @@ def run(folder: Path, policy: Policy, window: int) -> tuple[Conversation, Chargi
     return talk, model
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("window", "share", "most"), [(200_000, 0.45, 2_900_000), (32_000, 0.90, 2_700_000)]
 )

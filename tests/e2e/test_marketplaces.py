@@ -95,6 +95,7 @@ def test_what_a_marketplace_offers_is_found_and_added(place: Place) -> None:
     assert len(listed(place)) == 1
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("is_url", [True, False])
 def test_a_repository_with_several_plugins_is_listed(place: Place, is_url: bool) -> None:
     folder = market(place)

@@ -178,6 +178,7 @@ def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, s
     assert notes(place, "call") == []
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("behaviour", "timeout", "said"),
     [
@@ -605,6 +606,7 @@ def test_a_redirect_to_another_place_is_not_followed(place: Place) -> None:
     assert set(asked) == {"/mcp"}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("lifetime", ["3600", "31"])  # 31: it is refreshed for every request
 def test_a_login(place: Place, lifetime: str) -> None:
     with http_server(str(SDK.with_name("oauth.py")), LIFETIME=lifetime) as url:

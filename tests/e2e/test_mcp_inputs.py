@@ -155,6 +155,7 @@ def test_the_model_answers_a_server_by_a_rule_within_the_budget(place: Place) ->
     assert "the limit of 1 model call has been reached" in answers(place)[2]["message"]
 
 
+@pytest.mark.full
 def test_the_sdks_server_asks_in_rounds_over_http_and_at_once_over_stdio(place: Place) -> None:
     file = place.root / "answers.json"
     file.write_text(json.dumps({"name": "Bob", "age": "30"}))

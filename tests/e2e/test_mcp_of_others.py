@@ -56,6 +56,7 @@ def four(place: Place, programs: Path) -> Place:
     return place
 
 
+@pytest.mark.full
 def test_a_headless_run_uses_tools_of_each(four: Place) -> None:
     (four.project / "a.txt").write_text("alpha\n")
     entity = {"name": "ctxagent", "entityType": "program", "observations": ["it reads"]}
@@ -91,6 +92,7 @@ def test_a_headless_run_uses_tools_of_each(four: Place) -> None:
     assert (four.root / "memory.jsonl").exists()
 
 
+@pytest.mark.full
 def test_the_repl_uses_resources_and_prompts_and_survives_a_kill(four: Place) -> None:
     long = use("mcp__everything__trigger-long-running-operation", {"duration": 600, "steps": 2})
     echo = use("mcp__everything__echo", {"message": "again"})

@@ -153,6 +153,7 @@ def counts(server: Server, text: str, start: int = 0) -> set[int]:
     return {told(body).count(text) for body in of_turns(server.requests[start:])}
 
 
+@pytest.mark.full
 def test_three_summaries_two_kills_a_resume_and_a_copy(place: Place) -> None:
     keep(place, "old", "An old fact")
     keeper = Keeper()
@@ -181,6 +182,7 @@ def test_three_summaries_two_kills_a_resume_and_a_copy(place: Place) -> None:
         assert last.count(line) == 1
 
 
+@pytest.mark.full
 def test_killed_between_a_summary_and_the_index(place: Place) -> None:
     """A kill at that moment leaves a log that ends with the summary."""
     keep(place, "old", "An old fact")
@@ -232,6 +234,7 @@ def start(place: Place, server: Server, size: tuple[int, int] = (80, 24)) -> Ter
     return terminal
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 def test_a_proposal_is_shown_as_a_diff(place: Place, size: tuple[int, int]) -> None:
     keep(place, "old", "An old fact")

@@ -94,6 +94,7 @@ def test_a_plan_headless(place: Place, programs: Path) -> None:
     assert done.stdout == "# A pool\n\nFor the walrus.\n\n## Steps\n\n1. Dig\n2. Fill it\n"
 
 
+@pytest.mark.variants
 def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
     asked = {"question": "How deep?", "choices": [{"label": "two metres"}, {"label": "ten"}]}
     replies = [PLAN, WRITE, call("AskUser", questions=[asked]), say("It is dug.")]
@@ -116,6 +117,7 @@ def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
     assert "The permission mode is now accept-edits" in said
 
 
+@pytest.mark.variants
 def test_images(place: Place, programs: Path) -> None:
     """An image in the message and an image that is read are accepted, with the text about them. The
     mock stores requests without the images.
@@ -131,6 +133,7 @@ def test_images(place: Place, programs: Path) -> None:
     assert "shown at 2000 x 15]" in said
 
 
+@pytest.mark.variants
 def test_a_page(place: Place, programs: Path) -> None:
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -165,6 +168,7 @@ def test_an_answer_that_does_not_fit_a_schema_is_tried_again(place: Place, progr
     assert (done.returncode, done.stdout) == (0, '{"name": "walrus"}\n'), done.stderr
 
 
+@pytest.mark.variants
 def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -> None:
     replies = [call("Bash", command="touch a"), say("Done."), say("Again.")]
     with mock(programs, replies) as server, talk(place, server.url) as driver:

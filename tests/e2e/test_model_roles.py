@@ -25,6 +25,7 @@ def models(server: Server) -> list[str]:
     return [body["model"] for body in server.requests]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("status", [429, 503, 529])
 def test_the_fallback_answers_while_the_first_is_overloaded(place: Place, status: int) -> None:
     is_busy = False
@@ -56,6 +57,7 @@ def test_the_fallback_answers_while_the_first_is_overloaded(place: Place, status
     assert rebuilt[1] == rebuilt[2]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 def test_a_fallback_at_work_is_on_the_status_line(place: Place, size: tuple[int, int]) -> None:
     def step(body: Body) -> Say | Fail:

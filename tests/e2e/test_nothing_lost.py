@@ -23,6 +23,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return play(made(), folder, window=24_000, record=request.param, policy=SMALL)
 
 
+@pytest.mark.variants
 def test_there_were_several_summaries(played: Played) -> None:
     assert len(played.summaries) >= 3
     assert any(act.layer == "demote" for act in played.run.acts)
@@ -63,6 +64,7 @@ def test_every_summary_says_that_all_of_it_can_be_read_back(played: Played) -> N
         assert recovery["ok"] == recovery["asked"] > 0
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", SUMMARIZERS)
 def test_rules_and_paths_survive_five_useless_summaries(tmp_path: Path, name: str) -> None:
     played = play(made(), tmp_path, window=16_000, record=SUMMARIZERS[name], policy=SMALL)

@@ -49,6 +49,7 @@ def items(text: str) -> dict[str, str]:
     return dict(ITEM.findall(text))
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [20_000, 200_000])
 def test_every_place_shows_the_same_numbers(tmp_path: Path, size: int) -> None:
     place = Place(tmp_path)

@@ -52,6 +52,7 @@ def start(place: Place, env: dict[str, str], *arguments: str) -> "subprocess.Pop
     )
 
 
+@pytest.mark.full
 def test_every_module_is_imported_there() -> None:
     names = [m.name for m in pkgutil.walk_packages(ctxagent.__path__, "ctxagent.")]
     own = [n for n in names if n.startswith(("ctxagent.agent", "ctxagent.tools"))]

@@ -18,6 +18,7 @@ CALLS = 120
 WHY = "as it was said before, "
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @over_each_wire
 def test_a_long_turn_is_outlined_and_goes_on(tmp_path: Path, wire: Wire) -> None:

@@ -111,6 +111,7 @@ def test_both_record_the_commit_and_the_source_stays_as_it_is(built: Path, wheel
     assert git(source, "status", "--porcelain") == ""
 
 
+@pytest.mark.full
 def test_command_works_next_to_other_packages_named_agent_and_tools(
     wheel: Path, tmp_path: Path
 ) -> None:

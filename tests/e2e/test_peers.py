@@ -168,6 +168,7 @@ def test_a_recorded_session_is_played_by_the_tools_that_every_agent_has(tmp_path
     ]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("clears", [False, True])
 def test_cleared_results_are_requested_again_when_needed(tmp_path: Path, clears: bool) -> None:
     agent = small_agent(tmp_path, clears=clears)

@@ -305,6 +305,7 @@ def site(page: str) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.full
 def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: Place) -> None:
     """The plan is complete, the answers are in the user's words, and the page can be found."""
     keeper = Keeper()
@@ -348,6 +349,7 @@ def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: 
     assert all(f"Clause {n}: the edge is {n * 31} mm wide." in kept.read_text() for n in (0, 3_999))
 
 
+@pytest.mark.full
 def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:
     """A kill at these moments leaves a log that ends with the result, or with a summary."""
     keeper = Keeper()
@@ -371,6 +373,7 @@ def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:
     assert server.rejected == []
 
 
+@pytest.mark.full
 def test_a_plan_that_is_carried_out_is_only_named_after_a_summary(place: Place) -> None:
     done_todos = {"todos": [{"content": step, "status": "completed"} for step in STEPS]}
     keeper = Keeper()

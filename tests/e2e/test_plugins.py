@@ -189,6 +189,7 @@ def test_parts_of_a_plugin(place: Place) -> None:
     assert Path(events[-1]["transcript_path"]).is_file()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("veto", "reason"),
     [
@@ -308,6 +309,7 @@ def test_changed_plugin_is_left_out_and_reported(place: Place) -> None:
     assert "Hello you, by another kit." in told(server.requests[0])
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("change", ["content", "more", "less", "mode", "link", "gone"])
 def test_every_kind_of_change_is_noticed(place: Place, change: str) -> None:
     added(place, kit(place))
@@ -468,6 +470,7 @@ def killed(place: Place, source: Path, kind: str, number: int) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("kind", "number"), [("os.mkdir", 1), ("os.mkdir", 4), ("os.rename", 1), ("os.rename", 2)]
 )
@@ -485,6 +488,7 @@ def test_a_kill_in_the_middle_leaves_no_half(place: Place, kind: str, number: in
     assert left_over(place) == []
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("number", "problem"),
     [(1, ""), (2, "no longer exists"), (3, "has changed since it was added")],

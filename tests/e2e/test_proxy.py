@@ -97,6 +97,7 @@ def test_commands_for_sessions_take_one_of_a_client(place: Place, server: Record
             assert expected in done.stdout, (words, done.stdout)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("protocol", PATHS)
 def test_command_that_no_file_has_is_not_cut(place: Place, server: Recorder, protocol: str) -> None:
     """Results are cleared, because files have them. The client's model could not read a command
@@ -182,6 +183,7 @@ def test_a_state_that_is_a_file_changes_nothing(place: Place, server: Recorder) 
         assert "forwarded a request unchanged" in proxy.errors.read_text()
 
 
+@pytest.mark.full
 def test_fifty_clients_at_once(place: Place, server: Recorder) -> None:
     protocols = [*PATHS]
     clients = [session_of(protocols[n % 3], 6, f"Count herd {n}.") for n in range(50)]

@@ -111,6 +111,7 @@ def check_kills(place: Place, session: KilledSession) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("protocol", PATHS)
 def test_client_continues_after_kills(protocol: str, tmp_path: Path) -> None:
     check_kills(Place(tmp_path), KilledSession(protocol, calls=24, kills=4, seed=1))

@@ -51,6 +51,7 @@ def running(command: str) -> Iterator[Say]:
         yield Say("Done.")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("command", "choice", "said"),
     [

@@ -25,6 +25,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {name: (folder / name).read_text() for name in names if (folder / name).exists()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "content"), [("big.txt", "small\n"), (".gitignore", "*.log\n")], ids=["large", "rules"]
 )

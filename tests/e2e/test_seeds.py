@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from ..support.command import COMMAND, PATIENCE, Place
 from ..support.terminal.screen import Terminal
 
@@ -59,6 +61,7 @@ class Played(Place):
         return self.shell(command, cwd).returncode == 0
 
 
+@pytest.mark.full
 def test_command_of_each_row_succeeds(tmp_path: Path) -> None:
     played = Played(tmp_path)
     (script,) = re.findall(r"```sh\n(.+?)```", PAGE, re.DOTALL)

@@ -77,6 +77,7 @@ def ran(place: Place, server: Server, *more: str) -> None:
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", [*LACKS, "all"])
 def test_missing_feature_is_learned_once(place: Place, name: str) -> None:
     script = Partial([*LACKS.values()] if name == "all" else [LACKS[name]])
@@ -247,6 +248,7 @@ def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
     assert "Call it again and again." in summary["text"], "that of the model, not of records"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "words",
     [

@@ -55,6 +55,7 @@ def test_same_command_repeats_the_result_without_a_request(place: Place, server:
     assert place.logs()[0].read_bytes() == log
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("aim", ["Step 0.", "Step 1.", "All done."])
 def test_killed_turn_continues(place: Place, server: Server, aim: str) -> None:
     env = place.server(server.url)

@@ -261,6 +261,7 @@ def test_only_changes_of_the_list_are_sent_again(place: Place) -> None:
     assert told(server.requests[0]).count("no longer there") == 1
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_large_skill_is_cut_with_a_note_and_recalled(place: Place, wire: Wire) -> None:
     body = "\n".join(f"Line {n} of a long story about a walrus." for n in range(2_000))
@@ -285,6 +286,7 @@ def counts(server: Server, body: str, start: int = 0) -> list[int]:
     return found[next((n for n, count in enumerate(found) if count), len(found)) :]
 
 
+@pytest.mark.full
 def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) -> None:
     """Every request after the loading has both skills exactly once."""
     write(own(place), "walrus", WALRUS)
@@ -341,6 +343,7 @@ def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) ->
     )
 
 
+@pytest.mark.full
 def test_killed_between_a_summary_and_the_skill_after_it(place: Place) -> None:
     """A kill at that moment leaves a log that ends with the summary."""
     write(own(place), "walrus", WALRUS)

@@ -84,6 +84,7 @@ def test_the_estimate_comes_before_the_question_and_no_costs_nothing(
     assert "summary" not in kinds(place)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("typed", ["/compact\ra", "/compact --all\r"], ids=["asked", "given"])
 def test_all_leaves_the_newest_exchange(place: Place, server: Server, typed: str) -> None:
     terminal = resumed(place, server)

@@ -30,6 +30,7 @@ def unanswered_and_cleared(talk: Conversation) -> list[int]:
     return found
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("name", "window", "seed"),
     [("default", 24_000, 3), ("v5", 24_000, 4), ("ledger", 16_000, 9)],

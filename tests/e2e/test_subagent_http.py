@@ -94,6 +94,7 @@ def agent_logs(place: Place) -> list[Path]:
     return sorted(place.state.glob("projects/*/sessions/*/agents/*/log.jsonl"))
 
 
+@pytest.mark.full
 def test_three_at_once_each_through_ten_windows(place: Place) -> None:
     def child(word: str, number: int) -> Step:
         if number <= ROUNDS:
@@ -140,6 +141,7 @@ def test_three_at_once_each_through_ten_windows(place: Place) -> None:
     assert f"# Session {name}" in place.run("sessions", "show", id).stdout
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_killed_in_the_middle_and_gone_on_with(place: Place, wire: Wire) -> None:
     waiting = threading.Semaphore(0)

@@ -44,6 +44,7 @@ def test_the_seconds_of_another_session_that_opens(tmp_path: Path) -> None:
     assert len(desk.loops) == 3
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("full", [True, False])
 def test_a_summary_at_the_end_is_told_before_it_is_written(tmp_path: Path, full: bool) -> None:
     desk, glass = Desk(tmp_path), Glass()

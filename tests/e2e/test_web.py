@@ -236,7 +236,7 @@ def results_of_recall(place: Place, ref: str) -> list[str]:
         ("huge", "It is cut: a page may have 10,000,000 bytes."),
         ("bomb", "It is cut: a page may have 10,000,000 bytes."),
         ("brotli", "packed as 'br'"),
-        ("nested", "its text cannot be taken out"),
+        pytest.param("nested", "its text cannot be taken out", marks=pytest.mark.full),
         ("here", "# Animals"),
         ("round", "redirects more than 5 times"),
         ("away", "redirects to another place, which was not asked: http://169.254.169.254/"),

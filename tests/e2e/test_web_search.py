@@ -222,6 +222,7 @@ def test_a_session_keeps_what_it_began_with_until_it_is_forbidden(place: Place) 
     assert all(sent(body) == pair("a") for body in server.requests[1:])
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("tool", ["none", "search_pages"])
 def test_a_server_that_does_not_search(place: Place, tool: str) -> None:
     """The user is told once, and the request is sent again without searches. Later requests have
@@ -320,6 +321,7 @@ def test_search_without_a_result_is_not_sent(place: Place) -> None:
     assert sent(server.requests[3]) == []
 
 
+@pytest.mark.full
 def test_a_stream_that_breaks_within_a_search(place: Place) -> None:
     """The attempt is void, also if nothing retries it and if the process is killed."""
     blocks = [{"type": "text", "text": "Let me see."}, *search("a")]

@@ -58,6 +58,7 @@ def results(place: Place) -> list[dict[str, Any]]:
     return [entry for entry in place.entries() if entry["kind"] == "tool_result"]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_every_line_of_a_long_output_is_found_again_and_memory_is_bounded(place: Place) -> None:
     peaks = [measured(place, *script(place, ("Bash", {"command": PRINT})))]

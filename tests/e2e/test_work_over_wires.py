@@ -48,6 +48,7 @@ class Work:
         return self.instead.pop(self.mixture.done, step) if is_call else step
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "names",
     [*([name] * 3 for name in WIRES), [CHAT, RESPONSES, CHAT], [MESSAGES, CHAT, MESSAGES]],

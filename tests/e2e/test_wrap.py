@@ -94,6 +94,7 @@ def test_the_client_has_the_terminal(place: Place) -> None:
     assert terminal.leave() == 3
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", CLIENTS)
 def test_each_client_is_told_the_address_and_nothing_of_its_own_is_lost(
     place: Place, name: str
@@ -105,6 +106,7 @@ def test_each_client_is_told_the_address_and_nothing_of_its_own_is_lost(
     assert done.stdout.endswith("argument -x\nargument mine\n")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", CLIENTS)
 def test_printed_commands_run_in_a_shell(place: Place, name: str) -> None:
     env = environ(place, "", OPENCODE_CONFIG_CONTENT='{"theme": "it\'s mine"}')

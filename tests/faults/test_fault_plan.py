@@ -96,6 +96,7 @@ def run(talk: Conversation, most: int = 1) -> list[TurnFinished]:
     return asyncio.run(whole())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("calls", "rate", "seed", "kinds", "most"),
     [(200, 0.15, 1, SURVIVED, 1), (130, 0.5, 3, None, 60)],

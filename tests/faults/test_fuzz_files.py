@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ def sendable(output: Output) -> None:
     json.dumps([output.details, output.blocks], allow_nan=False).encode()
 
 
+@pytest.mark.full
 @fuzz
 @given(DATA, st.integers(0, 4), st.integers(1, 3), st.booleans())
 @example(b"\xef\xbb\xbf", 1, 1, False)

@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -63,6 +64,7 @@ def steps(said: str, name: str, inner: str) -> list[Step]:
     ]
 
 
+@pytest.mark.full
 @settings(max_examples=35, derandomize=True, deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 @example("\ud83d", "\udc80", "\ud800")

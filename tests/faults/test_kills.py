@@ -17,6 +17,7 @@ SESSION = 10
 CHAINS = [tuple(aims(random.Random(7), KILLS))[n : n + SESSION] for n in range(0, KILLS, SESSION)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", range(len(CHAINS)))
 def test_killed_again_and_again(tmp_path: Path, number: int) -> None:
     with Chain(tmp_path / "chain", number) as chain:

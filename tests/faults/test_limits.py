@@ -50,6 +50,7 @@ def figures() -> dict[str, Figures]:
     return measured([f"{name}={size}" for name, size in SIZES.items()])
 
 
+@pytest.mark.full
 def test_a_session_of_many_calls(figures: dict[str, Figures]) -> None:
     row = figures["calls of a session"]
     assert row["answered"] == SIZES["calls of a session"]

@@ -169,6 +169,7 @@ def test_a_copy_is_private_whatever_the_original_is(tmp_path: Path, careless: No
     assert wide(tmp_path / "new") == []
 
 
+@pytest.mark.full
 def test_nothing_is_made_wide_and_narrowed_later() -> None:
     """No call in the source makes a file or a folder whose mode the umask decides."""
     found = [

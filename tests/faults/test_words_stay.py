@@ -184,6 +184,7 @@ def check(session: Session) -> None:
             assert rule in request, f"#{seq}: the rule is gone: {rule!r}"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTS, min_size=3, max_size=14))

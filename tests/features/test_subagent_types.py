@@ -106,6 +106,7 @@ def test_such_a_file_is_not_trusted(tmp_path: Path, kind: str, endless: int) -> 
     assert "Traceback" not in trusting.stderr
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/dev/zero", "a pipe", "without end"])
 def test_an_odd_file_of_the_user_does_not_block(tmp_path: Path, kind: str) -> None:

@@ -288,6 +288,7 @@ def test_a_long_answer_is_bounded_and_its_whole_text_kept(tmp_path: Path) -> Non
         assert kept.whole() == whole
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_many_answers_are_bounded_together(tmp_path: Path) -> None:
     long = "\n".join(f"finding {n} in src/module_{n}.py" for n in range(3_000))
@@ -725,6 +726,7 @@ def test_calls_that_cannot_begin(tmp_path: Path) -> None:
     assert talk.of(SubagentRun) == []
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_each_has_the_window_of_its_own_and_compacts_in_it(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:

@@ -123,6 +123,7 @@ def test_a_collector_that_is_dead_does_no_harm(place: Place) -> None:
     task(place, collector, *ON)
 
 
+@pytest.mark.full
 def test_a_fleet_is_one_trace(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     fleet.tasks(2)

@@ -45,6 +45,7 @@ def test_the_effective_number_of_attempts_depends_on_the_variance() -> None:
     assert statistics.rate([0.6], 5).high == pytest.approx(statistics.clopper_pearson(3, 5)[1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rates", [(0.7, 0.7), (0.95, 0.95), (0.2, 0.9), (0.0, 1.0)])
 def test_the_interval_covers_the_true_rate(rates: tuple[float, float]) -> None:
     chance, found = random.Random(7), 0

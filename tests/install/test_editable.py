@@ -15,6 +15,7 @@ reveal_type(Agent(".").run("Do it."))
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_mypy_finds_the_package(tmp_path: Path) -> None:
     names = {path.name for path in files("ctxagent") or ()}

@@ -51,6 +51,7 @@ def environ(place: Place, variables: Mapping[str, str]) -> dict[str, str]:
     return place.environ({k: v.format(project=place.project) for k, v in variables.items()})
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("variables", HOSTILE.values(), ids=list(HOSTILE))
 def test_the_command_imports_nothing_of_the_project(

@@ -525,6 +525,7 @@ def test_a_run_goes_on_where_nobody_reads(place: Place) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @over_each_wire
 def test_sessions_go_on(place: Place, wire: Wire) -> None:

@@ -296,6 +296,7 @@ def test_importing_the_repl_stays_light() -> None:
     )
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("made", ["", ".git", "HEAD"])
 def test_outside_of_a_repository_no_git_is_imported(tmp_path: Path, made: str) -> None:

@@ -22,6 +22,7 @@ NOT_TINY = {  # targets of figures that need a long log, or a recorded session
 }
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_runs_at_a_tiny_size(name: str) -> None:

@@ -125,6 +125,7 @@ def test_a_proxy(tmp_path: Path, session: Path) -> None:
     assert found[url]["read"] < found["everything"]["read"]
 
 
+@pytest.mark.full
 def test_what_it_cannot_use(tmp_path: Path, session: Path) -> None:
     for arguments, told in (
         (("--policy", "no_such"), "no policy 'no_such'"),

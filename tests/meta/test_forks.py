@@ -62,6 +62,7 @@ def forks(tree: ast.AST) -> Iterator[int]:
                     yield node.lineno
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_only_processes_with_one_thread_fork() -> None:
     paths = [path for room in ("agent", "tools", "tests") for path in (ROOT / room).rglob("*.py")]

@@ -26,6 +26,7 @@ def told(picture: Path) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]+)</text>", picture.read_text())
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_pictures_are_what_the_replay_gives(tmp_path: Path) -> None:
     draw(tmp_path)

@@ -31,6 +31,7 @@ def packages(modules: set[str]) -> set[str]:
     return {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "kind", "address", "protocol"),

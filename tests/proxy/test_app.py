@@ -34,6 +34,7 @@ def answer_by_chance(rng: random.Random, client: Client, number: int, *, stream:
     return Answer(pieces, 200, headers)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PATHS)
 def test_unedited_requests_are_forwarded_byte_for_byte(protocol: str, tmp_path: Path) -> None:
@@ -80,6 +81,7 @@ def mutated(rng: random.Random, node: Any) -> Any:
     return rng.choice(WRONG)
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PATHS)
 def test_requests_that_are_not_understood_are_forwarded_unchanged(

@@ -48,6 +48,7 @@ def results_of(log: Path) -> int:
     return sum(isinstance(entry, ToolResult) for entry in entries_of(log))
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 def test_a_session_is_one_over_restarts(client: Client, server: Recorder, tmp_path: Path) -> None:
     for number in range(6):
@@ -163,6 +164,7 @@ def test_branches_at_the_same_time_stay_apart(
             assert sum("'Way " in text for text in log) == 1
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 def test_a_torn_batch_is_completed(client: Client, server: Recorder, tmp_path: Path) -> None:
     """A kill can leave a batch incomplete after any of its entries."""

@@ -39,6 +39,7 @@ RULES: dict[str, Callable[[dict[str, Any]], object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("odd", [True, False])
 @pytest.mark.parametrize("protocol", PATHS)
@@ -95,6 +96,7 @@ def talking_turns() -> list[Turn]:
     return [Turn((f"Whale {n}.",), text=call_of(n).result) for n in range(1, 24)]
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [working_turns, talking_turns])
 @pytest.mark.parametrize("protocol", PATHS)

@@ -556,6 +556,7 @@ def sound(recording: Recording) -> None:
     json.dumps(asdict(recording), ensure_ascii=False).encode()
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=50, derandomize=True, deadline=None)

@@ -94,6 +94,7 @@ def test_the_default_costs_less_than_summaries_alone_and_loses_nothing() -> None
     assert alone.recovered == default.recovered == Share(80, 80)
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_request_of_every_preset_is_acceptable(name: str, tmp_path: Path) -> None:
@@ -183,6 +184,7 @@ def test_a_replay_is_deterministic() -> None:
     assert {act.layer for act in first.acts} == {"demote"}
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [0, 1])
 def test_parallel_plays_keep_the_order_of_recordings(threads: int) -> None:
@@ -371,6 +373,7 @@ def test_the_files_changed_by_a_patch() -> None:
 # When a summary is due
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("outline", [False, True])
 def test_clearing_replaces_a_summary_while_it_frees_enough(outline: bool) -> None:

@@ -250,6 +250,7 @@ def make_a_mess(project: Path) -> None:
     (project / "out.log").write_text("noise, more of it\n")
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 def test_files_go_back_to_what_they_were(session: Place) -> None:
     project = session.project

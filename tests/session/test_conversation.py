@@ -194,6 +194,7 @@ def test_it_is_written_while_a_long_log_is_read(long_log: Path) -> None:
     assert long_log.with_name(CONVERSATION_NAME).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("limit", ["no file", "a short file"])
 def test_a_long_log_is_read_where_the_conversation_cannot_be_written(
     long_log: Path, limit: str

@@ -83,6 +83,7 @@ def test_a_fact_that_stood_once_300_calls_ago(project: Path) -> None:
     assert f"#{fact.seq}" in results[-1].details["recalled"]
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [MAX_CHARS, 7_001])
 def test_every_byte_of_an_offloaded_result_comes_back(project: Path, limit: int) -> None:

@@ -10,6 +10,7 @@ from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 def test_a_directory_is_added_listed_and_there_when_resumed(
     tmp_path: Path, size: tuple[int, int]

@@ -33,6 +33,7 @@ def killed(place: Place, server: Server) -> None:
     terminal.child.wait()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 12)])
 def test_the_person_is_told_before_they_type(place: Place, columns: int, rows: int) -> None:
     with Server([Say(tools=CALLS[:1]), Say("It was cut short.")]) as server:

@@ -419,6 +419,7 @@ def test_other_words_refuse_as_ever(tmp_path: Path, words: str) -> None:
     assert not (desk.cwd / "left").exists()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("columns", [40, 60])
 def test_agents_in_a_narrow_terminal(tmp_path: Path, columns: int) -> None:
     desk = Office(tmp_path, {"the left": "true"})

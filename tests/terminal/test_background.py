@@ -142,6 +142,7 @@ def test_nothing_that_could_go_to_the_background(tmp_path: Path) -> None:
     drive(Desk(tmp_path), act)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("leave", [CTRL_D, "/exit" + ENTER, "quit" + ENTER, CTRL_C + CTRL_C])
 def test_leaving_asks_once_while_jobs_run(tmp_path: Path, leave: str) -> None:
     desk = Desk(tmp_path, JOB, Step(text="It serves."), Step(text="Still here."), mode="bypass")

@@ -64,6 +64,7 @@ def until_chosen(terminal: Terminal, wanted: str) -> None:
     terminal.see(lambda _: chosen(terminal).startswith(wanted))
 
 
+@pytest.mark.variants
 @SIZES
 def test_arrows_and_enter(tmp_path: Path, size: tuple[int, int]) -> None:
     said = (touch("one"), touch("two"), Say("Both ran."))
@@ -117,6 +118,7 @@ def test_a_number_and_a_letter(tmp_path: Path) -> None:
         assert {path.name for path in project.iterdir()} >= {"one", "two"}
 
 
+@pytest.mark.variants
 @SIZES
 def test_all_edits_in_this_session(tmp_path: Path, size: tuple[int, int]) -> None:
     writes = [Say(tools=[("Write", {"path": f"{n}.py", "content": "x = 1\n"})]) for n in "ab"]
@@ -144,6 +146,7 @@ def test_a_protected_file_does_not_offer_all_edits(tmp_path: Path) -> None:
         terminal.see("I see.")
 
 
+@pytest.mark.variants
 @SIZES
 @pytest.mark.parametrize("where", LONG)
 def test_what_is_dangerous_comes_first(tmp_path: Path, where: str, size: tuple[int, int]) -> None:
@@ -238,6 +241,7 @@ def test_a_second_question_takes_no_key_of_the_first(tmp_path: Path) -> None:
         assert not (project / "two").exists()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("keys", ["\r", DOWN + "\r", DOWN + DOWN + "\r\r", UP + DOWN + "\r"])
 def test_keys_typed_ahead_answer_nothing(tmp_path: Path, keys: str) -> None:
     with person(tmp_path, touch("made"), Say("I see.")) as (terminal, project):

@@ -48,6 +48,7 @@ def leave(terminal: Terminal) -> None:
     assert terminal.leave() == 0
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 def test_a_provider_its_key_and_a_first_task(place: Place, size: tuple[int, int]) -> None:
     columns, rows = size

@@ -51,6 +51,7 @@ def test_words_may_be_a_command(place: Place) -> None:
     assert terminal.leave() == 0
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("theme", ["auto", "dark"])  # the terminal is queried, or it is not
 def test_keys_before_the_first_paint_mean_what_they_mean_later(place: Place, theme: str) -> None:
     started = place.root / "started"

@@ -79,6 +79,7 @@ def test_an_image_from_the_clipboard(place: Place) -> None:
     assert {path.stat().st_mode & 0o777 for path in pasted.iterdir()} == {0o600}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("drop", "shown"),
     [

@@ -99,6 +99,7 @@ def test_a_long_reason_stands_behind_the_countdown() -> None:
     assert waits.line().startswith("attempt 2 of 8 failed · 5 s · Esc to stop · the rate")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("key", ["\x1b\x7f", "\x1bb", "\x1b\r", "\x1bf"])
 def test_alt_with_a_key_does_not_interrupt(tmp_path: Path, key: str) -> None:
     desk = Desk(tmp_path, Step(text="One.", delay=2), Step(text="Two."))

@@ -28,6 +28,7 @@ def said(server: Server) -> list[str]:
     return re.findall(r"say \w+", json.dumps([r["messages"][-1] for r in server.requests]))
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("answers", "seen", "unseen"),
     [
@@ -87,6 +88,7 @@ def test_a_report_that_arrives_while_leaving_is_not_printed(place: Place) -> Non
     assert "rgb" not in terminal.text()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "environ",
     [
@@ -111,6 +113,7 @@ SCRIPT = [
 ]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("arguments", "term"),
     [(["--plain"], "xterm-256color"), (["-c", "ui.plain=true"], "xterm"), ([], "dumb"), ([], "")],
@@ -165,6 +168,7 @@ def test_no_color(place: Place) -> None:
     assert b"1" in codes
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "environ", [{"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"TERM": "linux"}], ids=str
 )

@@ -52,6 +52,7 @@ def answer(body: dict[str, Any]) -> Say:
     return Say(ANSWER.format(n=n), thinking=thinking, deltas=12, pace=pace)
 
 
+@pytest.mark.full
 def test_two_hundred_turns(place: Place) -> None:
     with Server(answer) as server:
         terminal = Terminal(

@@ -79,6 +79,7 @@ WAYS: dict[str, Callable[[Terminal], None]] = {
 }
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_at_rest(place: Place, way: str) -> None:
     with Server([Say("Yes.")]) as server:
@@ -92,6 +93,7 @@ def test_leaving_at_rest(place: Place, way: str) -> None:
     assert terminal.text().count("Resume with: ctxagent --resume") == 1
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("way", ["TERM", "HUP"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_leaving_while_it_works(place: Place, phase: str, way: str) -> None:
@@ -282,6 +284,7 @@ def all_there(text: str) -> None:
     assert text.count("The end.") == 1
 
 
+@pytest.mark.full
 def test_a_paused_terminal_blocks_nothing(place: Place) -> None:
     steps = Steps()
     with Server(steps) as server:

@@ -447,6 +447,7 @@ def test_a_rule_is_chosen_on_the_plain_screen(tmp_path: Path) -> None:
     assert not (desk.cwd / "other").exists()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("key", ["p", "u"])
 def test_the_next_session_does_not_ask_again(tmp_path: Path, key: str) -> None:
     place = Place(tmp_path)

@@ -70,6 +70,7 @@ def chosen(seat: Seat, *words: str) -> Callable[[], bool]:
     )
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_three_hundred_sessions(tmp_path: Path, columns: int, rows: int) -> None:
     desk, glass = Desk(tmp_path, Step(text="Here I am.")), Glass(columns, rows)

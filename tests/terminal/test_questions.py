@@ -98,6 +98,7 @@ def test_a_mode_that_is_taken_answers_this_question_too(
         terminal.see(" · accept-edits · ")
 
 
+@pytest.mark.variants
 @BOTH_SIZES
 def test_an_answer_leaves_the_mode_as_it_was(tmp_path: Path, size: tuple[int, int]) -> None:
     with person(tmp_path, size, Say(tools=TOUCH), Say("Ran.")) as (terminal, project):
@@ -127,6 +128,7 @@ def test_esc_withdraws_what_is_offered_before_it_interrupts(
         assert not (project / "made").exists()
 
 
+@pytest.mark.variants
 @BOTH_SIZES
 def test_a_command_or_note_in_a_question_is_not_a_refusal(
     tmp_path: Path, size: tuple[int, int]
@@ -193,6 +195,7 @@ def test_what_is_asked_stands_beside_the_choices(tmp_path: Path, size: tuple[int
         terminal.see("Both.")
 
 
+@pytest.mark.variants
 @BOTH_SIZES
 def test_a_subagent_that_waits_says_so(tmp_path: Path, size: tuple[int, int]) -> None:
     task = {"description": "make it", "prompt": "Make it.", "type": "general"}

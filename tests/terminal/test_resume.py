@@ -39,6 +39,7 @@ def resumed(place: Place, answer: str, columns: int, rows: int) -> Terminal:
     return terminal
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 12)])
 @pytest.mark.parametrize("answer", [ANSWER, LONG], ids=["short", "long"])
 def test_what_was_said_before_is_rendered(

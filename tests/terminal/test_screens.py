@@ -28,6 +28,7 @@ def told(picture: Path) -> str:
     return "\n".join(unescape(re.sub(r"<[^>]+>", "", row)) for row in rows)
 
 
+@pytest.mark.full
 def test_the_screens_are_what_is_shown(tmp_path: Path) -> None:
     draw(tmp_path, DOCS / "screens")
     kept, drawn = (sorted(folder.glob("*.svg")) for folder in (DOCS / "screens", tmp_path))

@@ -91,6 +91,7 @@ def said(place: Place) -> list[tuple[str, bool]]:
     return [(row["content"], row["mid_turn"]) for row in rows if row["source"] == "person"]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "100x34"])
 def test_the_screen_after_each_key(place: Place, size: tuple[int, int]) -> None:
     hint = HINT.rjust(size[0] - 1)
@@ -136,6 +137,7 @@ def test_the_screen_after_each_key(place: Place, size: tuple[int, int]) -> None:
     assert said(place) == [("begin", False), ("use tabs!", True), ("then the docs", False)]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "100x34"])
 @pytest.mark.parametrize("keys", ["emacs", "vi"])
 def test_the_setting_exchanges_the_two_keys(place: Place, size: tuple[int, int], keys: str) -> None:
@@ -175,6 +177,7 @@ def test_alt_enter_is_a_new_line_at_rest_and_ctrl_j_always(place: Place) -> None
     assert said(place)[1:] == [("use tabs\nand\nno blanks", True), ("one\ntwo", False)]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "100x34"])
 @pytest.mark.parametrize("keys", ["emacs", "vi"])
 def test_in_a_question_both_keys_are_the_questions(
@@ -216,6 +219,7 @@ def test_words_that_wait_answer_no_question(place: Place) -> None:
     assert texts(server.requests[1]["messages"][-1]) == ["tool_result", "y"]
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_esc_restores_all_queued_messages(place: Place, wire: Wire) -> None:
     with at_work(place, [begin(), Say("All of it.")], wire=wire) as (terminal, _):
@@ -232,6 +236,7 @@ def test_esc_restores_all_queued_messages(place: Place, wire: Wire) -> None:
     assert said(place) == [("begin", False), ("then the docs\nuse tabs", False)]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("ending", "options"),
     [(Say("Done."), ()), (Fail(400, "no such thing"), ()), (None, ("--max-turns", "1"))],
@@ -310,6 +315,7 @@ def test_killed_right_after_the_words_and_gone_on_with(place: Place) -> None:
         )
 
 
+@pytest.mark.variants
 @over_each_wire
 def test_back_to_before_words_in_the_middle_of_a_turn(place: Place, wire: Wire) -> None:
     write = Say("I write.", tools=[("Write", {"path": "a.txt", "content": "tabs\n"})])

@@ -62,6 +62,7 @@ def test_a_turn_with_a_tool_and_a_question(place: Place) -> None:
     once(text, "❯ go on", "First this.", "Done.", "Resume with: ctxagent --resume")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("sizes", [SIZES, SIZES[::-1]], ids=["there", "back"])
 def test_resizing_at_rest(place: Place, sizes: list[tuple[int, int]]) -> None:
     with (
@@ -169,6 +170,7 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split()) + " "
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("size", [(20, 5), (1, 1), (2, 3), (200, 2), (10, 60)])
 def test_a_window_too_small_for_anything(place: Place, size: tuple[int, int]) -> None:
     ask = Say(paragraphs(2), tools=[("Bash", {"command": "touch made"})])

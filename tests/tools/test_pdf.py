@@ -112,6 +112,7 @@ def slow_pdf() -> bytes:
     return pdf_of_objects(objects)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("in_form", [False, True])
 def test_a_page_that_is_too_large_when_unpacked_says_so(tmp_path: Path, *, in_form: bool) -> None:
     """On the page itself, and in a form on it, which pypdf skips."""

@@ -311,6 +311,7 @@ def test_a_cut_off_image_is_refused(tmp_path: Path, format: str, kept: float) ->
     assert "cannot be shown" in refusal(tmp_path, "picture")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_no_broken_image_reaches_a_request(tmp_path: Path) -> None:
     """Each of 80 images either is shown and can be decoded, or gives an error message."""
@@ -365,6 +366,7 @@ def test_images_beyond_the_limits_are_made_smaller(tmp_path: Path) -> None:
     assert "shown at" not in line
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_photographs_of_each_kind_are_made_smaller(tmp_path: Path, format: str) -> None:

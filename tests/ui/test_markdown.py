@@ -165,6 +165,7 @@ def test_a_line_without_an_end_goes_out_too() -> None:
     assert len(out) > 20
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "body"),

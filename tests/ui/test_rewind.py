@@ -419,6 +419,7 @@ def test_a_checkpoint_keeps_the_turns_before_it(desk: Opened) -> None:
     assert talk.of(Checkpoint)[-1].number == 6  # turns and checkpoints, counted on
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ["n", "no", "", "what?", "both please"])
 def test_what_is_not_a_yes_changes_nothing(desk: Opened, answer: str) -> None:
@@ -560,6 +561,7 @@ UNSEEN = (  # calls that bring files into sight which the snapshot before them l
 )
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", UNSEEN, ids=lambda calls: str(calls[-1].tools[0][1])[:60])
 def test_what_the_snapshot_left_out_goes_back_and_forth(

@@ -132,6 +132,7 @@ def test_many_changes_need_a_full_scan(
     assert looks_made(tree)[-1] == "all"
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_one_scan_after_another(project: Path, seed: int) -> None:

@@ -42,6 +42,7 @@ UNCOVERED: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("act", UNCOVERED.values(), ids=UNCOVERED)
 def test_a_file_that_was_left_out_is_never_removed(

@@ -229,6 +229,7 @@ def test_a_linked_work_tree(tmp_path: Path) -> None:
     assert found == "refs/heads/rewind/worktrees/linked/HEAD"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("place", ["vendor/objects", "logs"])
 def test_a_submodule(tmp_path: Path, place: str) -> None:
     inner = Project(tmp_path / "inner")

@@ -194,6 +194,7 @@ tree.restore(sys.argv[2])
 """
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("written", [1, 200])
 def test_a_restore_that_is_killed_can_be_begun_again(tmp_path: Path, written: int) -> None:
@@ -366,6 +367,7 @@ def test_a_session_clears_the_store_as_it_begins(tmp_path: Path) -> None:
     assert first.is_whole(snapshot(first, "first/1"))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_much_that_is_taken_in_clears_the_store_meanwhile(tmp_path: Path) -> None:
     project = tmp_path / "p"

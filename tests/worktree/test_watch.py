@@ -119,6 +119,7 @@ def project(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.variants
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_skipped_scan_gives_the_same_result(project: Path, seed: int) -> None:

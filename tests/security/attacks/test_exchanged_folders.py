@@ -127,6 +127,7 @@ def test_read(stage: Stage) -> None:
     assert any("of the project" in text for text in texts)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("path", [".", "src"])
 def test_grep(stage: Stage, path: str) -> None:
     given = {"pattern": "key|project", "path": path}
@@ -135,6 +136,7 @@ def test_grep(stage: Stage, path: str) -> None:
         assert not [text for text in texts if SECRET in text or "only-there" in text]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("path", [".", "src"])
 def test_glob(stage: Stage, path: str) -> None:
     texts = said(stage, GlobTool(), SEARCHES, pattern="**/*", path=path)
@@ -185,6 +187,7 @@ def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_ope
     assert found == {b"of the project\n"}
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of it is an ordinary user's already")
 def test_the_sandbox_works_for_an_ordinary_user() -> None:
     with tempfile.TemporaryDirectory() as folder:

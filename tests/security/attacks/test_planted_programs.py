@@ -119,6 +119,7 @@ def test_accepted_edits_plant_none(project: Path) -> None:
     assert approval.judge(BashTool(), command).action == "ask"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("mode", ["ask", "bypass"])
 def test_by_the_real_command(tmp_path: Path, mode: str) -> None:
     """In a headless run it does not run. In mode bypass it does, which proves that it works."""

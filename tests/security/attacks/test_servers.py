@@ -76,6 +76,7 @@ def flood(kind: str) -> Iterator[tuple[str, type[Flood]]]:
         server.server_close()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", ["endless", "endless sse", "gzip", "gzip sse"])
 def test_an_error_without_end_ends(tmp_path: Path, kind: str) -> None:
     place = Place(tmp_path)
@@ -87,6 +88,7 @@ def test_an_error_without_end_ends(tmp_path: Path, kind: str) -> None:
     assert handler.sent < 1 << 28
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("is_bounded", [True, False])
 def test_a_compressed_body_is_read_up_to_the_limit(is_bounded: bool) -> None:
     """Without the limit the whole body is decompressed."""
@@ -124,6 +126,7 @@ def test_a_reply_is_bounded() -> None:
         taken(ReplyDraft("m"), *map(block, range(MAX_BLOCKS + 1)))
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
 def test_a_key_returned_by_the_server_is_redacted_everywhere(tmp_path: Path, output: str) -> None:
     """In text, thinking, arguments of a call, a subagent's answer and an error. The changed

@@ -34,6 +34,7 @@ def cost(project: Path, command: str) -> int:
     return sum(entry.callcount for entry in counted.getstats())
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("piece", PIECES)
 def test_four_times_the_length_is_no_more_than_that(tmp_path: Path, piece: str) -> None:
     short, long = (cost(tmp_path, piece * (size // len(piece))) for size in (1_000, 4_000))
