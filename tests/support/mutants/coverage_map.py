@@ -13,7 +13,8 @@ import coverage
 import pytest
 
 ROOT = Path(__file__).parents[3]
-QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+# As `make test`: a change that only the full suite notices counts as unnoticed.
+QUIET = ("-q", "-x", "-m", "not full", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 class Recorder:
