@@ -39,7 +39,7 @@ needs_bwrap = pytest.mark.skipif(
 )
 PLAIN = 1_000  # a user who is nobody special
 WHO = ["us", *(["a plain user"] if os.geteuid() == 0 else [])]
-SECRET = "the-secret-of-the-person"
+SECRET = "-".join(("the", "secret", "of", "the", "person"))  # commands may read this file
 
 
 @dataclass
