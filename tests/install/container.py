@@ -10,7 +10,6 @@ network with the machine, and nothing limits it: this tries the steps, not a con
 
 import argparse
 import json
-import os
 import re
 import shlex
 import shutil
@@ -18,10 +17,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ctxagent import __version__
+from ctxagent.tests.install.debian_root import (
+    CheckFailed,
+    DebianRoot,
+    make_archive,
+    require_roots,
+    unpack,
+)
 from ctxagent.tests.install.dockerfile import (
     NAME,
     Context,
@@ -40,88 +46,14 @@ from ctxagent.tests.install.dockerfile import (
 
 ROOT = Path(__file__).parents[2]
 IMAGE = re.compile(r"debian:([a-z]+)-slim")
-# As in the slim images: packages without manuals, and none kept once they are installed.
-SLIM = (
-    *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "info", "locale")),
-    '--aptopt=DPkg::Post-Invoke {"rm -f /var/cache/apt/archives/*.deb";}',
-    '--aptopt=Dir::Cache { pkgcache ""; srcpkgcache ""; }',
-)
-CERTIFICATES = "/run/certificates.crt"
-# Of the machine: how packages are reached from here.
-PASSED_ON = re.compile(
-    "PIP_(?:EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST|(?:https?|no)_proxy", re.IGNORECASE
-)
-# Makes a folder the root of this process, not by chroot: in one nobody can make user namespaces.
-ENTER = """\
-set -eu
-PATH=$PATH:/usr/sbin:/sbin
-root=$1 folder=$2 certificates=$3; shift 3
-mount --bind "$root" "$root"
-mount -t proc proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount --rbind /sys "$root/sys"
-for pair in /etc/resolv.conf:/etc/resolv.conf "$certificates"; do
-    [ -e "${pair%%:*}" ] || continue
-    touch "$root${pair#*:}"
-    mount --bind "${pair%%:*}" "$root${pair#*:}"
-done
-cd "$root"
-pivot_root . .
-umount -l .
-cd "$folder"
-exec "$@"
-"""
-
 Start = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
-class CheckFailed(Exception):
-    """Something in the container is not as it should be."""
-
-
 @dataclass
-class Stage:
+class Stage(DebianRoot):
     """A stage of the build: its root, and what holds for the next step in it."""
 
-    root: Path
-    environ: dict[str, str] = field(
-        default_factory=lambda: {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    )
-    user: str = "root"
-    folder: str = "/"
     entry_point: tuple[str, ...] = ()
-
-    def start(self, command: Sequence[str], **more: object) -> "subprocess.CompletedProcess[str]":
-        """Run a command in the root, as its user, and wait for it."""
-        environ = machine_environment() | self.environ
-        words = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environ.items())]
-        if self.user != "root":
-            who = (f"--reuid={self.user}", f"--regid={self.user}", "--init-groups")
-            words = ["/usr/bin/setpriv", *who, "--inh-caps=-all", *words]
-        certificates = f"{certificates_of_machine()}:{CERTIFICATES}"
-        enter = ["sh", "-c", ENTER, "enter", str(self.root), self.folder, certificates]
-        spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        return subprocess.run([*spaces, *enter, *words, *command], check=False, text=True, **more)
-
-    def inside(self, path: str) -> Path:
-        """Return where a path of the root is for us. Raises CheckFailed if a link leads it out."""
-        place = (self.root / self.folder.lstrip("/") / path).resolve()
-        if path.startswith("/"):
-            place = (self.root / path.lstrip("/")).resolve()
-        if not place.is_relative_to(self.root):
-            raise CheckFailed(f"{path} leads out of the root")
-        return place
-
-
-def certificates_of_machine() -> str:
-    """Return the file of the authorities that this machine trusts."""
-    return os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt"
-
-
-def machine_environment() -> dict[str, str]:
-    """Return what a step needs to reach packages from this machine."""
-    passed = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
-    return passed | {"PIP_CERT": CERTIFICATES}
 
 
 def build(steps: list[Step], context: Context, folder: Path) -> Stage:
@@ -136,8 +68,7 @@ def build(steps: list[Step], context: Context, folder: Path) -> Stage:
             base[step.image] = archive
             stage = Stage(folder / f"stage-{len(stages)}")
             stages[step.name or str(len(stages))] = stage
-            stage.root.mkdir()
-            subprocess.run(["tar", "-xf", archive, "-C", stage.root], check=True)
+            unpack(archive, stage.root)
         elif isinstance(step, Copy):
             copy(step, stage, context, stages)
         else:
@@ -151,9 +82,7 @@ def make_base(image: str, folder: Path) -> Path:
     if named is None:
         raise CheckFailed(f"there is no stand-in for {image}")
     archive = folder / f"{named[1]}.tar"
-    subprocess.run(
-        ["mmdebstrap", "--quiet", "--variant=minbase", *SLIM, named[1], archive], check=True
-    )
+    make_archive(named[1], archive)
     return archive
 
 
@@ -228,9 +157,7 @@ def output(done: "subprocess.CompletedProcess[str]") -> str:
 
 def check_by_steps() -> None:
     """Take the steps of the Dockerfile in a fresh root, and try the program there."""
-    missing = [name for name in ("unshare", "mmdebstrap") if not shutil.which(name)]
-    if missing or os.geteuid() != 0:
-        raise CheckFailed(f"this needs {' and '.join(missing) or 'root'}")
+    require_roots()
     with tempfile.TemporaryDirectory(prefix="ctxagent-container-") as folder:
         Path(folder).chmod(0o755)
         stage = build(read_steps((ROOT / NAME).read_text()), Context(ROOT), Path(folder))
