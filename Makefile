@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all quick mutants lint docs bench soak real screens pictures manual dist container-check clean
+.PHONY: demo test test-all quick mutants lint docs bench soak real screens pictures manual dist container-check fresh clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -88,6 +88,12 @@ dist: $(STAMP)
 # What the Dockerfile says, in a fresh root (as root, with mmdebstrap); ENGINE=docker by an engine.
 container-check: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.container $(if $(ENGINE),--engine $(ENGINE))
+
+# The README's commands on new machines (as root, with mmdebstrap). PLACES='user-tmp root-home',
+# KIND=full and TESTS='ARGUMENTS FOR PYTEST' choose.
+fresh: $(STAMP)
+	$(BIN)/python -m ctxagent.tests.install.fresh_machine $(PLACES) \
+		$(if $(KIND),--kind $(KIND)) $(if $(TESTS),--tests='$(TESTS)')
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing ctxagent and what it needs into $(VENV), once; this takes a minute or two."
