@@ -11,7 +11,10 @@ demo: $(STAMP)
 	$(BIN)/ctxagent demo
 
 # LOAD=16: while so many processes compute. Many tests wait for a screen or a process: three workers.
-SUITE = $(if $(LOAD),$(BIN)/python -m ctxagent.tests.support.load $(LOAD)) $(BIN)/pytest -n 3 --dist worksteal
+# BARE=1: with a PATH of python3, make, git and the programs of each Debian.
+BARE_PATH = programs=$$($(BIN)/python -m ctxagent.tests.install.bare_path build/bare) && PATH=$$programs
+SUITE = $(if $(BARE),$(BARE_PATH)) \
+	$(if $(LOAD),$(BIN)/python -m ctxagent.tests.support.load $(LOAD)) $(BIN)/pytest -n 3 --dist worksteal
 test: $(STAMP)
 	$(SUITE) -m 'not full'
 
