@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,16 +17,22 @@ from ..support.command import Place, comes
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
-# Prints what it was given, then does what $DO says; $ADDRESS is the proxy's.
+# Prints what it was given, then does what $DO says.
 CLIENT = r"""#!/bin/sh
-ADDRESS=${ANTHROPIC_BASE_URL:-none}
 env | grep -E '^(ANTHROPIC|OPENAI|KIMI|OPENCODE|CTXAGENT_PROXY)' | sort
 for each; do printf 'argument %s\n' "$each"; done
 eval "$DO"
 """
-ASK = """curl -sS "$ADDRESS/v1/messages" -H 'x-api-key: k' -H 'anthropic-version: 2023-06-01' \
--H 'content-type: application/json' -d '{"model": "m", "max_tokens": 9, "messages": \
-[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]}'"""
+# A client that asks its model once.
+ASK = """
+import json, os, urllib.request
+text = [{"type": "text", "text": "hi"}]
+body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}
+headers = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
+address = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+request = urllib.request.Request(address, json.dumps(body).encode(), headers)
+print(urllib.request.urlopen(request).read().decode())
+"""
 
 
 @pytest.fixture
@@ -55,8 +63,9 @@ def is_open(address: str) -> bool:
 
 
 def test_a_client_reaches_its_model_through_the_proxy_and_ends_as_it_ends(place: Place) -> None:
+    ask = shlex.join((sys.executable, "-c", ASK))
     with Server([Say("Hello.")], lenient=True) as server:
-        env = environ(place, f"{ASK}; exit 7", ANTHROPIC_BASE_URL=server.url)
+        env = environ(place, f"{ask}; exit 7", ANTHROPIC_BASE_URL=server.url)
         done = place.run("wrap", "claude", "--print", "-p", "go on", env=env)
     assert done.returncode == 7, done.stderr
     assert '"Hello."' in done.stdout
