@@ -240,7 +240,7 @@ class _Part:
             {name for *_, names in os.walk(folder) for name in names}
             for folder in (self._objects, self._common / "objects")
         )
-        asked = ("--objects", "--quiet", "--missing=allow-promisor", "--all", "--indexed-objects")
+        asked = ("--objects", "--quiet", "--exclude-promisor-objects", "--all", "--indexed-objects")
         return not kept <= there and (
             self._git().find("rev-list", *asked, "--stdin", given=_lines(names)) is None
         )

@@ -179,6 +179,21 @@ def test_remotes_and_what_branches_follow_come_back(tmp_path: Path) -> None:
     assert project.git("config", "--list", "--local").split() == config.split()
 
 
+def test_objects_of_a_partial_clone_that_were_never_fetched_are_not_lost(tmp_path: Path) -> None:
+    project, other = Project(tmp_path), Project(tmp_path / "other")
+    other.fill()
+    other.git("config", "uploadpack.allowFilter", "true")
+    project.run(f"git remote add origin file://{other.folder}")
+    project.run("git fetch -q --filter=blob:none origin", "git branch -q topic origin/topic")
+    absent = project.git("rev-list", "--objects", "--missing=print", "--all").count("?")
+    assert absent
+    was, name = project.state(), project.take()
+    project.run("git branch -qD topic", "rm .git/refs/remotes/origin/* .git/objects/pack/*")
+    assert "topic" in project.restore(name)
+    assert project.state() == was
+    assert project.git("rev-list", "--objects", "--missing=print", "--all").count("?") == absent
+
+
 def test_a_repository_that_replaces_the_old_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.fill()
