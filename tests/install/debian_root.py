@@ -44,7 +44,7 @@ cd "$root"
 pivot_root . .
 umount -l .
 cd "$folder"
-exec "$@"
+setsid "$@"  # a session whose number exists in here; this shell takes in orphans
 """
 
 

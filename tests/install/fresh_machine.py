@@ -177,6 +177,8 @@ def line(place: Place, outcomes: Sequence[Outcome]) -> str:
 
 def try_all(chosen: Iterable[Place], tests: str) -> bool:
     """Try the places one after another; return True if all passed."""
+    if subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=ROOT).returncode:
+        print("Changes that are not committed are left out.", flush=True)
     (KEPT / "pip").mkdir(parents=True, exist_ok=True)
     archives: dict[str, Path] = {}
     passed = True

@@ -162,7 +162,7 @@ def test_steps_that_need_no_process(tmp_path: Path) -> None:
 
 def tiny_root(root: Path) -> None:
     """Make a root with a shell, a few programs of this machine, and a user."""
-    for program in ("sh", "env", "setpriv", "umount", "id", "sleep"):
+    for program in ("sh", "env", "setpriv", "setsid", "umount", "id", "sleep"):
         found = shutil.which(program)
         if found is None or not shutil.which("ldd"):
             pytest.skip(f"there is no {program}, or no ldd")
