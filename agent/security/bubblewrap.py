@@ -58,7 +58,8 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
             return _try(path, network)
     if not installed:
         return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
-    hint = MOVE_HINT if str(Path(installed[0]).parent) in _FOLDERS else INSTALL_HINT
+    too_wide = any(within(folder, [cwd]) for folder in _FOLDERS)
+    hint = MOVE_HINT if too_wide else INSTALL_HINT
     reason = f"{installed[0]} is not used, since commands can write to its folder"
     return Bubblewrap(absent=f"{reason}. {hint}.")
 
