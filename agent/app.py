@@ -27,7 +27,7 @@ from .models.catalog import model_of_family
 from .models.factory import unencrypted_warnings, with_model
 from .models.providers import canonical_id
 from .permissions.approval import Approval
-from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
+from .security.sandbox import agent_paths, make_sandbox
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
@@ -84,7 +84,6 @@ def open_agent(
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(log.path.parent.name, str(log.path), model.id, state.entries))
-        warnings += sandbox_warnings(agent.context.sandbox, agent.approval)
         warnings += unencrypted_warnings(launch.settings.model, launch.environ)
         if state.entries and not log.refusal:
             warnings += unknown_outcomes(log.path, agent.handle.tools)

@@ -47,10 +47,15 @@ class ConversationPlace:
 
 
 def conversation_place(
-    options: dict[str, Any], loaded: LoadedSettings, more_servers: "Sequence[ServerConfig]" = ()
+    options: dict[str, Any],
+    loaded: LoadedSettings,
+    more_servers: "Sequence[ServerConfig]" = (),
+    *,
+    has_user: bool = False,
 ) -> ConversationPlace:
     """Return the services of a conversation for these options, with `more_servers` in addition to
-    the MCP servers in files. Raises CtxagentError.
+    the MCP servers in files. `has_user`: a user at a terminal reads the notices. Raises
+    CtxagentError.
     """
     project, launch = project_of(options, loaded), launch_of(options, loaded)
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
@@ -67,7 +72,7 @@ def conversation_place(
         return skills_of(launch)
 
     services = ConversationServices(
-        open=_opener(options, launch, rules, servers),
+        open=_opener(options, launch, rules, servers, has_user=has_user),
         cwd=project.cwd,
         version=__version__,
         history=project.folder / "history",
@@ -109,7 +114,12 @@ def _settings(options: dict[str, Any], loaded: LoadedSettings) -> UserSettings:
 
 
 def _opener(
-    options: dict[str, Any], launch: LaunchOptions, rules: RuleFiles, servers: RunServers
+    options: dict[str, Any],
+    launch: LaunchOptions,
+    rules: RuleFiles,
+    servers: RunServers,
+    *,
+    has_user: bool,
 ) -> Opener:
     """Return the function that opens the sessions of a conversation."""
 
@@ -123,8 +133,6 @@ def _opener(
         read_only: bool = False,
     ) -> "AgentState":
         def build() -> "AgentState":
-            from ..app import open_agent
-
             close_memory()
             raise_limit()
             permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
@@ -132,11 +140,20 @@ def _opener(
             now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
             if prior is not None:
                 now = replace(now, prior=prior, after_clear=True)
-                return open_agent(now, SessionChoice(), emit=emit, ask=ask)
+                return opened(now, SessionChoice())
             choice = choice_of(options)
             if resume:
                 choice = SessionChoice(id=resume, fork=fork, read_only=read_only)
-            return open_agent(now, choice, emit=emit, ask=ask)
+            return opened(now, choice)
+
+        def opened(now: LaunchOptions, choice: SessionChoice) -> "AgentState":
+            from ..app import open_agent
+            from ..security.sandbox_state import sandbox_news
+
+            agent = open_agent(now, choice, emit=emit, ask=ask)
+            if has_user and (news := sandbox_news(agent.context.sandbox, launch.state)):
+                emit(news)
+            return agent
 
         return await asyncio.to_thread(build)
 

@@ -421,7 +421,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     choice_of(options)
     resume_recording(options, loaded)
     check_choice(choice_of(options), project_of(options, loaded))  # before the prompt appears
-    place = conversation_place(options, loaded)
+    place = conversation_place(options, loaded, has_user=sys.stdout.isatty())
     say_notices(loaded, safe=options["safe"])
     settings = place.launch.settings
     try:

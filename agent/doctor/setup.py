@@ -155,7 +155,7 @@ def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
         what = f"Landlock only, which is weaker; {network}" if alone else "none"
-        return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto")
+        return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto", note=True)
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
 

@@ -152,7 +152,8 @@ class DiagnosticsFeature(Feature):
             many = f"{count:,} files in the repository are more than {MAX_TRACKED_FILES:,}"
             return f"{many}; {instead}"
         absent = "sandbox.mode is off" if sandbox is None else sandbox.unasked_absent
-        return f"the sandbox cannot confine them: {absent}; {instead}" if absent else ""
+        why = absent.removesuffix(".")
+        return f"the sandbox cannot confine them: {why}; {instead}" if absent else ""
 
 
 def tracked_files(folder: Path) -> int | None:

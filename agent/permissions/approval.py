@@ -334,7 +334,8 @@ class Approval:
         """Allow a command that would otherwise need approval if the sandbox confines it."""
         sandbox = self.sandbox
         if sandbox is None or self.unconfined:
-            return replace(asked, reason=f"{asked.reason}; not sandboxed: {self.unconfined}")
+            why = self.unconfined.removesuffix(".")
+            return replace(asked, reason=f"{asked.reason}; not sandboxed: {why}")
         if self.guarded_files() is None:
             return replace(asked, reason="rules guard more files than the sandbox can hide")
         for part in script.parts:

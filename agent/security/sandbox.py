@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from ...tools.base import CommandLimits, Confinement
+from ...tools.base import CommandLimits
 from ...tools.system.files import make_private_folder
 from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
@@ -28,7 +28,6 @@ from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
 from ..lazy import dataclass
-from ..permissions.approval import Approval
 from . import (
     bubblewrap,
     home_paths,
@@ -543,20 +542,6 @@ def make_sandbox(launch: LaunchOptions, session: Path, added: Sequence[str] = ()
             *(plugin.folder for plugin in launch.plugins),
         ],
     )
-
-
-def sandbox_warnings(sandbox: Confinement | None, approval: Approval) -> list[str]:
-    """Return a warning if commands cannot be confined as the settings require."""
-    if approval.sandboxed and approval.unconfined:
-        less = approval.unconfined
-        return [f"Commands need approval, since they cannot be sandboxed here: {less}"]
-    if sandbox is None or sandbox.required:
-        return []
-    if sandbox.partial:
-        return [f"Commands are confined by Landlock only, which is weaker: {sandbox.partial}"]
-    if sandbox.absent:
-        return [f"Commands run without a sandbox: {sandbox.absent}"]
-    return []
 
 
 def agent_paths(launch: LaunchOptions) -> list[Path]:

@@ -4,6 +4,7 @@ important parts are dropped first when the line is too long.
 
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.utils import get_cwidth
 
@@ -11,6 +12,9 @@ from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..lazy import dataclass
 from .cells import cut_to_cells
+
+if TYPE_CHECKING:
+    from ...tools.base import Confinement
 
 Fragment = tuple[str, str]  # (prompt_toolkit style, text)
 
@@ -20,7 +24,7 @@ MAX_EXTRA_CELLS = 40  # cells of the extensions' texts
 SEPARATOR = " · "
 BYPASS = "bypass"
 BYPASS_TEXT = "bypass: asks nothing"
-NO_SANDBOX, PARTIAL_SANDBOX = "no sandbox", "Landlock only"
+NO_SANDBOX, PARTIAL_SANDBOX = "!!", "!"  # ASCII, for every terminal
 WOULD_COST = "would cost"  # prefix of a simulated price
 # Most important first. The bypass warning must never be cut off.
 _PRIORITIES = (
@@ -45,7 +49,7 @@ class StatusLine:
     preparing: bool = False  # whether a summary is being prepared in the background
     extra: str = ""  # texts from extensions
     overloaded: str = ""  # ID of the overloaded model that `model` replaces
-    sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX as a warning, else ""
+    sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX, else ""
 
 
 @dataclass(slots=True)
@@ -113,9 +117,13 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
     return out
 
 
-def sandbox_warning(absent: str, partial: str) -> str:
-    """Return the sandbox warning for the status line; "" if the sandbox is complete."""
-    return NO_SANDBOX if absent else PARTIAL_SANDBOX if partial else ""
+def sandbox_mark(sandbox: "Confinement | None") -> str:
+    """Return the mark of a sandbox that is incomplete or missing; "" if it is complete or off."""
+    if sandbox is None:
+        return ""
+    from ..security.sandbox_state import state_of  # too slow for the first paint
+
+    return {"none": NO_SANDBOX, "partial": PARTIAL_SANDBOX, "complete": ""}[state_of(sandbox)]
 
 
 def model_name(id: str) -> str:

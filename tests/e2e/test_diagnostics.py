@@ -12,6 +12,7 @@ import pytest
 
 from ..support import language_server
 from ..support.command import Place, comes, running
+from ..support.machine import LANDLOCK, Kind, needs_bwrap, under
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -87,6 +88,7 @@ def test_the_setting_of_a_project_counts_once_it_is_trusted(place: Place) -> Non
     assert "language server" not in fixed
 
 
+@needs_bwrap
 def test_diagnostics_shows_errors_and_servers(place: Place) -> None:
     with Server([Say(tools=[("Edit", EDIT)]), Say("Done.")]) as server:
         terminal = Terminal(
@@ -105,6 +107,18 @@ def test_diagnostics_shows_errors_and_servers(place: Place) -> None:
         terminal.see("a.x:2:1: made")
         terminal.type("/exit\r")
         assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("kind", [LANDLOCK, "none"])
+def test_diagnostics_names_the_missing_sandbox(place: Place, kind: Kind) -> None:
+    program, *first = under(kind)
+    env = place.server("http://127.0.0.1:9")
+    terminal = Terminal(*first, cwd=place.project, env=env, columns=200, command=program)
+    terminal.see("❯")
+    terminal.type("/diagnostics\r")
+    terminal.see("the sandbox cannot confine them: bwrap is not installed. Install bubblewrap")
+    terminal.type("/exit\r")
+    assert terminal.leave() == 0
 
 
 def test_the_server_does_not_outlive_a_killed_agent(place: Place) -> None:

@@ -88,7 +88,7 @@ def test_task_on_another_system(place: Place) -> None:
             out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, "All done.\n"), err
     assert "READS" not in err
-    assert "Commands run without a sandbox: there is no sandbox for this system." in err
+    assert "sandbox" not in err
     assert (place.project / "a.txt").read_text() == "two\n"
     results = [e for e in place.entries() if e["kind"] == "tool_result"]
     assert "two" in json.dumps(results[2]["content"])

@@ -78,7 +78,7 @@ def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
     git(cwd, "init")
     assert "the sandbox cannot confine them: sandbox.mode is off" in refusal(handle, "auto")
     context.sandbox = Sandbox(unasked_absent="bwrap is not installed.")  # type: ignore[assignment]
-    assert "the sandbox cannot confine them: bwrap is not installed." in refusal(handle, "auto")
+    assert "the sandbox cannot confine them: bwrap is not installed; lsp" in refusal(handle, "auto")
     context.sandbox = Sandbox(required=True, absent="no.")  # type: ignore[assignment]
     assert refusal(handle, "on") == "nothing runs without the sandbox: no."
     context.sandbox = None

@@ -18,9 +18,10 @@ from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.session.entries import ToolResult
 
 from ..support.command import Place
+from ..support.machine import needs_bwrap
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation, answering
-from .test_sandbox import SECRET, Field, needs_bwrap, place  # noqa: F401
+from .test_sandbox import SECRET, Field, place  # noqa: F401
 
 CONNECT = (
     "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2); "
@@ -165,7 +166,7 @@ def test_without_a_sandbox_everything_is_asked_about(place: Field) -> None:  # n
     box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     talk.agent.approval.sandbox = box
     talk.say("go")
-    assert "not sandboxed: bwrap is not installed." in questions[0].reason
+    assert questions[0].reason.endswith("; not sandboxed: bwrap is not installed")
 
 
 @pytest.mark.slow
@@ -209,7 +210,12 @@ def test_a_missing_sandbox_is_reported(tmp_path: Path) -> None:
         env = {**home.server(server.url), "CTXAGENT_SANDBOX_MODE": "off"}
         done = home.run("-p", "go", "--permission-mode", "sandboxed", env=env)
     assert done.returncode == 3
-    assert "Commands need approval, since they cannot be sandboxed here" in done.stderr
+    why = "may change something; not sandboxed: the sandbox is off; allow it with --allow"
+    (line,) = [line for line in done.stderr.splitlines() if "sandbox" in line]
+    assert why in line
+    assert "not sandboxed: the sandbox is off, and nobody can be asked" in json.dumps(
+        server.requests[-1]
+    )
 
 
 @needs_bwrap

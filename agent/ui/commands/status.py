@@ -30,7 +30,7 @@ _CODE = regex(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
 async def _status(repl: CommandContext, argument: str) -> None:
     from .. import compaction_plan
     from ..render import render
-    from ..status import short_path
+    from ..status import sandbox_mark, short_path
 
     agent, facts = repl.agent, repl.conversation.facts()
     sandbox, title = agent.context.sandbox, agent.ledger.title
@@ -45,7 +45,7 @@ async def _status(repl: CommandContext, argument: str) -> None:
         ("model", f"{facts['model']} · effort {facts['effort'] or 'model default'}"),
         ("window", compaction_plan.usage_line(agent.model.current_window())),
         ("mode", facts["mode"]),
-        ("sandbox", sandbox.describe() if sandbox else "off"),
+        ("sandbox", f"{sandbox_mark(sandbox)} {sandbox.describe()}".strip() if sandbox else "off"),
         ("cost", render.price(facts["cost_usd"])),
         ("running", f"{jobs:,} jobs, {agents:,} subagents"),
         ("version", facts["version"]),

@@ -177,7 +177,7 @@ class Conversation:
             return [("", "opening the session …" + (f" {waited:.0f} s" if waited >= 1 else ""))]
         if self._agent is None:
             return [("", "no session is open")]
-        window, sandbox = self._agent.model.current_window(), self._agent.context.sandbox
+        window = self._agent.model.current_window()
         now = status.StatusLine(
             model="" if self.is_choosing_model else self._agent.model.id,
             overloaded=self._agent.model.roles.overloaded[0],
@@ -191,7 +191,7 @@ class Conversation:
             effort=self._agent.model.effort or "",
             preparing=self._agent.engine.is_preparing,
             extra=" ".join(self._agent.features.status()),
-            sandbox=status.sandbox_warning(sandbox.absent, sandbox.partial) if sandbox else "",
+            sandbox=status.sandbox_mark(self._agent.context.sandbox),
         )
         return status.fit_line(now, width)
 

@@ -13,17 +13,16 @@ from functools import partial
 
 import pytest
 
-from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
-from ctxagent.agent.ui.status import sandbox_warning
+from ctxagent.agent.security.sandbox_state import state_of
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
+from ...support.machine import needs_landlock
 from ..test_sandbox import OUT, PLAIN, SECRET, WHO, Field, as_user, place  # noqa: F401
 from .test_sockets import CONNECT, SYSCALLS, attempt, listening
 
-needs_landlock = pytest.mark.skipif(not landlock.works(), reason="no Landlock, or no filter, here")
 ABSENT = "bwrap is not installed. Install it."
 
 ATTEMPTS = {
@@ -197,7 +196,7 @@ def test_it_is_not_enough_where_a_sandbox_is_required(place: Field) -> None:  # 
     assert (sandbox.absent, sandbox.partial) == ("", ABSENT)
     assert sandbox.unasked_absent == ABSENT
     assert sandbox.describe().startswith("Landlock only, which is weaker")
-    assert sandbox_warning(sandbox.absent, sandbox.partial) == "Landlock only"
+    assert state_of(sandbox) == "partial"
     sandbox.required = True
     assert (sandbox.absent, sandbox.partial) == (ABSENT, "")
-    assert sandbox_warning(sandbox.absent, sandbox.partial) == "no sandbox"
+    assert state_of(sandbox) == "none"

@@ -4,13 +4,13 @@ project's repository, and the files that read-only commands may read.
 
 import asyncio
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 import pytest
@@ -25,12 +25,10 @@ from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import CommandLimits, Context
 from ctxagent.tools.bash import BashParams, BashTool
 
+from ...support.machine import BUBBLEWRAP, LANDLOCK, lacks, needs_bwrap, needs_landlock
 from ...support.sessions.conversation import Conversation, answering
-from ..test_sandbox import SECRET, WHO, Field, as_user, git, needs_bwrap, place  # noqa: F401
-from .test_landlock import needs_landlock
+from ..test_sandbox import SECRET, WHO, Field, as_user, git, place  # noqa: F401
 
-BUBBLEWRAP = pytest.param("bubblewrap", marks=needs_bwrap)
-LANDLOCK = pytest.param("Landlock", marks=needs_landlock)
 DENIED = "what-the-rule-denies"
 # Each shows `.env` or `config/.env` unless a sandbox hides it; rules detect only a few of them.
 SPELLINGS = (
@@ -141,19 +139,25 @@ def test_what_may_not_be_edited_is_read_only(secretive: Field, kind: str, mode: 
     assert DENIED in texts(talk)[2]
 
 
-def test_rules_that_name_too_many_files(secretive: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands still run, with one warning that rules are checked by text only. Commands that would
-    run without asking need approval.
-    """
+@pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
+def test_rules_that_name_too_many_files(
+    secretive: Field, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Commands still run, with one warning that rules are checked by text only."""
     monkeypatch.setattr(approval, "MAX_GUARDED", 1)
     commands = [{"command": "true"}, {"command": "python3 -c 1"}]
-    talk, _ = talking(secretive, commands, deny=["Read(.env)"])
-    assert len([e for e in talk.events if isinstance(e, Notice)]) == 1
-    assert "only the text of the command is checked" in next(
-        e.text for e in talk.events if isinstance(e, Notice)
-    )
-    asked = {"mode": "sandboxed", "deny": ["Read(.env)"], "session": "asked"}
-    _, questions = talking(secretive, commands, answers=[Answer(False)], **asked)
+    talk, _ = talking(secretive, commands, kind, deny=["Read(.env)"])
+    (warning,) = [event.text for event in talk.events if isinstance(event, Notice)]
+    assert "only the text of the command is checked" in warning
+
+
+@needs_bwrap
+def test_with_too_many_guarded_files_commands_need_approval(
+    secretive: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approval, "MAX_GUARDED", 1)
+    asked = {"mode": "sandboxed", "deny": ["Read(.env)"], "answers": [Answer(False)]}
+    _, questions = talking(secretive, [{"command": "python3 -c 1"}], **asked)
     assert "more files than the sandbox can hide" in questions[0].reason
 
 
@@ -248,10 +252,12 @@ def looked_at(place: Field) -> Field:  # noqa: F811
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 @pytest.mark.parametrize("who", WHO)
 def test_read_only_commands_work_as_usual(looked_at: Field, who: str, kind: str) -> None:
-    """Their output and exit codes are the same as without a sandbox."""
+    """Their output and exit codes are the same as without a sandbox, also if a program is not
+    installed.
+    """
     env = {**looked_at.environ, "PATH": looked_at.path}
     plain = [
-        subprocess.run(["bash", "-c", each], cwd=looked_at.cwd, env=env, capture_output=True)
+        subprocess.run(["bash", "-c", each], cwd=looked_at.cwd, env=env, stdout=PIPE, stderr=STDOUT)
         for each in LOOK
     ]
     limits = CommandLimits(looks=True)
@@ -356,7 +362,7 @@ def test_a_looking_command_that_asks_to_run_outside(place: Field) -> None:  # no
 def test_unconfined_read_only_commands(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(landlock, "works", lambda: False)
     box = place.context().sandbox
-    assert box.holds_looking == (shutil.which("bwrap") is not None and not box.absent)
+    assert box.holds_looking == (lacks("bubblewrap") == "")
     box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     assert not box.holds_looking
     talk, _ = talking(place, [{"command": "cat ../../outside/file"}], "off", looks, mode="ask")
