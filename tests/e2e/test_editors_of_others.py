@@ -4,7 +4,6 @@ TypeScript library. Skipped without npm or without a registry.
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 
 from ..support.command import COMMAND, PATIENCE, Place
+from ..support.machine import needs
 from ..support.of_others import ACPX, installed
 from ..support.server.loopback import Say, Server
 
-pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+pytestmark = needs("npm")
 
 STEPS = [
     Say("I look.", thinking="Hm.", tools=[("Bash", {"command": "echo made > made"})]),

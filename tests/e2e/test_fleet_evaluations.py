@@ -15,9 +15,9 @@ import pytest
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.agent.session.log import Entries
 
-from ..security.test_sandbox import needs_bwrap
 from ..support.command import PATIENCE, alive, comes
 from ..support.fleet import Fleet, tail
+from ..support.machine import needs_bwrap
 
 WRITES = {"steps": [
     {"text": "", "tools": [{"name": "Bash", "input": {"command": "echo new > made.txt"}}]},

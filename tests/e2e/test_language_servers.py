@@ -2,6 +2,7 @@
 no longer finds it after the fix.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -53,9 +54,9 @@ class Editor:
 
 @pytest.mark.parametrize("program", CASES)
 def test_a_real_server_finds_the_error_of_an_edit(tmp_path: Path, program: str) -> None:
-    found = shutil.which(program) or shutil.which(program, path=SCRIPTS)
+    found = shutil.which(program, path=f"{os.environ['PATH']}:{SCRIPTS}")
     if found is None:
-        pytest.skip(f"{program} is not installed")
+        pytest.skip(f"not installed: {program}")
     place, (name, text, good, bad, said) = Place(tmp_path), CASES[program]
     subprocess.run(["git", "init", "-q"], cwd=place.project, check=True)
     (place.project / "go.mod").write_text("module example.org/a\n\ngo 1.19\n")

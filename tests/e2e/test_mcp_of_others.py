@@ -3,7 +3,6 @@ a registry.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from ..support.command import Place, comes, gone, running
+from ..support.machine import needs
 from ..support.of_others import AIMOCK, installed
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
@@ -19,7 +19,7 @@ from .test_mcp import configure, results, told, use
 
 MOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
 
-pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+pytestmark = needs("npm")
 
 
 @pytest.fixture

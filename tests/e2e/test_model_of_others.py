@@ -4,7 +4,6 @@ without npm or without a registry.
 
 import http.server
 import json
-import shutil
 import subprocess
 import threading
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from ..support.command import Place
+from ..support.machine import needs
 from ..support.of_others import AIMOCK, installed
 from ..support.terminal.screen import Terminal
 from .test_images import png
@@ -23,7 +23,7 @@ from .test_stream_input import talk
 
 MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
 
-pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+pytestmark = needs("npm")
 
 
 class ChatPlace(Place):

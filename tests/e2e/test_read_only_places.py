@@ -7,7 +7,6 @@ starts them.
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ..support.command import Place
+from ..support.machine import lacks
 from ..support.server.loopback import Say, Server
 
 UID = 54_321
@@ -78,8 +78,8 @@ class Plain:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Plain:
-    if not shutil.which("bwrap"):
-        pytest.skip("there is no bubblewrap, by which another user is had")
+    if lacks("bubblewrap"):  # which makes the other user
+        pytest.skip(lacks("bubblewrap"))
     return Plain(tmp_path)
 
 

@@ -1,12 +1,12 @@
 """Sessions over the Responses API: the real command against a strict server, also as Azure."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..support.command import Place
+from ..support.machine import needs
 from ..support.of_others import installed
 from ..support.server.loopback import Say
 from ..support.server.mixture import Mixture
@@ -78,7 +78,7 @@ def test_breakpoints_around_a_summary(place: Place) -> None:
     assert modes == {("developer", "implicit"), ("user", "explicit")}, "a summary of a part"
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
+@needs("npm")
 def test_a_server_of_others(place: Place, pytestconfig: pytest.Config) -> None:
     replies = [
         {**call("Bash", command="echo hi"), "reasoning": "I look."},

@@ -4,7 +4,6 @@ blocks. Without locks, nobody writes between another process's lines.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from ctxagent.agent.session.store import Project
 
 from ..support.command import PATIENCE, Place
 from ..support.disk import shimmed
+from ..support.machine import needs
 from ..support.server.loopback import Say, Server
 from ..support.terminal.seat import ESC, Desk, Seat, drive
 
@@ -139,7 +139,7 @@ def test_a_lock_that_was_removed_does_not_let_two_write(tmp_path: Path) -> None:
     assert [e.seq for e in read_log(log).entries] == [1, 2, 3]
 
 
-@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no compiler")
+@needs("gcc")
 def test_without_locks_the_second_to_write_stops(tmp_path: Path) -> None:
     log, env = session(tmp_path), shimmed(tmp_path, NO_LOCKS)
     with another(log, env) as one, another(log, env) as two:

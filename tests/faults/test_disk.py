@@ -33,6 +33,7 @@ from ctxagent.agent.ui.input.pasted import PastedTexts
 from ..compaction.test_engine import RECORD, asks_for_a_record, prepared
 from ..support.command import COMMAND, PATIENCE, Place
 from ..support.disk import Disk, shimmed, small_disk
+from ..support.machine import needs
 from ..support.server.loopback import Say, Server
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
@@ -602,7 +603,7 @@ except RecordError as error: print(error.message)
 """
 
 
-@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no compiler")
+@needs("gcc")
 def test_a_medium_that_fails_is_told(tmp_path: Path) -> None:
     shim = shimmed(tmp_path, NO_SYNC)
     command = [sys.executable, "-c", SYNCS, str(tmp_path / "s" / "log.jsonl")]

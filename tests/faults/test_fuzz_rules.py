@@ -2,7 +2,6 @@
 never less, and bash runs nothing of a command that was allowed but what a rule allows."""
 
 import itertools
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from ctxagent.agent.permissions.verdict import Verdict
 
 from ..permissions.test_approval import judge
 from ..permissions.test_parser import REPORT, certain, reported
+from ..support.machine import needs, program
 
 SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 fuzz = settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=SLOW)
@@ -161,7 +161,7 @@ NUMBERS = itertools.count()
 SCRIPTS = st.recursive(SIMPLE, _around, max_leaves=4)
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@needs("bash")
 @given(SCRIPTS)
 @settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=SLOW)
 def test_bash_runs_nothing_of_a_sound_script_that_was_not_seen(project: Path, script: str) -> None:
@@ -180,7 +180,7 @@ def hold_against_bash(project: Path, script: str) -> bool:
     work.mkdir(exist_ok=True)
     report.write_bytes(b"")
     subprocess.run(
-        [shutil.which("bash") or "", "--norc", "-c", REPORT],
+        [program("bash") or "", "--norc", "-c", REPORT],
         cwd=work,
         env={"PATH": "/nonexistent", "REPORT": str(report), "COMMAND": script},
         stdin=subprocess.DEVNULL,

@@ -1,7 +1,6 @@
 """The completion files, in the shells that they are for."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,8 @@ import pytest
 
 from ctxagent.tests.support.command import COMMAND, PATIENCE, Place
 from ctxagent.tests.support.terminal.screen import Child
+
+from ..support.machine import program, skip_without
 
 pytestmark = pytest.mark.slow
 SHARE = Path(__file__).parents[2] / "share"
@@ -26,8 +27,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def printed(environ: dict[str, str], *command: str) -> str:
-    if not shutil.which(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
+    skip_without(command[0])
     return subprocess.run(
         command, env=environ, check=True, capture_output=True, text=True, timeout=PATIENCE
     ).stdout
@@ -59,8 +59,7 @@ def test_fish(environ: dict[str, str]) -> None:
 @pytest.fixture
 def zsh(environ: dict[str, str]) -> Iterator[Child]:
     """A zsh that finds the file as one of its functions."""
-    if not shutil.which("zsh"):
-        pytest.skip("zsh is not installed")
+    skip_without("zsh")
     shell = Child(
         "zsh", ["-f", "-i"], env=environ, encoding="utf-8", dimensions=(24, 80), timeout=PATIENCE
     )
@@ -85,9 +84,9 @@ def test_zsh(zsh: Child) -> None:
 def test_where_the_command_is_not_found_nothing_is_said(
     tmp_path: Path, environ: dict[str, str], file: Path
 ) -> None:
-    shell = shutil.which("zsh" if file == ZSH else "bash")
-    if shell is None:
-        pytest.skip("the shell is not installed")
+    name = "zsh" if file == ZSH else "bash"
+    skip_without(name)
+    shell = program(name) or name
     environ["PATH"] = str(tmp_path)
     done = subprocess.run(
         [shell, "-c", f'. "{file}"; true'], env=environ, capture_output=True, text=True, check=False

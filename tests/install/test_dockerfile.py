@@ -33,6 +33,8 @@ from ctxagent.tests.install.dockerfile import (
     read_steps,
 )
 
+from ..support.machine import program, skip_without
+
 ROOT = Path(__file__).parents[2]
 STEPS = read_steps((ROOT / "Dockerfile").read_text())
 LAST = STEPS[max(number for number, step in enumerate(STEPS) if isinstance(step, From)) :]
@@ -162,10 +164,10 @@ def test_steps_that_need_no_process(tmp_path: Path) -> None:
 
 def tiny_root(root: Path) -> None:
     """Make a root with a shell, a few programs of this machine, and a user."""
-    for program in ("sh", "env", "setpriv", "setsid", "umount", "id", "sleep"):
-        found = shutil.which(program)
-        if found is None or not shutil.which("ldd"):
-            pytest.skip(f"there is no {program}, or no ldd")
+    names = ("sh", "env", "setpriv", "setsid", "umount", "id", "sleep")
+    skip_without("ldd", *names)
+    for name in names:
+        found = program(name) or name
         linked = subprocess.run(["ldd", found], capture_output=True, text=True, check=True).stdout
         (root / "usr/bin").mkdir(parents=True, exist_ok=True)
         shutil.copy(found, root / "usr/bin")
@@ -182,6 +184,7 @@ def tiny_root(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
 def test_commands_run_in_the_root_as_its_user(tmp_path: Path) -> None:
+    skip_without("unshare")
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
         pytest.skip("nothing can be mounted here")
     tiny_root(tmp_path / "root")

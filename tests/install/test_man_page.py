@@ -1,6 +1,5 @@
 """The man page: as the command line is, and such that every reader of man pages takes it."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +7,8 @@ import pytest
 
 from ctxagent.agent.config.load import USER_FILE_VARIABLE
 from ctxagent.tests.install import man_page
+
+from ..support.machine import skip_without
 
 PAGE = Path(__file__).parents[2] / "share" / "man" / "man1" / "ctxagent.1"
 CHECKERS = {
@@ -22,8 +23,7 @@ def test_the_page_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("program", CHECKERS)
 def test_a_checker_finds_nothing(program: str) -> None:
-    if not shutil.which(program):
-        pytest.skip(f"{program} is not installed")
+    skip_without(program)
     done = subprocess.run([*CHECKERS[program], PAGE], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 

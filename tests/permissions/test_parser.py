@@ -1,7 +1,6 @@
 """Parsing a command: no command that bash would run is missed, or the text is doubtful."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.permissions.shell.parser import Script, parse
+
+from ..support.machine import needs, program
 
 
 def lines(script: Script) -> list[str]:
@@ -170,7 +171,7 @@ eval "$COMMAND"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+@needs("bash")
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=2, max_size=10))
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -184,7 +185,7 @@ def test_bash_runs_no_command_that_the_parser_missed(pieces: list[str], tmp_path
     report.write_bytes(b"")
     folder.mkdir(exist_ok=True)
     subprocess.run(
-        [shutil.which("bash") or "", "--norc", "-c", REPORT],
+        [program("bash") or "", "--norc", "-c", REPORT],
         cwd=folder,
         env={"PATH": "/nonexistent", "REPORT": str(report), "COMMAND": command},
         stdin=subprocess.DEVNULL,

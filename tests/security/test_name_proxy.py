@@ -17,7 +17,7 @@ from ctxagent.agent.security.name_proxy import MAX_CONNECTIONS, MAX_HEAD_BYTES, 
 from ctxagent.tools.system import descriptors
 
 from ..support.command import COMMAND, PATIENCE, Place
-from .test_sandbox import needs_bwrap
+from ..support.machine import needs_bwrap
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 SIZE = 20_000_000  # bytes

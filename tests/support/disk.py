@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from .machine import skip_without
+
 _HOLD = 'mount -t tmpfs -o size="$1",mode=700 none "$0" && echo mounted && exec cat'
 
 
@@ -59,13 +61,10 @@ def small_disk(folder: Path, size: int = 256 << 10) -> Iterator[Disk]:
     folder.mkdir(exist_ok=True)
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     command = ["unshare", "--mount", *user, "sh", "-c", _HOLD, str(folder), str(size)]
-    try:
-        holder = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except OSError:
-        pytest.skip("there is no unshare")
-    with holder:
+    skip_without("unshare")
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
         if holder.stdout.readline() != b"mounted\n":

@@ -4,7 +4,6 @@ which authenticates its daemons, are in a temporary folder.
 
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from .command import PATIENCE, comes
+from .machine import missing
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo")
-needs_slurm = pytest.mark.skipif(
-    os.getuid() != 0 or not all(map(shutil.which, PROGRAMS)),
-    reason="slurm-wlm and munge are not installed, or this is not root",
-)
+MISSING = missing(*PROGRAMS) or ("only root can start them" if os.getuid() else "")
+needs_slurm = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 CONFIG = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.security.bubblewrap import find_bubblewrap
-
-from ..security.test_sandbox import needs_bwrap
 from ..support.command import Place
+from ..support.machine import lacks, needs_bwrap
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -60,16 +58,12 @@ def offers(terminal: Terminal) -> str:
     return next(lines, "mode ?").removeprefix("mode ").partition("?")[0]
 
 
-def confines() -> bool:
-    return not find_bubblewrap("/nowhere", network=False).absent
-
-
 @BOTH_SIZES
 def test_shift_tab_offers_modes_and_never_bypass(tmp_path: Path, size: tuple[int, int]) -> None:
     """A mode is only offered until Enter; then it also decides about the call in question."""
     with person(tmp_path, size, Say(tools=TOUCH), Say("I see.")) as (terminal, project):
         terminal.keys()
-        modes = ["accept-edits", *(["sandboxed"] if confines() else []), "plan"]
+        modes = ["accept-edits", *([] if lacks("bubblewrap") else ["sandboxed"]), "plan"]
         for mode in (*modes, "", *modes):
             terminal.type(SHIFT_TAB)
             terminal.see(lambda _, mode=mode: offers(terminal) == mode)  # type: ignore[misc]

@@ -4,12 +4,10 @@ import re
 from html import unescape
 from pathlib import Path
 
-import pytest
-
 from ctxagent.agent.config.keyboard import DEFAULT_KEYS
 from ctxagent.agent.ui.commands.help import key_rows
 
-from ..support.terminal.browser import PROGRAM, Browser, View
+from ..support.terminal.browser import Browser, View, needs_browser
 from ..support.terminal.picture import DARK, HEIGHT, WIDTH, Frame, Ink
 from ..support.terminal.scenes import draw
 
@@ -19,7 +17,6 @@ DRAWN = """[...document.querySelectorAll("text")].map(text => [
   +text.getAttribute("y"), text.textContent, +text.getAttribute("x"),
   Array.from({length: text.getNumberOfChars()}, (_, i) => text.getStartPositionOfChar(i).x),
 ])"""
-needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
 
 
 def told(picture: Path) -> str:
@@ -68,7 +65,7 @@ def read(view: View) -> str:
     return "\n".join(lines).replace("\xa0", " ")
 
 
-@needs_chromium
+@needs_browser
 def test_a_browser_shows_what_was_written(tmp_path: Path) -> None:
     """Tables, lines, and underlined spaces, each character in its own cell."""
     rows = ["items  tokens   share", "  tools      9   4,026", "├──  ━━  ▌   a &  <b>   ·  end"]
@@ -81,7 +78,7 @@ def test_a_browser_shows_what_was_written(tmp_path: Path) -> None:
     assert [line.rstrip() for line in shown.splitlines()] == [*rows, "a   link  here"]
 
 
-@needs_chromium
+@needs_browser
 def test_a_browser_shows_every_screen_as_it_was(tmp_path: Path) -> None:
     with Browser(tmp_path / "browser") as browser:
         for picture in sorted((DOCS / "screens").glob("*.svg")):

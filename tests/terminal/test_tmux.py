@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ..support.command import Place
+from ..support.machine import needs
 from ..support.server.loopback import Say, Server
-from ..support.terminal.tmux import TMUX, pane
+from ..support.terminal.tmux import pane
 
-pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not there")
+pytestmark = needs("tmux")
 
 WORDS = "The quick brown fox jumps over the lazy dog and back again, as foxes do all day long."
 SIZES = [(60, 24), (40, 24), (100, 24), (40, 12), (80, 40), (30, 10), (120, 30), (80, 24)]

@@ -17,8 +17,8 @@ from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import Context
 
+from ...support.machine import needs_bwrap
 from ...support.sessions.conversation import Conversation
-from ..test_sandbox import needs_bwrap
 from .allowance import DENY
 from .corpus import corpus
 from .scenes import GUARDED_SECRET, OUTSIDE_SECRET, Scene, build_scenes

@@ -16,9 +16,10 @@ from ctxagent.agent.security.sandbox_paths import words
 from ctxagent.agent.session.entries import ToolResult
 
 from ...support.command import Place
+from ...support.machine import needs_bwrap
 from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation
-from ..test_sandbox import SECRET, WHO, Field, as_user, needs_bwrap, place, texts_of  # noqa: F401
+from ..test_sandbox import SECRET, WHO, Field, as_user, place, texts_of  # noqa: F401
 
 CREDENTIALS = words("""
 .authinfo .authinfo.gpg .cache/huggingface/token .gradle/gradle.properties .m2/settings.xml

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,11 +22,12 @@ from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.job import end_all
 
 from ...support.command import Place
+from ...support.machine import needs, needs_bwrap
 from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation, answering
-from ..test_sandbox import WHO, Field, as_user, needs_bwrap, place  # noqa: F401
+from ..test_sandbox import WHO, Field, as_user, place  # noqa: F401
 
-pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed here")
+pytestmark = needs("curl")
 PLAIN_PYTHON = "/usr/bin/python3"  # ours may be in a folder that an ordinary user cannot access
 FETCH = "curl -sS -m 20 http://{host}:{port}/{path}"
 TUNNEL = "curl -sS -m 20 -p http://{host}:{port}/{path}"  # by CONNECT, as for https

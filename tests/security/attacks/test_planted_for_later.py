@@ -21,9 +21,10 @@ from ctxagent.agent.session.entries import ToolResult
 
 from ...permissions.test_approval import judge
 from ...support.command import Place
+from ...support.machine import needs_bwrap
 from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation
-from ..test_sandbox import SECRET, Field, git, needs_bwrap, place  # noqa: F401
+from ..test_sandbox import SECRET, Field, git, place  # noqa: F401
 
 # An inner repository, which the next `git status` reads.
 GITLINK = """mkdir lib && cd lib && git init -q && git commit -q --allow-empty -m one &&

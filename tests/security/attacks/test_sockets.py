@@ -18,7 +18,8 @@ from ctxagent.agent.security.bubblewrap import find_bubblewrap
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 
-from ..test_sandbox import OUT, WHO, Field, as_user, needs_bwrap, place, texts_of  # noqa: F401
+from ...support.machine import needs_bwrap
+from ..test_sandbox import OUT, WHO, Field, as_user, place, texts_of  # noqa: F401
 
 _KNOWN = seccomp._MACHINES.get(os.uname().machine)
 needs_filter = pytest.mark.skipif(not _KNOWN, reason="there is no filter for this machine")

@@ -24,10 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
+from ..machine import needs, program
 
-PROGRAM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed")
+needs_browser = needs("chromium")
 PATIENCE = 120  # timeout in seconds for a silent browser
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -61,9 +60,9 @@ class Browser:
         theirs, self._to = os.pipe()
         self._from, ours = os.pipe()
         self._log = (folder / "log").open("wb")
-        program = [str(PROGRAM), *_OPTIONS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        chromium = [str(program("chromium")), *_OPTIONS, f"--user-data-dir={folder / 'profile'}"]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _ONTO, str(theirs), str(ours), *program],
+            [sys.executable, "-c", _ONTO, str(theirs), str(ours), *chromium, "about:blank"],
             pass_fds=(theirs, ours),
             env={"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": self._sockets},
             stdin=subprocess.DEVNULL,

@@ -3,7 +3,6 @@ the scrollback. The tmux server is separate and has no user configuration.
 """
 
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..command import COMMAND
+from ..machine import program
 
 SECONDS = 120.0  # timeout, not a measurement
 PAUSE = 0.02  # seconds between polls
@@ -18,7 +18,6 @@ KEYS = {
     "enter": "Enter", "esc": "Escape", "ctrl-c": "C-c", "ctrl-d": "C-d", "ctrl-z": "C-z",
     "up": "Up", "down": "Down", "tab": "Tab",
 }  # fmt: skip
-TMUX = shutil.which("tmux")
 
 
 class Pane:
@@ -126,13 +125,13 @@ def pane(
     command: str = COMMAND,
 ) -> Iterator[Pane]:  # fmt: skip
     """Run the command in a pane of a tmux server that ends with the block."""
-    assert TMUX
     socket = ["-S", str(cwd.parent / "tmux")]
 
     def tmux(*words: str) -> str:
         done = subprocess.run(
-            [TMUX, *socket, *words], env=dict(env), capture_output=True, text=True, timeout=SECONDS
-        )
+            [str(program("tmux")), *socket, *words],
+            env=dict(env), capture_output=True, text=True, timeout=SECONDS,
+        )  # fmt: skip
         assert done.returncode == 0, f"tmux {words}: {done.stderr}"
         return done.stdout
 
