@@ -62,6 +62,7 @@ SAME = (
     (r"(?<=in )\d+\.\d+s", "0.001s"),  # duration of tests
     (r"\n[ ~^]*\^[ ~^]*(?=\n)", ""),  # position marks in Python tracebacks
     (r"offloaded/\w+", "offloaded/20261120_120000_Bash_27"),
+    (r"\n\[It ran in the sandbox: [^\]]*\]", ""),  # depends on the sandbox of the machine
 )
 DEMO = """
 import sys, pathlib
@@ -116,10 +117,17 @@ def _write_chance(height: float) -> str:
 
 
 def recorded(folder: Path) -> Recording:
-    """Play the demo in a folder; return the recording of its log."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    """Play the demo in a folder; return the recording of its log.
+
+    Its tests run under this Python, its tokens are estimates, and its current directory is not the
+    checkout, so that the programs of the checkout's environment are trusted.
+    """
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"PATH": programs, "HOME": str(folder), "LANG": "C.UTF-8", "TIKTOKEN_CACHE_DIR": ""}
     demo = [sys.executable, "-c", DEMO, str(folder)]
-    subprocess.run(demo, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    subprocess.run(
+        demo, cwd=folder, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
     [log] = (folder / "state").rglob(LOG_NAME)
     recording = load_recording(log)
     steps = tuple(_same(step, str(folder)) for step in recording.steps)
