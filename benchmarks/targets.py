@@ -93,6 +93,7 @@ TARGETS = (
     Target("requests rejected, subagents", "four subagents", "", "rejected", 0, count=True),
     Target("answers lost, subagents", "four subagents", "", "lost", 0, count=True),
     Target("requests rejected, long run", "a long run", "", "rejected", 0, count=True),
+    Target("cost / summaries only, long run", "a long run", "default", "ratio", 0.5, count=True),
     Target("requests rejected, strict windows", "strict windows", "", "rejected", 0, count=True),
     Target("indexed facts not found", FACT, "", "missed", 0, count=True),
     Target("paths lost with a summary", LOST, "", "paths_missing", 0, count=True),

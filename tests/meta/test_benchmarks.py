@@ -16,7 +16,8 @@ import targets  # noqa: E402
 
 NAMES = importlib.import_module("all").NAMES
 SHARED = {"all", "measure", "serving", "targets"}
-NOT_TINY = {  # targets of figures that need a long log, or a recorded session
+NOT_TINY = {  # targets of figures that need a long log, a long run, or a recorded session
+    "cost / summaries only, long run",
     "resume, long log - short log, s",
     "resume, long log - short log, MB",
     "decisions lost with a summary",
