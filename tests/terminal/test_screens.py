@@ -4,6 +4,8 @@ import re
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 from ctxagent.agent.config.keyboard import DEFAULT_KEYS
 from ctxagent.agent.ui.commands.help import key_rows
 
