@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # from `kill`, or when the terminal closes
+_STEPS_OF_A_SIGNAL = 4
 
 
 @contextmanager
@@ -29,6 +30,14 @@ def call_on_signals(act: Callable[[], object], *numbers: signal.Signals) -> Iter
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+
+
+async def handle_arrived() -> None:
+    """Let the event loop call its handlers for the signals that this process has received. Reading
+    a signal, calling its handler, and what the handler schedules are separate steps of the loop.
+    """
+    for _ in range(_STEPS_OF_A_SIGNAL):
+        await asyncio.sleep(0)
 
 
 def ignore_signals() -> None:

@@ -370,7 +370,10 @@ class Terminal:
             self._window.leave()
             self.output.save_cursor()
             try:
-                return await edit(text, name)
+                try:
+                    return await edit(text, name)
+                finally:  # Ctrl-C that ended the editor is not for the input
+                    await signals.handle_arrived()
             except EditorKilled:
                 self.output.restore_cursor()
                 raise
