@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ..support.command import Place
-from ..support.machine import lacks
+from ..support.machine import bwrap, lacks
 from ..support.server.loopback import Say, Server
 
 UID = 54_321
@@ -63,7 +63,7 @@ class Plain:
     def there(self) -> Iterator[int]:
         """Yield the ID of a process of that user that has the mounts."""
         user = ("--unshare-user", "--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL")
-        command = ["bwrap", *user, "--dev-bind", "/", "/", *self.mounts, "--"]
+        command = [str(bwrap()), *user, "--dev-bind", "/", "/", *self.mounts, "--"]
         with subprocess.Popen(
             [*command, "sh", "-c", "echo $$; exec cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

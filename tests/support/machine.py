@@ -72,12 +72,14 @@ def lacks(kind: Kind) -> str:
     return _lacks_landlock() if kind == "Landlock" else ""
 
 
-def _bubblewrap() -> str | None:
+@cache
+def bwrap() -> str | None:
+    """Return the path of bubblewrap, also if its folder is not on the PATH."""
     return program("bwrap") or shutil.which("bwrap", path=_SYSTEM_FOLDERS)
 
 
 def _lacks_bubblewrap() -> str:
-    found = _bubblewrap()
+    found = bwrap()
     if found is None:
         return missing("bwrap")
     options = ("--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "--proc", "/proc")
@@ -109,7 +111,7 @@ def under(kind: Kind) -> tuple[str, ...]:
     if this machine has a stronger one. For the kinds without bubblewrap, it is not installed.
     """
     usual: Kind = "none" if lacks("Landlock") else "Landlock"
-    if kind == ("bubblewrap" if _bubblewrap() else usual):
+    if kind == ("bubblewrap" if bwrap() else usual):
         return (COMMAND,)
     taken_away = "\n".join(_TAKEN_AWAY[kind])
     return (sys.executable, "-c", _START.format(taken_away=taken_away, command=COMMAND))
