@@ -41,8 +41,16 @@ MAX_FOLDER_CHARS = 24  # of the folder for temporary files; sockets and lines on
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the tests a short folder of their own where that for temporary files is long."""
-    if hasattr(config, "workerinput") or len(tempfile.gettempdir()) <= MAX_FOLDER_CHARS:
+    """Give the tests a short folder of their own where that for temporary files is long, and each
+    worker its own process group.
+
+    Within a group, a process whose descriptors are hidden counts as a writer of any pipe. A test
+    can hide those of its worker.
+    """
+    if hasattr(config, "workerinput"):
+        os.setpgid(0, 0)
+        return
+    if len(tempfile.gettempdir()) <= MAX_FOLDER_CHARS:
         return
     folder = tempfile.mkdtemp(prefix="t", dir="/tmp")
     os.environ["TMPDIR"] = tempfile.tempdir = folder  # also for the workers

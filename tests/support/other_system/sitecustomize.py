@@ -21,6 +21,9 @@ for _name in _LINUX_ALONE:
     if hasattr(os, _name):
         delattr(os, _name)
 
+if hasattr(os, "process_cpu_count"):
+    os.process_cpu_count = os.cpu_count  # it asks for the affinity on Linux
+
 sysconfig.get_config_vars()  # read from a file that has the platform's name
 _setrlimit = resource.setrlimit
 
