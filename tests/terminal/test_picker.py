@@ -245,6 +245,7 @@ def test_rewind_takes_a_point_from_the_menu(tmp_path: Path) -> None:
         seat.press(DOWN + ENTER)
         await seat.keys("2 turns would be left out")
         seat.press("c")
+        await seat.until(lambda: seat.repl.screen.draft.text == "first words")  # type: ignore[attr-defined]
         await seat.until(lambda: "❯ first words" in seat.glass.lines()[-6:])
         seat.press(CTRL_C)  # what the person said then is offered to be said again
 
