@@ -11,7 +11,7 @@ from ..agent.errors import ToolError
 from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
 from .file_access import Place, listed, locate, opened
-from .glob_patterns import compile_wildcard, normalize
+from .system.glob_patterns import compile_wildcard, normalize
 from .system.project_files import Listing, ignored_notice, list_files, printable
 from .system.safe_open import folder_descriptor
 

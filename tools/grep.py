@@ -17,8 +17,8 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
-from .glob_patterns import compile_wildcard, normalize
 from .ripgrep import GrepHit, Mode, Refused, Search, search_files
+from .system.glob_patterns import compile_wildcard, normalize
 from .system.programs import ripgrep
 from .system.project_files import ignored_notice
 from .system.take_turn import in_thread

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..agent.lazy import dataclass, regex
-from .glob_patterns import compile_wildcard
 from .system.child import child, pieces
+from .system.glob_patterns import compile_wildcard
 from .system.kept_text import KeptText
 from .system.project_files import is_ignored
 

@@ -40,7 +40,7 @@ MODULE = f"{PROGRAM}.tests.support.starter"  # this module, for any working dire
 LIBRARIES = (
     "anyio._backends._asyncio", "asyncio", "concurrent.futures", "difflib", "email", "git",
     "httpcore2", "httpx2", "importlib.readers", "logging", "markdown_it", "mcp.client.session",
-    "pathspec", "prompt_toolkit.shortcuts", "prompt_toolkit.input.vt100",
+    "prompt_toolkit.shortcuts", "prompt_toolkit.input.vt100",
     "prompt_toolkit.output.vt100", "pydantic.types", "pygments.lexers", "rich.console",
     "rich.markdown", "sqlite3", "tiktoken", "tomlkit", "tree_sitter", "tree_sitter_bash",
     "truststore", "xml.etree", "zipfile",

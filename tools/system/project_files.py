@@ -8,25 +8,20 @@ is not; links are listed but not followed. No program from a repository's config
 import asyncio
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...agent.lazy import dataclass
 from .child import child, pieces
 from .git_links import first_outside_link
+from .ignore_rules import NOT_GIT, IgnoreRules, read_ignore_file, rules_above
 from .programs import program
 from .safe_open import current_path, stable_path_below
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 MAX_FILES = 500_000
 MAX_LEFT_OUT_NAMED = 5  # ignored paths named in a message
 MAX_PATH_BYTES = 1 << 16
-NOT_GIT = (".ignore", ".rgignore")  # ripgrep's ignore files, unknown to git
-IGNORE_FILES = (".gitignore", *NOT_GIT)  # later files override earlier ones
 
 # A foreign repository's configuration may name commands (fsmonitor, hooks, transports).
 _GIT = (
@@ -58,10 +53,10 @@ async def list_files(
     environment, by default this process's.
     """
     if await asyncio.to_thread(is_ignored, root):  # git would list only tracked files there
-        return await _walked(root, limit)
+        return await _walked(root, limit, env)
     listing = await _tracked(root, limit, env)
     if listing is None or not listing.paths:
-        return await _walked(root, limit)
+        return await _walked(root, limit, env)
     return listing
 
 
@@ -71,7 +66,7 @@ async def ignored_paths(root: Path, env: Mapping[str, str] | None = None) -> lis
     """
     found = await _git(root, ("-o", "-i", "--directory"), MAX_FILES, env)
     if found is None:
-        return in_order((await _walked(root, MAX_FILES)).ignored)
+        return in_order((await _walked(root, MAX_FILES, env)).ignored)
     forced = await tracked_ignored(root, env)
     return in_order({*found.paths, *forced} - {"./", ".git"})
 
@@ -166,121 +161,82 @@ async def _add_nested(
     found.complete = found.complete and inner.complete and len(inner.paths) <= room
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """One ignore file."""
-
-    spec: "GitIgnoreSpec"
-    prefix: str = ""  # prefix of the paths that it applies to
-    lead: str = ""  # replaces the prefix in patterns; for files above the root
-
-
-def _ignored(chain: list[_Rules], path: str) -> bool:
-    """Return True if the last matching rule ignores a path. Directories end in `/`."""
-    for rules in reversed(chain):
-        if path.startswith(rules.prefix):
-            verdict = rules.spec.check_file(rules.lead + path[len(rules.prefix) :]).include
-            if verdict is not None:
-                return verdict
-    return False
-
-
-def _rules_of(
-    directory: Path, names: Iterable[str], prefix: str = "", lead: str = ""
-) -> list[_Rules]:
-    out = []
-    for name in names:
-        try:
-            lines = (directory / name).read_text("utf-8", "replace").splitlines()
-        except OSError:
-            continue
-        out.append(_Rules(_spec(lines), prefix, lead))
-    return out
-
-
-def _spec(lines: list[str]) -> "GitIgnoreSpec":
-    from pathspec import GitIgnoreSpec  # imported here: it takes 50 ms and is rarely needed
-
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:  # one bad line must not disable the others
-        return GitIgnoreSpec.from_lines(line for line in lines if _parses(line))
-
-
-def _parses(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
-
-
 def is_ignored(root: Path) -> bool:
     """Return True if the ignore files above a directory ignore it.
 
     A search in such a directory is intentional, so these rules do not apply there.
     """
-    return _ignored(_chain_above(current_path(root), IGNORE_FILES), "")
-
-
-def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
-    """Return the rules of the directories above `root`; none if they ignore `root` itself."""
-    chain = _chain_above(root, names)
-    return [] if _ignored(chain, "") else chain
-
-
-def _chain_above(root: Path, names: Iterable[str]) -> list[_Rules]:
-    chain: list[_Rules] = []
-    for directory in reversed(root.parents):
-        lead = f"{root.relative_to(directory).as_posix()}/"
-        chain += _rules_of(directory, names, lead=lead)
-    return chain
+    return rules_above(str(current_path(root)), {})[1]
 
 
 def _drop_ignored(found: Listing, root: Path) -> None:
     """Apply the ignore files that git does not know to git's listing."""
-    chain = _rules_above(current_path(root), NOT_GIT)
-    for path in in_order(p for p in found.paths if p.rpartition("/")[2] in NOT_GIT):
-        directory, slash, name = path.rpartition("/")
-        chain += _rules_of(root / directory, (name,), prefix=directory + slash)
-    if chain:
-        found.paths = [path for path in found.paths if not _ignored(chain, path)]
+    top, _ = rules_above(str(current_path(root)), {}, NOT_GIT)
+    folders = {path.rpartition("/")[0] for path in found.paths if path.endswith(NOT_GIT)}
+    if not top and not folders:
+        return
+    known: dict[str, IgnoreRules | None] = {}
+
+    def rules_in(folder: str) -> IgnoreRules | None:
+        """Return the rules in a folder; None if it is ignored."""
+        if folder not in known:
+            rules = rules_in(folder.rpartition("/")[0]) if folder else top
+            if folder and rules and rules.ignores(folder, True):
+                rules = None
+            elif rules is not None and folder in folders:
+                rules = rules.below(
+                    folder and f"{folder}/",
+                    NOT_GIT,
+                    lambda name: read_ignore_file(str(root / folder / name)),
+                )
+            known[folder] = rules
+        return known[folder]
+
+    kept = []
+    for path in found.paths:
+        rules = rules_in(path.rpartition("/")[0])
+        if rules is not None and not rules.ignores(path, False):
+            kept.append(path)
+    found.paths = kept
 
 
-async def _walked(root: Path, limit: int) -> Listing:
+async def _walked(root: Path, limit: int, env: Mapping[str, str] | None) -> Listing:
     stop = threading.Event()  # a thread cannot be killed, so it checks this flag
     try:
-        return await asyncio.to_thread(_walk, root, limit, stop)
+        return await asyncio.to_thread(_walk, root, limit, os.environ if env is None else env, stop)
     finally:
         stop.set()
 
 
-def _walk(root: Path, limit: int, stop: threading.Event) -> Listing:
+def _walk(root: Path, limit: int, env: Mapping[str, str], stop: threading.Event) -> Listing:
     found = Listing()
-    waiting = [("", _rules_above(current_path(root), IGNORE_FILES))]
+    waiting = [("", rules_above(str(current_path(root)), env)[0])]
     while waiting and not stop.is_set():
-        prefix, chain = waiting.pop()
+        prefix, rules = waiting.pop()
         try:
             with stable_path_below(root, prefix) as folder:
                 with os.scandir(folder) as entries:
                     inside = {e.name: e.is_dir(follow_symlinks=False) for e in entries}
-                names = [name for name in IGNORE_FILES if name in inside]
-                chain = [*chain, *_rules_of(folder, names, prefix=prefix)]
+                rules = _rules_below(rules, prefix, folder, inside)
         except OSError:
             found.unreadable += 1
             continue
         inside.pop(".git", None)
         for name, is_directory in inside.items():
-            path = f"{prefix}{name}/" if is_directory else prefix + name
-            if _ignored(chain, path):
-                found.ignored.append(path)
+            path = prefix + name
+            if rules.ignores(path, is_directory):
+                found.ignored.append(f"{path}/" if is_directory else path)
             elif is_directory:
-                waiting.append((path, chain))
+                waiting.append((f"{path}/", rules))
             elif len(found.paths) == limit:
                 found.complete = False
                 return found
             else:
                 found.paths.append(path)
     return found
+
+
+def _rules_below(
+    rules: IgnoreRules, prefix: str, folder: Path, names: Container[str]
+) -> IgnoreRules:
+    return rules.below(prefix, names, lambda name: read_ignore_file(str(folder / name)))

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from ctxagent.tools.glob_patterns import compile_wildcard, normalize
+from ctxagent.tools.system.glob_patterns import compile_wildcard, normalize
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,19 @@ root of the search; one that ends in a slash matches everything below.
 
 import re
 
-from ..agent.lazy import regex
-
-_TOKEN = regex(
+# The expressions are compiled on first use, which `re` remembers.
+_TOKEN = (
     r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a whole component
     r"|(?P<stars>\*+)"
     r"|(?P<one>\?)"
     r"|\[(?P<set>[!^]?\]?[^\]]*)\]"
     r"|\\(?P<escaped>.)"
     r"|(?P<brace>[{},])"
-    r"|(?P<plain>.)",
-    re.DOTALL,
+    r"|(?P<plain>.)"
 )
 
 _FIXED = ("one", "set", "escaped", "plain")  # match one character each
-_MEMBER = regex(r"(.)(?:-(.))?", re.DOTALL)
+_MEMBER = r"(.)(?:-(.))?"
 
 
 def normalize(pattern: str) -> str:
@@ -37,19 +35,21 @@ def normalize(pattern: str) -> str:
 def compile_wildcard(pattern: str) -> re.Pattern[str]:
     """Return a regular expression for `fullmatch` on relative paths.
 
-    Raises ValueError, with the reason, for an unclosed set or brace.
+    Raises ValueError, with the reason, for an unclosed set or brace, and for a last backslash.
     """
     body = pattern.removeprefix("/")
     anchored = "/" in pattern
     out: list[tuple[str | None, str]] = [] if anchored else [("deep", "(?:.*/)?")]
     depth = 0
-    for token in _TOKEN.finditer(body):
+    for token in re.finditer(_TOKEN, body, re.DOTALL):
         kind, text = token.lastgroup, token[token.lastgroup or 0]
         if kind == "brace":
             depth += {"{": 1, "}": -1}.get(text, 0)
             text = _brace(text, depth)
         elif kind == "plain" and text == "[":
             raise ValueError(f"the [ in {pattern!r} is never closed; write \\[ for a plain one")
+        elif kind == "plain" and text == "\\":
+            raise ValueError(f"the \\ at the end of {pattern!r} escapes nothing")
         else:
             text = _expression(kind, text)
         if depth < 0:
@@ -95,7 +95,7 @@ def _joined(parts: list[tuple[str | None, str]]) -> str:
 def _expression(kind: str | None, text: str) -> str:
     if kind == "set":
         negated = text[:1] in ("!", "^")
-        members = _MEMBER.sub(_member, text[negated:])
+        members = re.sub(_MEMBER, _member, text[negated:], flags=re.DOTALL)
         return f"(?!/)[{'^' if negated else ''}{members}]"
     return {
         "deep": "(?:.*/)?",
