@@ -1,7 +1,8 @@
 """Grep: find the files, lines or counts that match a regular expression.
 
-The tool checks the arguments, runs ripgrep, and collects a page of hits. The search stops as soon
-as the page is full, which limits time and output. A cut page tells the model how to continue.
+The tool checks the arguments, runs the search engine, and collects a page of hits. The search stops
+as soon as the page is full, which limits time and output. A cut page tells the model how to
+continue.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
-from .ripgrep import GrepHit, Mode, Refused, Search, search_files
+from .search.engine import search_engine, search_files
+from .search.request import GrepHit, Mode, Refused, Search, SearchEngine
 from .system.glob_patterns import compile_wildcard, normalize
-from .system.programs import ripgrep
 from .system.project_files import ignored_notice
 from .system.take_turn import in_thread
 
@@ -32,10 +33,6 @@ SNIFFED_BYTES = 1 << 16  # a NUL in the first bytes means a binary file
 _LINE_END = regex(r"\n|(?<!\\)(?:\\\\)*\\n")
 _META = regex(r"[\\.+*?()|\[\]{}^$#&\-~]")
 _NARROW = "narrow the search with path, glob or type"
-_NO_RIPGREP = (
-    "Grep cannot search: there is no ripgrep here that commands could not have changed. Use "
-    "grep -rn in Bash."
-)
 
 
 class GrepParams(Params):
@@ -84,20 +81,26 @@ class GrepTool(Tool[GrepParams]):
         folder = Place(place.name, search.root)
         with listed(folder) as inside:
 
-            def prepared() -> tuple[str, Search]:
+            def prepared() -> tuple[SearchEngine, Search]:
+                engine = search_engine(context.env.get("PATH"))
                 bounds = context.search_bounds(search.root)
-                return _program(context), replace(search, inside=inside, bounds=bounds)
+                return engine, replace(search, inside=inside, bounds=bounds)
 
-            program, search = await in_thread(prepared)
-            return await self._found(params, context, place, program, search)
+            engine, search = await in_thread(prepared)
+            return await self._found(params, context, place, engine, search)
 
     async def _found(
-        self, params: GrepParams, context: Context, place: Place, program: str, search: Search
+        self,
+        params: GrepParams,
+        context: Context,
+        place: Place,
+        engine: SearchEngine,
+        search: Search,
     ) -> Output:
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
-                unreadable = await search_files(program, search, page.take)
+                unreadable = await search_files(engine, search, page.take)
             if unreadable:
                 page.note = f"files or directories that could not be read: {unreadable:,}"
         except TimeoutError:
@@ -109,8 +112,8 @@ class GrepTool(Tool[GrepParams]):
             page.end = f"stopped after {self._seconds:g} s; {_NARROW} for what is missing"
         except Refused as refusal:
             raise ToolError(
-                f"ripgrep does not take this search: {refusal}. Escape characters meant as such, "
-                "e.g. \\( \\[ \\{, or set literal=true."
+                f"{engine.name} does not take this search: {refusal}. Escape characters meant as "
+                "such, e.g. \\( \\[ \\{, or set literal=true."
             ) from None
         except OSError as error:
             raise ToolError(f"Could not search {place.name}: {error.strerror}.") from error
@@ -222,13 +225,6 @@ class _Page:
             "files": len(self.files),
             "truncated": bool(self.end) or self.cut_lines,
         }
-
-
-def _program(context: Context) -> str:
-    """Return the path of ripgrep. Raises ToolError if there is none."""
-    if found := ripgrep(context.env.get("PATH")):
-        return found
-    raise ToolError(_NO_RIPGREP)
 
 
 def _plan(params: GrepParams, context: Context, place: Place) -> Search:

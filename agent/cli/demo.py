@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.system.plural import count_of
-from ...tools.system.programs import ripgrep
 from ..compaction.history import acts, savings
 from ..compaction.summary.request import is_summary_question
 from ..config.settings import DemoteSettings, PermissionSettings, Settings, UiSettings
@@ -175,15 +174,7 @@ def _model_steps(script: dict[str, Any]) -> Callable[[Request], Step]:
         if is_summary_question(str(last.get("text", ""))):
             return Step(text=script["summary"].strip())
         step = next(steps)
-        tools = [_call(tool["name"], tool["input"]) for tool in step.get("tools", ())]
+        tools = [(tool["name"], tool["input"]) for tool in step.get("tools", ())]
         return Step(text=step["text"].strip(), tools=tools)
 
     return play
-
-
-def _call(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a call of the script. Without ripgrep, grep in Bash replaces Grep."""
-    if name != "Grep" or ripgrep(os.environ.get("PATH")):
-        return name, given
-    shown = "n" if given.get("output_mode") == "content" else "l"
-    return "Bash", {"command": f"grep -r{shown} {given['pattern']} {given['path']}"}

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+from ...tools.search.engine import search_engine
 from ...tools.system.plural import count_of
-from ...tools.system.programs import describe_program, isolated_python, ripgrep
+from ...tools.system.programs import describe_program, isolated_python
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
@@ -55,7 +56,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
         Finding("git", git or "not found: no branch and status for the model"),
-        _ripgrep(path),
+        _search(path),
         Finding(
             "tokenizer",
             str(
@@ -67,14 +68,15 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
     ]
 
 
-def _ripgrep(path: str | None) -> Finding:
-    """Return the program of the Grep tool, or how to get one."""
-    if found := ripgrep(path):
-        return Finding("ripgrep", found)
+def _search(path: str | None) -> Finding:
+    """Return the program that searches for Grep, and if it is not ripgrep, why not."""
+    engine = search_engine(path)
+    if engine.name == "ripgrep":
+        return Finding("search", f"ripgrep: {engine.program}")
     installed = describe_program("rg", sysconfig.get_path("scripts"))
-    why = installed or describe_program("rg", path) or "not found"
-    fix = "The Grep tool is off: install ripgrep from your system's packages"
-    return Finding("ripgrep", f"{why}. {fix}", note=True)
+    why = installed or describe_program("rg", path) or "ripgrep is not installed"
+    fix = "For faster searches, install ripgrep from your system's packages"
+    return Finding("search", f"{engine.name}: {engine.program}. {why}. {fix}")
 
 
 def _state(folder: Path) -> Finding:

@@ -101,26 +101,34 @@ def confinement(
             if os.geteuid() == 0:
                 _keep_powers(powers)
             _restrict(rules)
-        program = ctypes.create_string_buffer(filter, len(filter))
-        header = struct.pack("HP", len(filter) // 8, ctypes.addressof(program))
-        _prctl(_PR_SET_SECCOMP, _FILTER_MODE, header)
+        _filter_calls(filter)
 
     return restrict
 
 
 def read_only_restriction(places: Sequence[str]) -> Callable[[], None]:
     """Return a function that restricts the calling thread and its processes to reading these
-    absolute real paths and everything below them. It raises OSError if the kernel refuses.
+    absolute real paths and everything below them, without any socket. It raises OSError if the
+    kernel refuses.
     """
 
     def restrict() -> None:
         files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
-        with _ruleset(files, 0) as rules:
+        with _ruleset(files, _TCP) as rules:
             allowed: dict[str, Access] = {"/": "hidden", **dict.fromkeys(places, "read")}
             _allow(rules, files, {**allowed, "/dev/null": "write"})
             _restrict(rules)
+        if filter := seccomp.filter_program(frozenset()):
+            _filter_calls(filter)
 
     return restrict
+
+
+def _filter_calls(filter: bytes) -> None:
+    """Apply a system call filter to the calling thread, which has given up new privileges."""
+    program = ctypes.create_string_buffer(filter, len(filter))
+    header = struct.pack("HP", len(filter) // 8, ctypes.addressof(program))
+    _prctl(_PR_SET_SECCOMP, _FILTER_MODE, header)
 
 
 def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:

@@ -1,14 +1,16 @@
-"""The files that a search may read: the approved folder, ignore files, and ripgrep's own files.
+"""The files that a search may read: the approved folder, ignore files, and the files of the search
+program.
 
 ripgrep opens files by path. If a folder is replaced by a link during the search, ripgrep would
-leave the approved folder. Landlock prevents that.
+leave the approved folder. Landlock prevents that. A search also writes nothing and opens no socket,
+whatever program it is.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ...tools.system.programs import ripgrep
+from ...tools.search.engine import search_engine
 from . import landlock
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
@@ -20,22 +22,16 @@ _OWN_IGNORE_FILES = (
 
 
 def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None] | None:
-    """Return a function that restricts a thread before it starts ripgrep in a folder; None if the
+    """Return a function that restricts a thread before it starts a search in a folder; None if the
     kernel has no Landlock. `folder` is an absolute real path.
     """
     if not landlock.version():
         return None
+    engine = search_engine(environ.get("PATH"))
     musl = map(str, Path("/etc").glob(_MUSL_PATHS))
-    named = [*_SYSTEM, *musl, *_ripgrep(environ), *_ignore_files(environ, folder)]
+    named = [*_SYSTEM, *musl, *engine.files, *_ignore_files(environ, folder)]
     there = (os.path.realpath(path) for path in named if os.path.exists(path))  # noqa: PTH110
     return landlock.read_only_restriction([str(folder), *dict.fromkeys(there)])
-
-
-def _ripgrep(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the path of ripgrep and the folder of its libraries."""
-    if found := ripgrep(environ.get("PATH")):
-        real = Path(os.path.realpath(found))
-        yield from (str(real), str(real.parent.parent / "lib"))
 
 
 def _ignore_files(environ: Mapping[str, str], folder: Path) -> Iterator[str]:

@@ -19,9 +19,9 @@ from ...tools.recall import (
     part_of_text,
     passages_text,
 )
-from ...tools.ripgrep import Refused, search_text
+from ...tools.search.engine import search_engine, search_text
+from ...tools.search.request import Refused
 from ...tools.system.kept_text import KeptText
-from ...tools.system.programs import ripgrep
 from ...tools.system.shorten import shorten
 from ..compaction.session_intent import session_intent
 from ..errors import ToolError
@@ -140,15 +140,13 @@ class RecallEntryTool(Tool[RecallEntryParams]):
 
 async def _matches(pattern: str, ref: str, text: KeptText) -> str:
     """Return the first matches of a pattern in a text, each with its offset. Raises ToolError."""
-    program = ripgrep(os.environ.get("PATH"))
-    if not program:
-        raise ToolError("A pattern needs ripgrep, which is not installed. Use offset and limit.")
+    engine = search_engine(os.environ.get("PATH"))
     shown = repr(shorten(pattern, MAX_SHOWN_CHARS))
     lines, shown_to, more = list[str](), 0, False
     try:
         async with (
             asyncio.timeout(SEARCH_TIMEOUT_S),
-            contextlib.aclosing(search_text(program, pattern, text)) as matches,
+            contextlib.aclosing(search_text(engine, pattern, text)) as matches,
         ):
             async for match in matches:
                 if more := len(lines) == MAX_MATCHES:
@@ -157,7 +155,7 @@ async def _matches(pattern: str, ref: str, text: KeptText) -> str:
                     lines.append(f"{match.start}: {match.excerpt}")
                     shown_to = match.excerpt_end
     except Refused as refusal:
-        raise ToolError(f"ripgrep refuses the pattern {shown}: {refusal}") from None
+        raise ToolError(f"{engine.name} refuses the pattern {shown}: {refusal}") from None
     except ValueError as error:
         raise ToolError(f"The pattern {shown} cannot be searched for: {error}.") from None
     except TimeoutError:
@@ -166,7 +164,7 @@ async def _matches(pattern: str, ref: str, text: KeptText) -> str:
             "pattern, or offset and limit."
         ) from None
     except OSError as error:
-        raise ToolError(f"ripgrep cannot be started: {error.strerror}.") from error
+        raise ToolError(f"{engine.program} cannot be started: {error.strerror}.") from error
     if not lines:
         return f"No match of {shown} in {ref}."
     end = [f"[more matches after offset {shown_to}: use a narrower pattern]"] if more else []

@@ -77,7 +77,10 @@ WITHOUT_TEST_FILE = {
     "replay": ("builder charts codex ctxagent json measures opencode parallel results tool_names"),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
-    "tools": "base download mcp web_fetch",
+    "tools": (
+        "base char_sets download expression_writer line_search main mcp pattern_parser "
+        "pattern_parts pcre_syntax rust_syntax web_fetch"
+    ),
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent keys log markdown_stream memory menu_rows "

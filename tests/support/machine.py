@@ -25,13 +25,15 @@ _SYSTEM_FOLDERS = "/usr/bin:/bin:/usr/local/bin"
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
 _LANDLOCK_FILES_VERSION = 3
 _FILTERED_MACHINES = ("x86_64", "aarch64")
-# Statements that take sandboxes away from the agent in a new process.
+# Statements that take programs away from the agent in a new process.
 _TAKEN_AWAY: Mapping[Kind, Sequence[str]] = {
     "Landlock": ("bubblewrap._installed = lambda: iter(())",),
     "none": ("bubblewrap._installed = lambda: iter(())", "landlock.version = lambda: 0"),
 }
+_NO_RIPGREP = "engine.ripgrep = lambda path, own=engine.ripgrep: own('/nonexistent')"
 _START = """import sys
 from ctxagent.agent.security import bubblewrap, landlock
+from ctxagent.tools.search import engine
 {taken_away}
 from ctxagent.agent.cli.main import main
 sys.argv[0] = {command!r}
@@ -106,12 +108,16 @@ LANDLOCK = pytest.param("Landlock", marks=needs_landlock)
 every_sandbox = pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK, "none"])
 
 
-def under(kind: Kind) -> tuple[str, ...]:
+def under(kind: Kind, python: str = "") -> tuple[str, ...]:
     """Return the beginning of a command line that starts the agent under one kind of sandbox, also
     if this machine has a stronger one. For the kinds without bubblewrap, it is not installed.
+
+    `python` starts the agent in another environment, where no folder of the PATH has a ripgrep.
     """
     usual: Kind = "none" if lacks("Landlock") else "Landlock"
-    if kind == ("bubblewrap" if bwrap() else usual):
+    is_usual = kind == ("bubblewrap" if bwrap() else usual)
+    if is_usual and not python:
         return (COMMAND,)
-    taken_away = "\n".join(_TAKEN_AWAY[kind])
-    return (sys.executable, "-c", _START.format(taken_away=taken_away, command=COMMAND))
+    taken_away = [*(() if is_usual else _TAKEN_AWAY[kind]), *([_NO_RIPGREP] if python else ())]
+    start = _START.format(taken_away="\n".join(taken_away), command=COMMAND)
+    return (python or sys.executable, "-c", start)

@@ -89,20 +89,24 @@ def test_one_that_is_found_nowhere_else_is_absent(tmp_path: Path) -> None:
     assert own_environment({"PATH": planted})["PATH"] == os.defpath
 
 
-def test_the_doctor_says_that_ripgrep_is_not_used_and_what_to_do(
+def test_the_doctor_says_which_program_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ctxagent.agent.doctor import setup
 
     planted = plant(tmp_path / "scripts", tmp_path / "mark")
-    distrust([planted])
     monkeypatch.setattr("sysconfig.get_path", lambda name: planted)
-    found = setup._ripgrep("/nonexistent")
-    assert found.note
-    assert found.found == (
-        f"{planted}/rg is not used: commands may write there. "
-        "The Grep tool is off: install ripgrep from your system's packages"
+    assert setup._search("/nonexistent").found == f"ripgrep: {planted}/rg"
+    distrust([planted])
+    found = setup._search("/nonexistent")
+    assert not found.note
+    assert found.found.startswith("Python: /")
+    assert found.found.endswith(
+        f". {planted}/rg is not used: commands may write there. "
+        "For faster searches, install ripgrep from your system's packages"
     )
+    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nonexistent")
+    assert ". ripgrep is not installed. " in setup._search("/nonexistent").found
 
 
 def test_what_commands_may_write_to(tmp_path: Path) -> None:

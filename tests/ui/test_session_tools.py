@@ -16,7 +16,10 @@ from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import session_tools as module
 from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 from ctxagent.tools.base import Context
-from ctxagent.tools.ripgrep import TextMatch
+from ctxagent.tools.search.request import TextMatch
+from ctxagent.tools.search.ripgrep import Ripgrep
+
+from ..support.search_engines import ENGINES, engine_named
 
 
 @pytest.fixture
@@ -173,13 +176,22 @@ def test_a_search_that_takes_too_long_is_ended(
     assert ended == [True]
 
 
-def test_without_ripgrep_the_other_ways_are_named(
+@pytest.mark.parametrize("name", ENGINES)
+def test_each_engine_finds_a_pattern(
+    project: Project, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    record(project, "one", User(content="first\nport 8080, part 81\n"))
+    monkeypatch.setattr(module, "search_engine", lambda path: engine_named(name))
+    text = ask(project, "recall", ref="#2", pattern=r"(?<=port )\d+")
+    assert text.endswith("11: port 8080, part 81")
+    with pytest.raises(ToolError, match=f"{name} refuses the pattern 'x\\('"):
+        ask(project, "recall", ref="#2", pattern="x(")
+
+
+def test_a_program_that_cannot_be_started_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(project, "one", User(content="hello"))
-    monkeypatch.setattr(module, "ripgrep", lambda path: "")
-    with pytest.raises(ToolError, match="Use offset and limit"):
-        ask(project, "recall", ref="#2", pattern="x")
-    monkeypatch.setattr(module, "ripgrep", lambda path: "/nowhere/rg")
-    with pytest.raises(ToolError, match="cannot be started: No such file"):
+    monkeypatch.setattr(module, "search_engine", lambda path: Ripgrep("/nowhere/rg"))
+    with pytest.raises(ToolError, match="/nowhere/rg cannot be started: No such file"):
         ask(project, "recall", ref="#2", pattern="x")

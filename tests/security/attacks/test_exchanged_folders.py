@@ -23,6 +23,7 @@ from ctxagent.tools.file_access import MAX_FILE_BYTES
 from ctxagent.tools.glob import GlobTool
 from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool
+from ctxagent.tools.search.python_engine import PythonEngine
 from ctxagent.tools.system import safe_open
 from ctxagent.tools.write import WriteTool
 
@@ -134,6 +135,19 @@ def test_grep(stage: Stage, path: str) -> None:
     for mode in ("content", "files", "count"):
         texts = said(stage, GrepTool(), SEARCHES // 6, output_mode=mode, **given)
         assert not [text for text in texts if SECRET in text or "only-there" in text]
+
+
+def test_grep_in_python(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It follows no link, so it needs no protection by the kernel."""
+    monkeypatch.setattr("ctxagent.tools.grep.search_engine", lambda path: PythonEngine())
+    stage.context.search_bounds = lambda folder: None
+    given = {"pattern": "key|project", "output_mode": "content"}
+    texts = list[str]()
+    while len(texts) < TRIES and not any("of the project" in text for text in texts):
+        texts += said(stage, GrepTool(), SEARCHES // 6, path=".", **given)
+        texts += said(stage, GrepTool(), SEARCHES // 6, path="src", **given)
+    assert not [text for text in texts if SECRET in text or "only-there" in text]
+    assert any("of the project" in text for text in texts)
 
 
 @pytest.mark.variants

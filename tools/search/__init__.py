@@ -1,0 +1,1 @@
+"""The search for regular expressions, in files and in texts."""

@@ -1,0 +1,155 @@
+"""Search files and texts for a regular expression.
+
+This module chooses the program that searches: a trusted ripgrep, or the search in Python. A search
+of files runs in its root and passes on `GrepHit`s sorted by path. A glob narrows the search; it
+does not include ignored files.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+from ...agent.lazy import regex
+from ..system.child import child, pieces
+from ..system.glob_patterns import compile_wildcard
+from ..system.kept_text import KeptText
+from ..system.programs import ripgrep
+from .python_engine import PythonEngine
+from .request import GrepHit, Mode, Refused, Search, SearchEngine, TextMatch
+from .ripgrep import Ripgrep
+
+MAX_LINE_BYTES = 16 << 20  # bytes of one line; the rest is ignored
+BLOCK_CHARS = 8 << 20  # characters searched at once
+MAX_OFFSET_BYTES = 32  # of an output line, which begins with the offset of a match
+MAX_EXCERPT_CHARS = 300  # around a match in a text
+CHARS_BEFORE_MATCH = 100  # part of MAX_EXCERPT_CHARS before the match
+
+# The number of a line; for a match with a NUL and, if it is known, the column.
+_PLACE = regex(rb"(\d+)(?:-|\0(?:(\d+)\0)?)")
+_UNREADABLE = "(os error "
+# What ripgrep says about a line of an ignore file above the root. It goes on without the line.
+_BAD_RULE = regex(r"^.*: line \d+: error parsing glob .*\n?", re.MULTILINE)
+
+Take = Callable[[GrepHit], bool]  # returns True to continue
+
+
+def search_engine(path: str | None) -> SearchEngine:
+    """Return the program that searches: the ripgrep installed with this program, or else the one in
+    `path`, or else the search in Python. A ripgrep that commands could have written is not used.
+    """
+    found = ripgrep(path)
+    return Ripgrep(found) if found else PythonEngine()
+
+
+async def search_files(engine: SearchEngine, search: Search, take: Take) -> int:
+    """Search files and pass hits to `take` until there are no more or `take` returns False.
+
+    Returns the number of unreadable files and directories. Raises Refused, and OSError if the
+    program cannot run.
+    """
+    command = await asyncio.to_thread(engine.command, search)
+    chosen = cache(_chooser(search))
+    separator = b"\0" if search.mode == "files" else b"\n"
+    async with child(
+        command.argv,
+        cwd=search.inside,
+        env=search.env,
+        given=command.given,
+        restrict=search.bounds,
+    ) as program:
+        async with contextlib.aclosing(pieces(program.out, separator, MAX_LINE_BYTES)) as found:
+            async for piece in found:
+                hit = _hit(piece, search.mode)
+                if hit and (search.only or chosen(hit.path)) and not take(hit):
+                    return 0
+        code, complaints = await program.end()
+    unreadable = complaints.count(_UNREADABLE)
+    reason = _BAD_RULE.sub("", complaints).strip()
+    if code not in (0, 1) and not unreadable and (reason or reason == complaints):
+        raise Refused(" ".join(reason.split()) or f"{engine.name} ended with code {code}")
+    return unreadable
+
+
+async def search_text(
+    engine: SearchEngine, pattern: str, text: KeptText
+) -> AsyncGenerator[TextMatch, None]:
+    """Yield the matches in a text, in order. A match never spans lines. Raises Refused, and OSError
+    if the program cannot run.
+    """
+    blocks, before = _blocks(text), 0  # characters in finished blocks
+    while block := await asyncio.to_thread(next, blocks, ""):
+        data = block.encode("utf-8", "replace")  # a lone surrogate becomes one byte
+        command = await asyncio.to_thread(engine.text_command, pattern, data)
+        async with child(command.argv, cwd=Path("/"), given=command.given) as program:
+            at = start = 0  # the same place, in bytes and in characters of the block
+            async with contextlib.aclosing(pieces(program.out, b"\n", MAX_OFFSET_BYTES)) as found:
+                async for piece in found:
+                    offset = int(piece.partition(b":")[0])
+                    start += len(data[at:offset].decode("utf-8", "replace"))
+                    at = offset
+                    yield _text_match(block, before, start)
+            code, complaints = await program.end()
+        if code not in (0, 1):
+            raise Refused(" ".join(complaints.split()) or f"{engine.name} ended with code {code}")
+        before += len(block)
+
+
+def _blocks(text: KeptText) -> Iterator[str]:
+    """Yield a text in blocks of whole lines. A line longer than a block is split."""
+    held = ""
+    for piece in text.pieces():
+        held += piece
+        if len(held) >= BLOCK_CHARS:
+            end = held.rfind("\n") + 1 or len(held)
+            yield held[:end]
+            held = held[end:]
+    if held:
+        yield held
+
+
+def _text_match(block: str, before: int, start: int) -> TextMatch:
+    first = max(block.rfind("\n", 0, start) + 1, start - CHARS_BEFORE_MATCH)
+    line_end = block.find("\n", start)
+    last = min(len(block) if line_end < 0 else line_end, first + MAX_EXCERPT_CHARS)
+    return TextMatch(before + start, block[first:last], before + last)
+
+
+def _chooser(search: Search) -> Callable[[str], bool]:
+    """Return a function that tests whether the glob includes a path."""
+    regex = compile_wildcard((search.glob or "**").removeprefix("!"))
+
+    def chosen(path: str) -> bool:
+        if search.unwanted:  # excluding a directory excludes everything in it
+            return not any(regex.fullmatch(path[:end]) for end in _ends(path))
+        return regex.fullmatch(path) is not None
+
+    return chosen
+
+
+def _ends(path: str) -> Iterator[int]:
+    yield from (place for place, character in enumerate(path) if character == "/")
+    yield len(path)
+
+
+def _hit(piece: bytes, mode: Mode) -> GrepHit | None:
+    """Return the hit of a record; None for ripgrep's remarks, such as on binary files."""
+    name, nul, rest = piece.partition(b"\0")
+    path = name.removeprefix(b"./").decode("utf-8", "replace")
+    if mode == "files":
+        return GrepHit(path)
+    if not nul:
+        return None
+    if mode == "count":
+        return GrepHit(path, int(rest))
+    place = _PLACE.match(rest)
+    if not place:
+        return None
+    raw, column = rest[place.end() :].removesuffix(b"\r"), int(place[2] or 1)
+    text = raw.decode("utf-8", "replace")
+    if place[0].endswith(b"-"):
+        return GrepHit(path, int(place[1]), text)
+    start = len(raw[: column - 1].decode("utf-8", "replace"))
+    return GrepHit(path, int(place[1]), text, start)

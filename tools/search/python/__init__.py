@@ -1,0 +1,1 @@
+"""The search program that is used without ripgrep. `main.py` runs in its own process."""

@@ -1,0 +1,240 @@
+"""Search one file and write the hits as ripgrep does: `PATH NUL NUMBER NUL COLUMN NUL LINE` for a
+matching line, `PATH NUL NUMBER-LINE` for a line of context, `PATH NUL` or `PATH NUL COUNT`.
+
+A file is read as ripgrep reads it: in pieces of 64 KB that end at a line end. A piece with a NUL
+ends the search, because the file is binary. A file that the user names is searched to its end.
+"""
+
+import codecs
+import io
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from .expression import SearchText
+from .line_search import LineSearch, matches, matches_in_line
+
+PIECE_BYTES = 1 << 16
+GROWTH = 3  # of a piece without a line end
+MAX_PIECE_BYTES = 1 << 28  # of one line, or of a file whose matches may span lines
+
+ReadBytes = Callable[[int], bytes]
+
+
+class FileSearch:
+    """Searches files in one mode. `out` receives the records."""
+
+    def __init__(
+        self,
+        search: LineSearch,
+        out: io.BufferedIOBase,
+        *,
+        mode: str,
+        counts_matches: bool,
+        before: int,
+        after: int,
+    ) -> None:
+        self._search = search
+        self._out = out
+        self._mode = mode
+        self._counts_matches = counts_matches  # else, lines
+        self._before = before
+        self._after = after
+        expression = search.expression
+        self._crosses_lines = expression.crosses_lines
+        self._keeps_returns = expression.crosses_lines or expression.sees_returns
+
+    def search(self, path: bytes, descriptor: int, *, is_named: bool) -> None:
+        """Search an open file. `is_named` is for a file that the user names. Raises OSError."""
+        file = _File(path, descriptor, is_named)
+        if self._crosses_lines:
+            self._search_whole(file)
+        elif self._mode == "content":
+            self._write_lines(file)
+        else:
+            self._count_lines(file)
+
+    def _count_lines(self, file: "_File") -> None:
+        count = 0
+        for piece in file.pieces():
+            text = self._decoded(piece)
+            for start, end, _ in self._search.lines(text):
+                if self._mode == "files":
+                    self._out.write(file.path + b"\0")
+                    return
+                if self._counts_matches:
+                    pattern = self._search.expression.for_text(text)
+                    found = matches_in_line(pattern, text.text[start:end])
+                    count += max(1, sum(1 for _ in found))
+                else:
+                    count += 1
+        if count and self._mode == "count" and not file.is_binary:
+            self._out.write(b"%b\0%d\n" % (file.path, count))
+
+    def _write_lines(self, file: "_File") -> None:
+        context = _Context(self._out, file.path, self._before, self._after)
+        for piece in file.pieces():
+            text = self._decoded(piece)
+            for start, end, first in self._search.lines(text):
+                if "\0" in text.text[start:end]:
+                    context.finish(text.text, start)
+                    return
+                context.write_match(text.text, start, end, first)
+            context.finish(text.text, len(text.text))
+
+    def _search_whole(self, file: "_File") -> None:
+        """Search a file whose matches may span lines."""
+        data = b"".join(file.pieces(limit=MAX_PIECE_BYTES))
+        if file.is_binary:
+            return
+        text = self._decoded(data)
+        context = _Context(self._out, file.path, self._before, self._after)
+        count, nul = 0, text.text.find("\0")
+        has_context = nul >= 0 and (self._before or self._after)
+        text_end = text.text.rfind("\n", 0, nul) + 1 if has_context else len(text.text)
+        for start, end, first in self._search.blocks(text):
+            if end > text_end or "\0" in text.text[start:end]:
+                file.is_binary = not file.is_named
+                break
+            if self._mode == "files":
+                self._out.write(file.path + b"\0")
+                return
+            if self._mode == "content":
+                context.write_match(text.text, start, end, first)
+            else:
+                pattern = self._search.expression.for_text(text)
+                count += max(1, sum(1 for _ in matches(pattern, text.text, start, end)))
+        if self._mode == "content":
+            context.finish(text.text, text_end)
+        elif count and not file.is_binary:
+            self._out.write(b"%b\0%d\n" % (file.path, count))
+
+    def _decoded(self, data: bytes) -> SearchText:
+        text = decoded(data)
+        if text.has_returns and not self._keeps_returns:
+            plain = text.text.replace("\r\n", "\n")
+            if "\r" not in plain:
+                return SearchText(plain, has_stray_bytes=text.has_stray_bytes)
+        return text
+
+
+def decoded(data: bytes) -> SearchText:
+    """Decode UTF-8. Other bytes become lone surrogates."""
+    try:
+        return SearchText(data.decode())
+    except UnicodeDecodeError:
+        return SearchText(data.decode("utf-8", "surrogateescape"), has_stray_bytes=True)
+
+
+class _File:
+    """An open file that is read in pieces."""
+
+    def __init__(self, path: bytes, descriptor: int, is_named: bool) -> None:
+        self.path = path
+        self.is_named = is_named
+        self.is_binary = False  # set while reading
+        self._descriptor = descriptor
+
+    def pieces(self, limit: int = 0) -> Iterator[bytes]:
+        """Yield the text of the file in pieces that end at a line end, in UTF-8. With a limit,
+        yield so many bytes at once; only a NUL in the first piece makes the file binary.
+        """
+        read, size = self._decoder(), PIECE_BYTES
+        if limit:
+            whole = _rest(read, limit)
+            self.is_binary = not self.is_named and b"\0" in whole[:PIECE_BYTES]
+            yield whole
+            return
+        held = b""
+        while data := read(size - len(held)):
+            if not self.is_named and b"\0" in data:
+                self.is_binary = True
+                return
+            held += data
+            end = held.rfind(b"\n", len(held) - len(data)) + 1
+            if not end and size < MAX_PIECE_BYTES:
+                size = size * GROWTH if len(held) == size else size
+                continue
+            end = end or len(held)
+            yield held[:end]
+            held = held[end:]
+        if held:
+            yield held
+
+    def _decoder(self) -> ReadBytes:
+        """Return a function that reads the file as UTF-8, without a byte order mark."""
+        start = os.read(self._descriptor, len(codecs.BOM_UTF8))
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            whole = start + _rest(self._read, MAX_PIECE_BYTES)
+            return io.BytesIO(whole.decode("utf-16", "replace").encode()).read
+        first = [start] if start and start != codecs.BOM_UTF8 else []
+        # As in ripgrep, the bytes in place of the mark are the first to be read.
+        return lambda size: first.pop() if first else self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        return os.read(self._descriptor, size)
+
+
+def _rest(read: ReadBytes, limit: int) -> bytes:
+    found = list(iter(lambda: read(min(limit, 1 << 24)), b""))
+    return b"".join(found)[:limit]
+
+
+class _Context:
+    """Writes matching lines with the lines around them. The text of a file comes in pieces."""
+
+    def __init__(self, out: io.BufferedIOBase, path: bytes, before: int, after: int) -> None:
+        self._out = out
+        self._path = path
+        self._before = before
+        self._after = after
+        self._place = 0  # in the current piece, behind the last line that was passed
+        self._number = 1  # of the line at this place
+        self._due = 0  # lines of context that are still to be written after a match
+        self._recent: deque[str] = deque(maxlen=before)  # lines before the place, not written
+
+    def write_match(self, text: str, start: int, end: int, first: int) -> None:
+        """Write the lines of a part of the text, whose first match begins at `first`."""
+        self._pass(text, start)
+        for number, line in enumerate(self._recent, self._number - len(self._recent)):
+            self._write_context(number, line)
+        self._recent.clear()
+        column = len(text[start:first].encode("utf-8", "surrogateescape")) + 1
+        for line in _lines(text[start:end]):
+            written = line.encode("utf-8", "surrogateescape")
+            self._out.write(b"%b\0%d\0%d\0%b\n" % (self._path, self._number, column, written))
+            self._number += 1
+        self._place = end
+        self._due = self._after
+
+    def finish(self, text: str, end: int) -> None:
+        """Pass the rest of a piece, which ends here. The next piece follows."""
+        self._pass(text, end)
+        self._place = 0
+
+    def _pass(self, text: str, end: int) -> None:
+        """Pass the lines up to a place. Write those that are due, keep those that may be needed."""
+        if not (self._before or self._after):
+            self._number += text.count("\n", self._place, end)
+            self._place = end
+            return
+        for line in _lines(text[self._place : end]):
+            if self._due:
+                self._write_context(self._number, line)
+                self._due -= 1
+            else:
+                self._recent.append(line)
+            self._number += 1
+        self._place = end
+
+    def _write_context(self, number: int, line: str) -> None:
+        written = line.encode("utf-8", "surrogateescape")
+        self._out.write(b"%b\0%d-%b\n" % (self._path, number, written))
+
+
+def _lines(text: str) -> list[str]:
+    """Split a text at each `\\n`."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines

@@ -1,0 +1,85 @@
+"""What is searched for, and what is found, whatever program searches."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from ...agent.lazy import dataclass
+
+Mode = Literal["files", "content", "count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The pattern, files and options of a search."""
+
+    root: Path
+    pattern: str
+    mode: Mode
+    only: str | None = None
+    glob: str | None = None
+    type: str | None = None
+    ignore_case: bool = False
+    multiline: bool = False
+    before: int = 0
+    after: int = 0
+    env: Mapping[str, str] | None = None
+    inside: Path = Path()  # an unchangeable path of the root (see `listed`)
+    bounds: Callable[[], None] | None = None  # restricts the thread that starts the program
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether the glob excludes files."""
+        return self.glob is not None and self.glob.startswith("!")
+
+
+@dataclass(frozen=True, slots=True)
+class GrepHit:
+    """A line or a file. `path` is relative to the root. `number` is the line number, or the number
+    of matches in the file. `start` is the offset of a match in `text`, None for a context line.
+    """
+
+    path: str
+    number: int = 0
+    text: str = ""
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """A match in a text, with the line around it."""
+
+    start: int  # characters of the text before the match
+    excerpt: str
+    excerpt_end: int  # characters of the text before the end of the excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCommand:
+    """A command line with its stdin."""
+
+    argv: Sequence[str]
+    given: bytes = b""
+
+
+class Refused(Exception):
+    """The pattern or the type is not valid. The message gives the reason."""
+
+
+class SearchEngine(Protocol):
+    """A program that searches. It prints hits in ripgrep's format, with a NUL behind the path and
+    behind the numbers of a match. It exits with 0 or 1, or with another code if it refuses the
+    search. It complains about each unreadable file with `(os error N)`.
+    """
+
+    name: str  # for the user
+    program: str  # the path of the executable file
+    files: Sequence[str]  # real paths that it reads to start
+
+    def command(self, search: Search) -> SearchCommand:
+        """Return the command that searches the files in the working directory. Blocks. Raises
+        Refused.
+        """
+
+    def text_command(self, pattern: str, text: bytes) -> SearchCommand:
+        """Return the command that prints the offset of each match in a text, in bytes."""

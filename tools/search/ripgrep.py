@@ -1,0 +1,68 @@
+"""The search engine ripgrep.
+
+It respects ignore files, reads hidden files but not `.git`, skips binary files and links. Patterns
+use Rust's syntax, or PCRE2 if Rust's does not support them.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..system.project_files import is_ignored
+from .request import Search, SearchCommand
+
+_OPTIONS = ("--no-config", "--crlf", "--color=never", "--engine=auto")
+
+
+class Ripgrep:
+    """A trusted ripgrep at a path."""
+
+    name = "ripgrep"
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        real = Path(os.path.realpath(program))
+        self.files: Sequence[str] = (str(real), str(real.parent.parent / "lib"))
+
+    def command(self, search: Search) -> SearchCommand:
+        above = ["--no-ignore-parent"] if is_ignored(search.inside) else []
+        end = (f"--regexp={search.pattern}", "--", f"./{search.only or ''}")
+        return SearchCommand([self.program, *_OPTIONS, *_file_options(search), *above, *end])
+
+    def text_command(self, pattern: str, text: bytes) -> SearchCommand:
+        shown = ("--only-matching", "--byte-offset", "--no-line-number", "--no-filename")
+        argv = [self.program, *_OPTIONS, "--text", *shown, f"--regexp={pattern}", "-"]
+        return SearchCommand(argv, text)
+
+
+def _file_options(search: Search) -> Iterator[str]:
+    yield from ("--no-require-git", "--no-ignore-messages", "--hidden")
+    yield from ("--null", "--with-filename", "--no-heading", "--sort=path")
+    yield "--ignore-case" if search.ignore_case else "--case-sensitive"
+    if search.mode == "files":
+        yield "--files-with-matches"
+    elif search.mode == "count":
+        yield "--count-matches" if search.multiline else "--count"
+    else:
+        # A match that needs the line before it has no column, so the numbers end in a NUL.
+        yield from ("--line-number", "--column", r"--field-match-separator=\0")
+        yield "--no-context-separator"
+        yield from (f"--before-context={search.before}", f"--after-context={search.after}")
+    if search.multiline:
+        yield from ("--multiline", "--multiline-dotall")
+    # An including `--glob` would override ignore files and types: pass only an excluding one.
+    if search.unwanted:
+        yield f"--glob={search.glob}"
+    yield "--glob=!.git"
+    if search.type:
+        yield f"--type={search.type}"
+    elif name := _name_of(search):
+        yield from (f"--type-add=wanted:{name}", "--type=wanted")
+
+
+def _name_of(search: Search) -> str:
+    """Return a wildcard for the file names that the glob matches; "" if the glob gives none."""
+    directory, _, name = (search.glob or "").rpartition("/")
+    if search.unwanted or ":" in name or any(c in directory for c in "{[\\"):
+        return ""
+    return name
