@@ -364,6 +364,7 @@ def main(context: click.Context, /, **options: Any) -> None:
 @exits_with_code
 def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     """Show the agent on a sample project: scripted model, real tools, no key, no network."""
+    import shutil
     import tempfile
 
     from ...tools.system.files import make_private_folder
@@ -371,8 +372,11 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
 
     fast = fast or not sys.stdout.isatty()
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="ctxagent-demo-") as folder:
-            return play(Path(folder).resolve(), fast=fast)
+        folder = Path(tempfile.mkdtemp(prefix="ctxagent-demo-")).resolve()
+        try:
+            return play(folder, fast=fast)
+        finally:  # the thread of the search index may still create files, but only under this name
+            shutil.rmtree(folder.rename(f"{folder}-ended"))
     if keep.exists() or keep.is_symlink():
         raise UsageError(f"{keep} already exists", hint="Name a directory that does not exist.")
     try:

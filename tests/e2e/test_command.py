@@ -619,6 +619,30 @@ def test_the_demo_pauses_only_on_a_terminal(
     assert (left.value.code, played) == (0, [fast])
 
 
+def test_the_demo_removes_its_folder_while_files_are_created_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The thread of the search index creates files."""
+    writers = []
+
+    def play(folder: Path, *, fast: bool, is_kept: bool = False) -> int:
+        write = 'while : > "$0/$n"; do n=$((n+1)); done'
+        for number in range(4):
+            command = ["sh", "-c", f"n={number}0000000; {write}", folder]
+            writers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        assert comes(lambda: len([*folder.iterdir()]) > 1_000)
+        return 0
+
+    monkeypatch.setattr("ctxagent.agent.cli.demo.play", play)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--fast"])
+    assert left.value.code == 0
+    for writer in writers:
+        writer.wait()  # until the folder is gone
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_the_demo_completes_its_todo_list_and_says_what_a_replay_shows(place: Place) -> None:
     done = place.run("demo", "--fast", "--keep", "kept")
