@@ -98,6 +98,9 @@ fresh: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.fresh_machine $(PLACES) \
 		$(if $(KIND),--kind $(KIND)) $(if $(TESTS),--tests='$(TESTS)')
 
+# The environment alone, for commands such as .venv/bin/pytest.
+$(VENV): $(STAMP)
+
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing ctxagent and what it needs into $(VENV), once; this takes a minute or two."
 	$(PYTHON) -m venv $(VENV)

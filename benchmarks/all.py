@@ -1,6 +1,6 @@
 """Run all benchmarks, one after another, and check the targets.
 
-    python benchmarks/all.py [--size full|quick|tiny] [--json FILE] [NAME...]
+    .venv/bin/python benchmarks/all.py [--size full|quick|tiny] [--json FILE] [NAME...]
 
 Each benchmark runs in its own process, so that none is measured with the memory of another. FILE
 gets all tables, the targets and a description of the machine. The exit code is 1 if a benchmark

@@ -1,6 +1,6 @@
 """Test the loop detector: no alarm in recorded sessions, an alarm in every real loop.
 
-    python benchmarks/loops.py [FILE or FOLDER...]
+    .venv/bin/python benchmarks/loops.py [FILE or FOLDER...]
 
 Each FILE is a session that `ctxagent replay` reads; by default, synthetic work is played that
 repeats calls for good reasons. All calls and replies go through the detector in order. An alarm is

@@ -1,6 +1,6 @@
 """Fit the probability that a text is needed after it has left the context, on recorded sessions.
 
-    python benchmarks/need_chances.py [FILE or FOLDER...]
+    .venv/bin/python benchmarks/need_chances.py [FILE or FOLDER...]
 
 Each FILE is a session that `ctxagent replay` reads; by default, a synthetic session is played,
 which says nothing about yours. Nothing is cleared. After each reply, every result and input is

@@ -1,6 +1,6 @@
 """Check that bad summaries lose nothing from recorded sessions.
 
-    python benchmarks/nothing_lost.py [FILE or FOLDER...]
+    .venv/bin/python benchmarks/nothing_lost.py [FILE or FOLDER...]
 
 Each FILE is a session that `ctxagent replay` reads; by default, a synthetic session is played. Each
 session goes through the real engine four times, with a window of 40,000 tokens and at least five

@@ -1,6 +1,6 @@
 """Count the approval questions that commands of recorded sessions raise, by permission mode.
 
-    python benchmarks/questions.py [FILE or FOLDER...] [--size full|quick|tiny]
+    .venv/bin/python benchmarks/questions.py [FILE or FOLDER...] [--size full|quick|tiny]
 
 Each FILE is a session that `ctxagent replay` reads; by default, example commands are judged. The
 first 131 distinct Bash commands are judged one by one with the real rules, as if their files

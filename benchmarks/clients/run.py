@@ -1,7 +1,7 @@
 """Run other vendors' agents against a scripted model, directly or through a proxy.
 
-    python benchmarks/clients/run.py --client claude=PATH --client codex=PATH
-    python benchmarks/clients/run.py --client claude=PATH --proxy
+    .venv/bin/python benchmarks/clients/run.py --client claude=PATH --client codex=PATH
+    .venv/bin/python benchmarks/clients/run.py --client claude=PATH --proxy
 
 README.md describes the installation, the scenarios and the figures.
 """

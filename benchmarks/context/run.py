@@ -1,6 +1,6 @@
 """Compare compaction policies on recorded sessions: what they cost and what they lose.
 
-    python benchmarks/context/run.py FILE... [--policy NAME] [--policy MODULE:FUNCTION]
+    .venv/bin/python benchmarks/context/run.py FILE... [--policy NAME] [--policy MODULE:FUNCTION]
                                      [--proxy URL --listen PORT] [--json OUT]
 
 README.md explains the figures and how to add a policy. No model is called.

@@ -1,4 +1,4 @@
-"""Test the adapter without a container: `python benchmarks/harbor/run.py PYTHON`.
+"""Test the adapter without a container: `.venv/bin/python benchmarks/harbor/run.py PYTHON`.
 
 PYTHON is a Python 3.12 or newer with Harbor installed. The script builds a wheel of this checkout.
 Then Harbor's own classes install the wheel and run a task twice in a fake environment, which runs

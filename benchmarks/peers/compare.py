@@ -1,7 +1,7 @@
 """Compare ctxagent with other agents: the same task, the same script as the model, and the same
 server, which measures.
 
-    python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent kimi=PATH
+    .venv/bin/python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent kimi=PATH
 
 README.md describes the installation of the others, the figures, and their limits.
 """

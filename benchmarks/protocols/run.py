@@ -1,6 +1,6 @@
 """Run one task over each protocol, with the real command and third-party servers.
 
-    python benchmarks/protocols/run.py FOLDER [NAME...]
+    .venv/bin/python benchmarks/protocols/run.py FOLDER [NAME...]
 
 installs aimock (npm) and LiteLLM's proxy (PyPI) into FOLDER and plays the task with each of them,
 or only with the given NAMEs (see ROUTES). If `make .real/.installed` has installed llama.cpp with a

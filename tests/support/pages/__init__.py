@@ -1,0 +1,1 @@
+"""The shell commands that README.md and the guide show: found, checked and run."""
