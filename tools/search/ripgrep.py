@@ -44,8 +44,9 @@ def _file_options(search: Search) -> Iterator[str]:
     elif search.mode == "count":
         yield "--count-matches" if search.multiline else "--count"
     else:
-        # A match that needs the line before it has no column, so the numbers end in a NUL.
-        yield from ("--line-number", "--column", r"--field-match-separator=\0")
+        # A match that needs the line before it has no column, so the numbers end in a NUL, which
+        # ripgrep 13 knows only as \x00.
+        yield from ("--line-number", "--column", r"--field-match-separator=\x00")
         yield "--no-context-separator"
         yield from (f"--before-context={search.before}", f"--after-context={search.after}")
     if search.multiline:
