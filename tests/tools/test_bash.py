@@ -12,6 +12,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.tools.base import Context, Interrupted, Output
 from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.job import JobParams, JobTool, end_all, tail_of
+from ctxagent.tools.system.programs import program
 
 from ..support.command import alive, gone
 
@@ -56,7 +57,7 @@ ENDINGS = {
 @pytest.mark.parametrize(("command", "text", "code"), ENDINGS.values(), ids=ENDINGS.keys())
 def test_what_the_model_reads(command: str, text: str, code: int, tmp_path: Path) -> None:
     output = bash(tmp_path, command)
-    assert output.text.replace("/usr/bin/bash", "/bin/bash") == text
+    assert output.text.replace(program("bash", ENV["PATH"]), "/bin/bash") == text
     assert output.is_error == (code != 0)
     assert output.details["exit_code"] == code
     assert output.details["command"] == command
