@@ -15,7 +15,7 @@ from ..support.machine import needs
 from ..support.of_others import ACPX, installed
 from ..support.server.loopback import Say, Server
 
-pytestmark = needs("npm")
+pytestmark = [needs("npm"), pytest.mark.full]
 
 STEPS = [
     Say("I look.", thinking="Hm.", tools=[("Bash", {"command": "echo made > made"})]),

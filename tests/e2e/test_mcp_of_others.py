@@ -19,7 +19,7 @@ from .test_mcp import configure, results, told, use
 
 MOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
 
-pytestmark = needs("npm")
+pytestmark = [needs("npm"), pytest.mark.full]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from .test_stream_input import talk
 
 MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
 
-pytestmark = needs("npm")
+pytestmark = [needs("npm"), pytest.mark.full]
 
 
 class ChatPlace(Place):

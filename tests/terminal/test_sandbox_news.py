@@ -75,6 +75,7 @@ def told(place: Place, kind: Kind, *arguments: str) -> str:
 
 
 @every_sandbox
+@pytest.mark.variants
 def test_the_first_interactive_start_tells_it(place: Place, kind: Kind) -> None:
     notice = told(place, kind)
     assert f"sandbox: {DESCRIBED[kind]}" in notice
@@ -92,6 +93,7 @@ def test_the_first_interactive_start_tells_it(place: Place, kind: Kind) -> None:
         pytest.param("Landlock", "none", marks=LANDLOCK.marks),
     ],
 )
+@pytest.mark.variants
 def test_a_worse_sandbox_is_told_again_and_a_better_one_is_not(
     place: Place, better: Kind, worse: Kind
 ) -> None:
@@ -117,6 +119,7 @@ def test_later_sessions_of_a_run_do_not_tell_it_again(place: Place) -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 @pytest.mark.parametrize("kind", WEAK)
+@pytest.mark.variants
 def test_the_mark_fits_small_terminals(place: Place, kind: Kind, size: tuple[int, int]) -> None:
     with begun(place, kind, columns=size[0], rows=size[1]) as terminal:
         status = terminal.screen.display[terminal.screen.cursor.y + 1].rstrip()
