@@ -28,7 +28,7 @@ def essential_programs() -> set[str]:
 
 
 def make_links(folder: Path) -> None:
-    """Make the folder anew. Raises FileNotFoundError if a needed program is missing."""
+    """Make the folder again. Raises FileNotFoundError if a needed program is missing."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "python3").symlink_to(Path(sys.executable).resolve())
