@@ -56,7 +56,7 @@ ONLY_PCRE = (
     "foo(?!bar)", "(?=.*o)", r"(?<l>l)\k<l>", r"(?>hel+)o", r"\h", "{}", r"\Qa.b\E", "x*+",
     r"(?<n>o)\k<n>", r"\N", "(?#nothing)", "foo{",
 )  # fmt: skip
-# In a search across lines, ripgrep begins anew behind each match, and sees nothing before it.
+# In a search across lines, ripgrep starts again after each match, and sees nothing before it.
 LOOKS_BACK = (r"\A", r"\z")
 LOOKS_BACK_IN_PCRE = (r"(?<=h)e", r"(?<!\w)foo", r"(?<=a|el)l", r"(?<![a-z])\S")
 REPEATS = ("*", "+", "?", "*?", "+?", "{2}", "{1,2}", "{2,}")
