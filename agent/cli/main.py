@@ -364,10 +364,9 @@ def main(context: click.Context, /, **options: Any) -> None:
 @exits_with_code
 def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     """Show the agent on a sample project: scripted model, real tools, no key, no network."""
-    import shutil
     import tempfile
 
-    from ...tools.system.files import make_private_folder
+    from ...tools.system.files import make_private_folder, remove_used_folder
     from .demo import play
 
     fast = fast or not sys.stdout.isatty()
@@ -375,8 +374,8 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
         folder = Path(tempfile.mkdtemp(prefix="ctxagent-demo-")).resolve()
         try:
             return play(folder, fast=fast)
-        finally:  # the thread of the search index may still create files, but only under this name
-            shutil.rmtree(folder.rename(f"{folder}-ended"))
+        finally:  # the thread of the search index may still create files
+            remove_used_folder(folder)
     if keep.exists() or keep.is_symlink():
         raise UsageError(f"{keep} already exists", hint="Name a directory that does not exist.")
     try:

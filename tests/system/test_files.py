@@ -1,12 +1,19 @@
 """Files that are replaced atomically."""
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from ctxagent.tools.system.files import edit_file, is_part_name, replace_file, replacing
+from ctxagent.tools.system.files import (
+    edit_file,
+    is_part_name,
+    remove_used_folder,
+    replace_file,
+    replacing,
+)
 
 
 def mode(path: Path) -> int:
@@ -66,3 +73,27 @@ def test_a_new_file_gets_the_mode_that_is_asked_for(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert mode(tmp_path / "file") == 0o644
+
+
+def test_a_used_folder_is_removed_with_what_appears_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "used"
+    (folder / "below").mkdir(parents=True)
+    remove, late = shutil.rmtree, [tmp_path / "used-removed" / "late"]
+
+    def remove_and_create(path: Path, ignore_errors: bool = False) -> None:
+        remove(path / "below", ignore_errors=True)
+        if late:
+            late.pop().touch()
+        else:
+            remove(path, ignore_errors)
+
+    monkeypatch.setattr("shutil.rmtree", remove_and_create)
+    remove_used_folder(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_used_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        remove_used_folder(tmp_path / "missing")

@@ -20,6 +20,7 @@ from ...agent.lazy import regex
 from .safe_open import folder_descriptor, open_regular, stable_path
 
 _UNIQUE_PART = regex(r"\.ctxagent-[0-9a-f]{16}")
+_REMOVALS = 5  # attempts to remove a folder in which files may still appear
 
 
 @contextmanager
@@ -249,3 +250,18 @@ def make_private_folder(folder: Path) -> None:
         folder = folder.parent
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
+
+
+def remove_used_folder(folder: Path) -> None:
+    """Remove a folder in which other threads or processes may still create files by its path.
+    Raises OSError.
+
+    The folder gets another name first. Then only files that are being created at this moment can
+    still appear in it, so that few attempts are enough.
+    """
+    renamed = folder.rename(f"{folder}-removed")
+    for _ in range(_REMOVALS):
+        shutil.rmtree(renamed, ignore_errors=True)
+        if not renamed.exists():
+            return
+    shutil.rmtree(renamed)
