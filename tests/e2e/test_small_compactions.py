@@ -140,7 +140,7 @@ def test_instructions_compact_with_a_warning(place: Place, server: Server) -> No
     terminal.see("/uncompact undoes it")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
-    assert "a summary would save little" in terminal.text()
+    terminal.see("a summary would save little")
     assert "keep the numbers" in told(next(filter(asks_for_summary, server.requests)))
 
 
@@ -150,7 +150,7 @@ def test_without_a_model_nothing_is_asked(place: Place, server: Server) -> None:
     terminal.see("/uncompact undoes it")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
-    assert "a summary would save little" in terminal.text()
+    terminal.see("a summary would save little")
     assert summaries(server) == 0
 
 
@@ -176,7 +176,7 @@ def test_in_a_terminal_the_command_asks(place: Place, server: Server) -> None:
         command = (*KEEP_TWO, "compact", "--apply")
         terminal = Terminal(*command, cwd=place.project, env=env)
         terminal.see("Compact anyway?")
-        assert "a summary would save little" in terminal.text()
+        terminal.see("a summary would save little")
         terminal.type(f"{answered}\r")
         assert terminal.leave() == 1 - count
         assert summaries(server) == count
