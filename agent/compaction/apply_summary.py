@@ -40,6 +40,7 @@ from ..session.user_messages import LoggedMessage
 from . import drift, verify
 from .document import SummaryDocument, UserRule, render
 from .host import EngineHost
+from .own_marks import without_marks, without_marks_in
 from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.block import BlockSupplement, block_supplement
@@ -471,7 +472,8 @@ class SummaryApplier:
         if draft.author == "user":
             return document, probes
         rules, shown = document.rules, _rules_shown(document, before)
-        document = replace(document, rules=(), errors=written_errors(document.errors))
+        errors = tuple(map(without_marks, written_errors(document.errors)))
+        document = replace(document, rules=(), errors=errors)
         document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
         extra_tokens = row_tokens(document.modified)
         is_probed = verify.probed_facts_test(probes)
@@ -486,7 +488,7 @@ class SummaryApplier:
             render(replace(document, rules=()))
         )
         document = replace(verify.add_missed_facts(whole, probes, cap + extra_tokens), rules=rules)
-        return with_statuses(document, list_stale_files(ledger)), probes
+        return with_statuses(without_marks_in(document), list_stale_files(ledger)), probes
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
         """Count the critical sections, and how many of them will be in the context.

@@ -10,61 +10,29 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from itertools import zip_longest
 from typing import Any
 
 from ..lazy import dataclass, regex
 from ..session.ledger import FileAction
-from .wrapping import code_lines, fence_mark, unwrapped_lines
+from .sections import (
+    LABEL,
+    LABELS,
+    STATE_LABELS,
+    TITLES,
+    UNKNOWN,
+    TitledSection,
+    opens_section,
+    sections,
+)
+from .wrapping import code_lines, fence_mark
 
 EMPTY_SECTION = "None."
-TITLES = {
-    "intent": "Session Intent",
-    "rules": "User Rules",
-    "modified": "Files Modified",
-    "read": "Files Read",
-    "decisions": "Key Decisions",
-    "state": "Current State",
-    "facts": "Critical Facts",
-    "errors": "Error Context",
-    "next_steps": "Next Steps",
-    "recovery": "Recovery References",
-}
 _TEXT_LISTS = (
     "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps", "recovery",
+    "other",
 )  # fmt: skip
 REQUIRED_SECTIONS = ("intent", "decisions", "state", "next_steps")
-STATE_LABELS = {
-    "phase": "Phase",
-    "done": "Done",
-    "in_progress": "In progress",
-    "blocked": "Blocked",
-}
-
-_SYNONYMS = {
-    **{title.lower(): name for name, title in TITLES.items()},
-    "intent": "intent", "goal": "intent", "objective": "intent", "task": "intent",
-    "primary request and intent": "intent",
-    "artifacts created": "modified", "artifacts": "modified", "modified files": "modified",
-    "files changed": "modified", "files created": "modified", "files and code sections": "modified",
-    "files read not modified": "read",
-    "decisions made": "decisions", "decisions": "decisions",
-    "current progress": "state", "progress": "state", "state": "state", "status": "state",
-    "current status": "state", "current work": "state",
-    "facts": "facts", "constraints": "facts",
-    "rules": "rules", "rules of the user": "rules",
-    "errors": "errors", "open errors": "errors", "errors and fixes": "errors",
-    "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
-    "next actions": "next_steps", "optional next step": "next_steps",
-    "recovery": "recovery",
-    "pinned": "pinned",  # not parsed: pins are added to each summary again
-    "no longer true": "superseded",  # entries to remove; not part of a document
-}  # fmt: skip
-_LABELS = {
-    **{label.lower(): name for name, label in STATE_LABELS.items()},
-    "completed": "done", "complete": "done",
-    "remaining": "in_progress",
-    "blockers": "blocked",
-}  # fmt: skip
 _ACTIONS: dict[str, FileAction] = {
     "created": "created", "added": "created", "new": "created",
     "modified": "modified",
@@ -76,18 +44,10 @@ _NOTHING = regex(
     r"\W*(?:none|n/?a|nothing|no blockers)(?: yet| so far| special| new| to report)?\W*",
     re.IGNORECASE,
 )
-_HASHED = regex(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
-_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without punctuation and numbers around it
-_BOLD = regex(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
-_LABEL = regex(
-    rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
-    re.IGNORECASE,
-)
 _BULLET = regex(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
 _SEPARATOR = regex(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 _STATUS = "Status"
 _PIPE = regex(r"(?<!\\)\|")
-_RULE = regex(r"-{3,}|\*{3,}|_{3,}")
 _PLAIN_PATH = regex(r"[\w./@+~-]+")
 _QUOTED_PATH = regex(r"`([^`]*)`.*")
 _PATH = regex(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
@@ -137,6 +97,7 @@ class SummaryDocument:
     errors: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()  # sections with titles of the model's own
 
     def to_json(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -198,8 +159,9 @@ def render(document: SummaryDocument, *, filled: bool = False) -> str:
         "errors": _list(map(_escape, document.errors)),
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
+        "other": _list(map(_escape, document.other)),
     }
-    shown = {name: text for name, text in body.items() if text or not filled}
+    shown = {name: t for name, t in body.items() if t or not (filled or name == "other")}
     return "\n\n".join(
         f"## {TITLES[name]}\n{text or EMPTY_SECTION}" for name, text in shown.items()
     )
@@ -207,9 +169,11 @@ def render(document: SummaryDocument, *, filled: bool = False) -> str:
 
 def parse(text: str) -> SummaryDocument:
     """Read the document in a text. Text before the first section is ignored."""
-    found = defaultdict(list, _sections(text))
+    all_sections = sections(text)
+    found = _lines_by_name(all_sections)
     state = _state_lines(found["state"])
     lists: dict[str, Any] = {name: _texts((found | state)[name]) for name in _TEXT_LISTS}
+    lists["other"] += tuple(filter(None, map(_other_text, all_sections)))
     return SummaryDocument(
         intent=_text(found["intent"]),
         rules=tuple(filter(None, map(_rule, _texts(found["rules"])))),
@@ -222,17 +186,23 @@ def parse(text: str) -> SummaryDocument:
 
 def superseded_lines(text: str) -> tuple[str, ...]:
     """Return the lines that mark entries of an earlier document as no longer true."""
-    return _texts(_sections(text).get("superseded", ()))
+    return _texts(_lines_by_name(sections(text))["superseded"])
 
 
 def missing_titles(text: str) -> list[str]:
     """Return the titles of the required sections that are missing or empty. The intent must not be
-    "None."; other sections may be.
+    "None."; other sections may be. A section may consist of sections with deeper titles.
     """
-    found = {name: "\n".join(lines).strip() for name, lines in _sections(text).items()}
-    if _NOTHING.fullmatch(found.get("intent", "")):
-        found.pop("intent", None)
-    return [TITLES[name] for name in REQUIRED_SECTIONS if not found.get(name)]
+    all_sections = sections(text)
+    filled = {
+        section.name
+        for section, after in zip_longest(all_sections, all_sections[1:])
+        if section.is_filled
+        or (after and after.name == UNKNOWN and after.level > section.level and after.is_filled)
+    }
+    if _NOTHING.fullmatch("\n".join(_lines_by_name(all_sections)["intent"]).strip()):
+        filled.discard("intent")
+    return [TITLES[name] for name in REQUIRED_SECTIONS if name not in filled]
 
 
 # Writing
@@ -245,7 +215,17 @@ def _escape(text: str) -> str:
         text = _character_reference(text[0]) + text[1:]
     if text and text[-1].isspace():
         text = text[:-1] + _character_reference(text[-1])
-    return _escape_fences(text)
+    return _escape_headings(_escape_fences(text))
+
+
+def _escape_headings(text: str) -> str:
+    """Escape headings in a text that also count when they are indented."""
+    lines = text.split("\n")
+    code = code_lines(lines)
+    for place, line in enumerate(lines[1:], 1):
+        if place not in code and opens_section(f"  {line}"):
+            lines[place] = line.replace("#", _character_reference("#"), 1)
+    return "\n".join(lines)
 
 
 def _escape_fences(text: str, *, all_of_them: bool = False) -> str:
@@ -264,9 +244,8 @@ def _character_reference(character: str) -> str:
 
 def _intent(text: str) -> str:
     lines = _escape(text).split("\n")
-    code = code_lines(lines)
     for place, line in enumerate(lines):
-        if not code.get(place) and (_heading(line) or _RULE.fullmatch(line)):
+        if opens_section(line):
             lines[place] = _character_reference(line[0]) + line[1:]
     return "\n".join(lines)
 
@@ -365,34 +344,19 @@ def _decode(text: str) -> str:
     return _REFERENCE.sub(character, text)
 
 
-def _sections(text: str) -> dict[str, list[str]]:
-    """Return the lines of each section. Sections with the same title are joined."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    all_lines = unwrapped_lines(text, lambda line: _heading(line) is not None)
-    code = code_lines(all_lines)
-    for place, line in enumerate(all_lines):
-        heading = None if code.get(place) else _heading(line)
-        if heading is None:
-            if place in code or not _RULE.fullmatch(line):
-                lines.append(line)
-            continue
-        name, rest = heading
-        lines = found.setdefault(name, [])
-        if rest:
-            lines.append(rest)
-    return found
+def _lines_by_name(found: Iterable[TitledSection]) -> defaultdict[str, list[str]]:
+    """Return the lines of the known sections. Sections with the same title are joined."""
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for section in found:
+        if section.name != UNKNOWN:
+            lines[section.name] += section.lines
+    return lines
 
 
-def _heading(line: str) -> tuple[str, str] | None:
-    """Return the section that a line opens, and the text after the title; None for other lines."""
-    match = _HASHED.fullmatch(line) or _BOLD.fullmatch(line)
-    if match is None:
-        return None
-    title = re.sub(r"\(if any\)|[*_()]", "", match["title"].lower())
-    plain = _TITLE.search(title)
-    name = _SYNONYMS.get(plain[0]) if plain else None
-    return (name, (match["rest"] or "").strip(" *")) if name else None
+def _other_text(section: TitledSection) -> str:
+    """Return a section with an unknown title as one text; "" for other sections."""
+    body = "" if section.name != UNKNOWN else _text(section.lines)
+    return f"{_decode(section.title)}\n{body}".strip() if body else ""
 
 
 def _text(lines: Sequence[str]) -> str:
@@ -423,8 +387,6 @@ def _items(lines: Sequence[str]) -> list[str]:
             blank = True
             if items:
                 items[-1].append("")
-        elif not in_code and re.match(r"#{1,6} ", line):
-            blank = True  # an unknown title: the section continues
         elif place not in code and fence_mark(line):
             blank = False  # an unpaired fence
         elif not items or (blank and not in_code and not line[0].isspace()):
@@ -446,11 +408,11 @@ def _state_lines(lines: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {name: [] for name in STATE_LABELS}
     part = found["in_progress"]
     for line in lines:
-        label = _LABEL.fullmatch(line)
+        label = LABEL.fullmatch(line)
         if label is None:
             part.append(line)
             continue
-        part = found[_LABELS[label[1].lower()]]
+        part = found[LABELS[label[1].lower()]]
         if label[2]:
             part.append(label[2])
     return found

@@ -112,7 +112,10 @@ def test_any_text_makes_the_round_trip(text: str) -> None:
             "## Facts\n- a\n## Errors\n- b\n## Facts\n- c",
             SummaryDocument(facts=("a", "c"), errors=("b",)),
         ),
-        ("## Facts\n- a\n### Own title\n- b", SummaryDocument(facts=("a", "b"))),
+        (
+            "## Facts\n- a\n### Own title\n- b",
+            SummaryDocument(facts=("a",), other=("Own title\n- b",)),
+        ),
         (
             "## Progress\n- Completed:\n  - a\n- Remaining: b\n- Blockers:\n  - c",
             SummaryDocument(done=("a",), in_progress=("b",), blocked=("c",)),
@@ -178,10 +181,11 @@ def test_any_text_makes_the_round_trip(text: str) -> None:
             SummaryDocument(read=(ReadRow("a.py", "why"), ReadRow("b c", "how"))),
         ),
         ("## Pinned\n- a\n## Facts\n- b", SummaryDocument(facts=("b",))),
-        ("## Facts\n```\n## Goal\n```", SummaryDocument(facts=("```\n## Goal\n```",))),
+        ("## Facts\n```\n## Goal\n```", SummaryDocument(other=("```\n## Goal\n```",))),
+        ("## Facts\n- ```\n  ## Goal\n  ```", SummaryDocument(facts=("```\n## Goal\n```",))),
         ("", SummaryDocument()),
         ("no heading", SummaryDocument()),
-        ("## Unknown\n- a", SummaryDocument()),
+        ("## Unknown\n- a", SummaryDocument(other=("Unknown\n- a",))),
     ],
 )
 def test_what_models_write(text: str, document: SummaryDocument) -> None:

@@ -37,6 +37,7 @@ SHARDS = [
     "| --- |", "\\|", "\\", "|", "`", "``", "None.", "n/a", "unchanged", "\n", "\n\n", "  ", "\t",
     "```", "~~~", "```py\n", "\n```\n", "---", "<summary>", "</summary>", "I will go on.",
     "\r\n", " — ", " - ", ": ", "&#35;", "&", ";", "#", "*", "_", "a.py", "\x0b", "\u2028", "é",
+    "\n===\n", "\n  ## ", "<h2>x</h2>", "__x__", "<message #2, open>\n", "</message>\n",
 ]  # fmt: skip
 TEXT = st.one_of(st.text(), st.lists(st.sampled_from(SHARDS)).map("".join))
 ITEM = TEXT.filter(bool)
@@ -57,6 +58,7 @@ DOCUMENTS = st.builds(
     errors=ITEMS,
     next_steps=ITEMS,
     recovery=ITEMS,
+    other=ITEMS,
 )
 FULL = SummaryDocument(
     intent="Add a password reset.\n\nKeep the API as it is.",
@@ -290,8 +292,8 @@ A paragraph.
         ),
         phase="testing",
         done=("the parser",),
-        decisions=("One pass", "A paragraph."),
         next_steps=("Run it",),
+        other=("On parsing\n- One pass\n\nA paragraph.",),
     )
 
 
@@ -354,12 +356,10 @@ def test_wrapping_is_not_part_of_the_document(text: str) -> None:
         decisions=("Use tabs, because the file has them.",),
         phase="testing",
         done=("the lexer",),
-        facts=(
-            "port 8080\n```python\n# Errors\n\n- not a bullet\n## Next Steps\n```",
-            'key = "v"',
-        ),
+        facts=("port 8080", 'key = "v"'),
         errors=("TypeError: x",),
         next_steps=("Run the tests", "Mend the lexer"),
+        other=("```python\n# Errors\n\n- not a bullet\n## Next Steps\n```",),
     )
     assert parse(render(document)) == document
 

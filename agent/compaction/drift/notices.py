@@ -7,6 +7,7 @@ from ..document import SummaryDocument
 from ..language.words import fit_line
 from .detector import Drift
 
+GOAL_CHECK = "[Goal check]"  # begins a notice
 MAX_REALIGNMENT_TOKENS = 600
 
 
@@ -48,7 +49,7 @@ def _notice(
     said = [*said[:1], *said[-2:]] if len(said) > 3 else said
     intent = fit_line(document.intent, 2 * limit) or "see the words below"
     lines = [
-        "[Goal check] This is a notice of the program, not the user's words.",
+        f"{GOAL_CHECK} This is a notice of the program, not the user's words.",
         f"Noticed after the summary: {fit_line(drift.detection, 2 * limit)}",
         f"The intent of this session: {intent}",
     ]

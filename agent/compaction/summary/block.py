@@ -38,7 +38,10 @@ from .request import (
 )
 from .user_messages import budget_tokens, evicted_messages, messages_section
 
-_LISTS = ("rules", "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps")
+_LISTS = (
+    "rules", "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps",
+    "other",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
         facts=_union(old.facts, new.facts),
         errors=_union((), open_errors(old.errors, new.errors)),
         recovery=_union(old.recovery, new.recovery),
+        other=_union(old.other, new.other),
     )
 
 

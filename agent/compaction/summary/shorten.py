@@ -47,10 +47,10 @@ def shortened_to(
     """Shorten the document until it renders in at most `cap_tokens` estimated tokens (200 or more).
 
     First, the oldest facts are dropped until all facts fit in their share; probed facts and denials
-    stay. Then the oldest items of each section go, in this order: files read, finished work, line
-    counts, resolved errors, other errors, references, decisions. Then long texts are cut, the
-    intent least. If that is not enough, more facts are dropped and changed files are grouped by
-    folder.
+    stay. Then the oldest items of each section go, in this order: other notes of the model, files
+    read, finished work, line counts, resolved errors, other errors, references, decisions. Then
+    long texts are cut, the intent least. If that is not enough, more facts are dropped and changed
+    files are grouped by folder.
     """
 
     line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines repeat between tries
@@ -72,7 +72,7 @@ def shortened_to(
     document = drop_oldest_facts(document, must_stay, facts_fit)
     open_last = sorted(document.errors, key=lambda error: resolved_error(error) is None)
     document = replace(document, errors=tuple(open_last))
-    for name in ("read", "done", "modified", "errors", "recovery", "decisions"):
+    for name in ("other", "read", "done", "modified", "errors", "recovery", "decisions"):
         document = _without_oldest(document, name, fits)
         if fits(document):
             return document

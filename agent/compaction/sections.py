@@ -1,0 +1,235 @@
+"""Split a summary's Markdown into sections.
+
+A known title opens its section. Any other heading opens a section of its own, so that its text
+never joins the section before it. Headings are hash titles of any level, underlined titles, HTML
+titles and lines that are bold as a whole. A code block with a heading is also a separate section.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+
+from ..lazy import dataclass, regex
+from .wrapping import code_lines, unwrapped_lines
+
+TITLES = {
+    "intent": "Session Intent",
+    "rules": "User Rules",
+    "modified": "Files Modified",
+    "read": "Files Read",
+    "decisions": "Key Decisions",
+    "state": "Current State",
+    "facts": "Critical Facts",
+    "errors": "Error Context",
+    "next_steps": "Next Steps",
+    "recovery": "Recovery References",
+    "other": "Other Notes of the Model",
+}
+STATE_LABELS = {
+    "phase": "Phase",
+    "done": "Done",
+    "in_progress": "In progress",
+    "blocked": "Blocked",
+}
+UNKNOWN = ""  # name of a section with another title
+PLAIN_TEXT = ("", "markdown", "md", "text", "txt")  # of a code fence: no programming language
+BOLD_LEVEL = 7  # of a bold title: below all hash titles
+MAX_UNDERLINED_CHARS = 120  # of an underlined title
+
+_SYNONYMS = {
+    **{title.lower(): name for name, title in TITLES.items()},
+    "intent": "intent", "goal": "intent", "objective": "intent", "task": "intent",
+    "primary request and intent": "intent",
+    "artifacts created": "modified", "artifacts": "modified", "modified files": "modified",
+    "files changed": "modified", "files created": "modified", "files and code sections": "modified",
+    "files read not modified": "read",
+    "decisions made": "decisions", "decisions": "decisions",
+    "current progress": "state", "progress": "state", "state": "state", "status": "state",
+    "current status": "state", "current work": "state",
+    "facts": "facts", "constraints": "facts",
+    "rules": "rules", "rules of the user": "rules",
+    "errors": "errors", "open errors": "errors", "errors and fixes": "errors",
+    "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
+    "next actions": "next_steps", "optional next step": "next_steps",
+    "recovery": "recovery",
+    "pinned": "pinned",  # not parsed: pins are added to each summary again
+    "user messages": "messages",  # not parsed: neither are the user's messages
+    "no longer true": "superseded",  # entries to remove; not part of a document
+}  # fmt: skip
+LABELS = {
+    **{label.lower(): name for name, label in STATE_LABELS.items()},
+    "completed": "done", "complete": "done",
+    "remaining": "in_progress",
+    "blockers": "blocked",
+}  # fmt: skip
+LABEL = regex(
+    rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, LABELS))})[*_]*(?::[*_]* *(.*)|)",
+    re.IGNORECASE,
+)
+
+_HASHED = regex(r"(?P<indent>\s*)(?P<marks>#+)(?P<gap>[ \t]*)(?P<text>.*)")
+_HTML = regex(r"<h([1-6])\b[^>]*>(?P<text>.*)</h\1>\s*", re.IGNORECASE)
+_BOLD = regex(r"(\*\*|__)(?P<title>(?:(?!\1).)+)\1(?P<rest>.*)")
+_UNDERLINE = regex(r"(={2,}|-{2,})\s*")
+_TITLE_AND_REST = regex(r"(?P<title>[^:：]+)(?:[:：](?P<rest>.*))?")
+_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without punctuation and numbers around it
+_LIST_OR_TABLE = regex(r"\s|[-*+] |\d{1,9}[.)] |\||>|#\d")
+_RULE = regex(r"-{3,}|\*{3,}|_{3,}|={3,}")
+_MESSAGE_START = regex(r"\s*<(?P<tag>message(?:-\d+)?) #\d+\b[^>]*>\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class TitledSection:
+    """The lines below a heading."""
+
+    name: str  # a key of TITLES, or UNKNOWN
+    title: str
+    level: int
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def is_filled(self) -> bool:
+        return any(map(str.strip, self.lines))
+
+
+def sections(text: str) -> list[TitledSection]:
+    """Return the sections of a text. Text before the first heading is left out."""
+    lines = unwrapped_lines(
+        text, lambda line: (found := _heading(line)) is not None and _is_known(found)
+    )
+    current = TitledSection(UNKNOWN, "", 0)
+    found: list[TitledSection] = []
+    code, quoted = code_lines(lines), _message_lines(lines)
+    place = 0
+    while place < len(lines):
+        line = lines[place]
+        if code.get(place) is False:
+            block = _block(lines, code, place)
+            place += len(block)
+            if _has_heading(block):
+                found.append(TitledSection(UNKNOWN, "", BOLD_LEVEL, block))
+            else:
+                current.lines.extend(block)
+            continue
+        opened = None if place in quoted else _opened(lines, place, current)
+        place += 1
+        if opened is not None:
+            current = opened
+            found.append(current)
+            place += _is_underlined(lines, place - 1)
+        elif not _RULE.fullmatch(line):
+            current.lines.append(line)
+    return found[_is_wrapper(found) :]
+
+
+def _is_wrapper(found: Sequence[TitledSection]) -> bool:
+    """Return True if the first section is the title of the whole document."""
+    first, after = [*found[:2], None, None][:2]
+    return bool(first and after and not _is_known(first) and first.level < after.level)
+
+
+def opens_section(line: str) -> bool:
+    """Return True if a line reads as a heading, as its underline or as a rule between sections."""
+    return bool(_heading(line) or _RULE.fullmatch(line) or _UNDERLINE.fullmatch(line))
+
+
+def _opened(lines: Sequence[str], place: int, current: TitledSection) -> TitledSection | None:
+    """Return the section that a line opens, else None."""
+    line = lines[place]
+    if current.name == "state" and LABEL.fullmatch(line):
+        return None
+    if found := _heading(line):
+        return found
+    if not _is_underlined(lines, place):
+        return None
+    return _named(line, 1 if lines[place + 1][0] == "=" else 2)
+
+
+def _is_known(section: TitledSection) -> bool:
+    return section.name != UNKNOWN
+
+
+def _heading(line: str) -> TitledSection | None:
+    """Return the section that a line opens by itself, else None."""
+    if found := _HASHED.fullmatch(line):
+        level, gap, text = len(found["marks"]), found["gap"], found["text"]
+        if text and (gap or (level > 1 and not found["indent"])):
+            return _named(text, level)
+        return None
+    if found := _HTML.fullmatch(line):
+        return _named(found["text"], int(found[1]))
+    if found := _BOLD.fullmatch(line):
+        rest = found["rest"].strip()
+        named = _named(f"{found['title'].rstrip(':：')}:{rest.lstrip(':：')}", BOLD_LEVEL)
+        return named if named.name != UNKNOWN or not rest.strip(":： ") else None
+    return None
+
+
+def _named(text: str, level: int) -> TitledSection:
+    """Return the section of a heading. Text after a known title is its first line."""
+    found = _TITLE_AND_REST.fullmatch(text)
+    if found:
+        title = re.sub(r"\(if any\)|[*_()]", "", found["title"].lower())
+        plain = _TITLE.search(title)
+        if plain and (name := _SYNONYMS.get(plain[0])):
+            rest = (found["rest"] or "").strip(" *")
+            return TitledSection(name, TITLES.get(name, ""), level, [rest] if rest else [])
+    return TitledSection(UNKNOWN, text.strip("#*_:： \t"), level)
+
+
+def _is_underlined(lines: Sequence[str], place: int) -> bool:
+    """Return True if the line at `place` is an underlined title: a line after a blank line that
+    is neither a list item nor a table row. A row of hyphens before a heading only separates.
+    """
+    line = lines[place]
+    if place + 1 >= len(lines) or not _UNDERLINE.fullmatch(lines[place + 1]):
+        return False
+    if not line.strip() or len(line) > MAX_UNDERLINED_CHARS or _LIST_OR_TABLE.match(line):
+        return False
+    if _UNDERLINE.fullmatch(line) or _heading(line) is not None:
+        return False
+    if lines[place + 1].startswith("=") or _is_known(_named(line, 2)):
+        return True
+    after = next(filter(str.strip, lines[place + 2 :]), "")
+    follows_blank = place == 0 or not lines[place - 1].strip()
+    return follows_blank and bool(after) and _heading(after) is None
+
+
+def _block(lines: Sequence[str], code: dict[int, bool], start: int) -> list[str]:
+    """Return the code block whose fence is at `start`."""
+    end = start + 1
+    while code.get(end):
+        end += 1
+    return list(lines[start:end])
+
+
+def _has_heading(block: Sequence[str]) -> bool:
+    """Return True if a code block outside of a list contains a heading. In a programming language,
+    a line with one hash is a comment.
+    """
+    inside, info = block[1:-1], block[0].strip("`~ \t").lower()
+    has_comments = info not in PLAIN_TEXT
+    return not _LIST_OR_TABLE.match(block[0]) and any(
+        _heading(line) is not None or _is_underlined(inside, place)
+        for place, line in enumerate(inside)
+        if not (has_comments and line.lstrip().startswith("# "))
+    )
+
+
+def _message_lines(lines: Sequence[str]) -> set[int]:
+    """Return the places of the lines in copied messages of the user, which may have headings."""
+    return {place for start, end in _messages(lines) for place in range(start, end + 1)}
+
+
+def _messages(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each copied message."""
+    end = -1
+    for place, line in enumerate(lines):
+        found = _MESSAGE_START.fullmatch(line) if place > end and "<message" in line else None
+        if found is None:
+            continue
+        close = f"</{found['tag']}>"
+        ends = (n for n in range(place + 1, len(lines)) if lines[n].strip() == close)
+        if (last := next(ends, None)) is not None:
+            end = last
+            yield place, end
