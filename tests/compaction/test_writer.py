@@ -17,7 +17,7 @@ from ctxagent.agent.errors import ModelError, ModelUnavailable, PromptTooLong, R
 from ctxagent.agent.events import Compacted, Delta, Notice, Waiting
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Assistant, Block, Summary, Usage
+from ctxagent.agent.session.entries import Assistant, Block, Summary, Usage, User
 
 from ..support.sessions.conversation import Conversation
 
@@ -241,3 +241,25 @@ def test_a_document_that_cannot_be_read_is_none(document: dict[str, Any]) -> Non
     assert document_of(None) is None
     damaged = Summary(document=document, text="So far.", covers=[1, 1], keep_from=2)
     assert document_of(damaged) is None
+
+
+def test_claims_apply_across_chunks_in_the_order_of_the_log(project: Path) -> None:
+    talk = talked(project, policy=FEW)
+    rule, lift = "never edit middle/", "middle is free now"
+    for words in (f"Port it; {rule}.", f"{lift}, go on"):
+        talk.agent.record(User(content=words))
+    host: Any = talk.agent.engine.host
+    writer = SummaryWriter(host, FEW)
+    claim = f'- Rule "{rule}": the user said "{lift}"\n- Fact "port is 8080": it is 9090'
+    lifted = f"{RECORD}\n## No Longer True\n{claim}\n".replace(f'- "{rule}"', "None.")
+    lifted = lifted.replace("The port is 8080.", "The port is 9090.")
+
+    new, gone = writer._read([RECORD, lifted], None)
+    assert (new.rules, new.facts) == ((), ("The port is 9090.",))
+    assert [each.section for each in gone] == ["rules", "facts"]
+    again, _ = writer._read([RECORD, lifted, RECORD], None)
+    assert again.facts == ("The port is 9090.", "The port is 8080.")
+    both = lifted.replace("None.", f'- "{rule}"', 1)  # named and lifted in one answer
+    assert writer._read([both], None)[0].rules == ()
+    previous = replace(new, facts=("The port is 8080.",))
+    assert [each.text for each in writer._read([lifted], previous)[1]] == ["The port is 8080."]

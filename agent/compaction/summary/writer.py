@@ -9,7 +9,6 @@ own summary is requested first (`block`). Cancelling changes nothing.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import reduce
 from typing import Any
 
 from ...context.compaction_block import compaction_in
@@ -38,7 +37,7 @@ from .request import (
 from .resolved_errors import claim_lines, open_failures_text, resolution_rows
 from .supersede import Superseded, superseded_entries, without_superseded
 from .unusable import UnusableSummaries
-from .user_rules import quoted_rules
+from .user_rules import merged_rules, quoted_rules
 
 MAX_ATTEMPTS = 2
 MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, searched for quotations
@@ -192,19 +191,27 @@ class SummaryWriter:
         self, texts: Sequence[str], previous: SummaryDocument | None
     ) -> tuple[SummaryDocument, tuple[Superseded, ...]]:
         """Return the document in a model's answers, and the superseded entries of the previous
-        document. Only rules that quote a user message are kept. Blocking: long messages are read
-        from their files.
+        document and of earlier answers.
+
+        Claims apply in the order of the answers, which is the order of the log. An entry that a
+        later answer states again stays. Only rules that quote a user message are kept. Blocking:
+        long messages are read from their files.
         """
-        new, *more = parts = [parse(text) for text in texts]
-        if more:
-            said = [line for part in parts for line in claim_lines(part.errors)]
-            new = reduce(merge, parts, SummaryDocument())
-            new = replace(new, errors=(*new.errors, *said))
-        messages = [*self.host.ledger.messages]
-        claims = [line for text in texts for line in superseded_lines(text)]
-        gone = superseded_entries(claims, previous, messages, self._whole_text) if previous else ()
-        rules = quoted_rules(new.rules, messages, self._whole_text)
-        return replace(new, rules=rules), tuple(dict.fromkeys(gone))
+        messages, resolved, gone = [*self.host.ledger.messages], list[str](), list[Superseded]()
+        new = SummaryDocument()
+        for text in texts:
+            claims, part = superseded_lines(text), parse(text)
+            rules = quoted_rules(part.rules, messages, self._whole_text)
+            stated = replace(new, rules=merged_rules(new.rules, rules))
+            found = [*superseded_entries(claims, stated, messages, self._whole_text)]
+            old = previous or SummaryDocument()
+            gone += superseded_entries(claims, old, messages, self._whole_text)
+            gone += found
+            kept = without_superseded(stated, found)
+            new = replace(merge(kept, replace(part, rules=())), rules=kept.rules)
+            resolved += claim_lines(part.errors)
+        errors = tuple(dict.fromkeys((*new.errors, *resolved)))
+        return replace(new, errors=errors), tuple(dict.fromkeys(gone))
 
     def _whole_text(self, message: LoggedMessage) -> str:
         refs = [message.ref] if message.is_in_file or message.is_file else []
