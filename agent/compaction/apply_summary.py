@@ -32,7 +32,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import MEMORY, PLAN, SKILL, SKILL_LIST, Entry, Summary, User
+from ..session.entries import Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -43,13 +43,18 @@ from .host import EngineHost
 from .own_marks import without_marks, without_marks_in
 from .preserve import sections_not_in_context
 from .recovery import recover_after
+from .reinserted import reinserted_tokens, reinserted_within
 from .summary.block import BlockSupplement, block_supplement
 from .summary.merge import with_ledger_facts, with_statuses
-from .summary.open_failures import earlier_failures, with_open_failures, written_errors
+from .summary.open_failures import (
+    MAX_EARLIER_TOKENS,
+    earlier_failures,
+    with_open_failures,
+    written_errors,
+)
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
-    first_tokens,
     max_summary_tokens,
     max_tokens_after,
     pinned_section,
@@ -66,6 +71,7 @@ from .summary.shorten import (
 from .summary.user_messages import (
     budget_tokens,
     evicted_messages,
+    has_bare_refs,
     messages_section,
     section_tokens,
     without_messages_section,
@@ -74,10 +80,6 @@ from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
 from .summary.writer import ReadBack, SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
-REINSERTED_SHARE = 0.25  # of the window, for all reinserted entries
-CUT_NOTE = (
-    "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
-)
 ERRORS_SHARE = 0.5  # of a summary's cap, added to it for open command failures
 WRITTEN_SHARE = 0.75  # of the cap for the model's text; the rest is for missed facts
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
@@ -88,6 +90,7 @@ _AUTHORS = {  # of a draft, for display
     "user": "summary edited by you",
 }
 SHORTEST_DIVISOR = 4  # of a summary's cap, for the shortest summary that is tried
+SHARES = (1.0, 0.5, 1 / SHORTEST_DIVISOR, 0.125, 0.0)  # of the room of every section, tried in turn
 MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' budget, if a request would not fit
 MAX_READ_BACK = 100  # size of the samples of replies and of results read back as a check
 
@@ -115,30 +118,6 @@ def too_large_message(before: Window, after: int) -> str:
     )
 
 
-def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all entries fit in REINSERTED_SHARE of the window.
-
-    Skills, memory and the plan have their own limits and are never cut. The plan does not count
-    towards the share.
-    """
-    sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_limit(entry))
-    room = int(REINSERTED_SHARE * window.size)
-    room -= sum(
-        _entry_tokens(entry)
-        for entry in entries
-        if _has_own_limit(entry) and not (isinstance(entry, User) and entry.source == PLAN)
-    )
-    for place, size in enumerate(sizes):
-        left = len(sizes) - place
-        if size * left > room:
-            share = max(1, room // left)
-            return [
-                entry if _has_own_limit(entry) else _cut_entry(entry, share) for entry in entries
-            ]
-        room -= size
-    return list(entries)
-
-
 def _has_room(after: int, view: View, window: Window) -> bool:
     """Return True if a request of `after` estimated tokens leaves room for a reply."""
     return replace(window, tokens=after, error=round(after * view.error)).room >= MIN_OUTPUT_TOKENS
@@ -147,10 +126,6 @@ def _has_room(after: int, view: View, window: Window) -> bool:
 def _remaining_seqs(view: View, cut: Cut) -> set[int]:
     """Return the seqs of the items that stay in the view after a summary."""
     return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
-
-
-def _has_own_limit(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, MEMORY)
 
 
 def _list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
@@ -164,29 +139,13 @@ def _list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Windo
     return tokens.estimate("\n".join([*rule_lines(rules), *earlier, *errors]))
 
 
-def _rules_shown(document: SummaryDocument, window: Window) -> tuple[UserRule, ...]:
-    """Return the user's rules, cut to their share of the window, for the summary's text. The log
-    keeps all rules.
+def _rules_shown(
+    document: SummaryDocument, window: Window, share: float = 1.0
+) -> tuple[UserRule, ...]:
+    """Return the user's rules, cut to `share` of their room, for the summary's text. The log keeps
+    all rules.
     """
-    return rules_within(document.rules, int(RULES_SHARE * window.size))
-
-
-def reinserted_tokens(entries: Sequence[Entry]) -> int:
-    """Return the estimated tokens of the entries in the context."""
-    return sum(map(_entry_tokens, entries))
-
-
-def _entry_tokens(entry: Entry) -> int:
-    return tokens.estimate_content(entry.content) if isinstance(entry, User) else 0
-
-
-def _cut_entry(entry: Entry, max_tokens: int) -> Entry:
-    if _entry_tokens(entry) <= max_tokens:
-        return entry
-    if not (isinstance(entry, User) and isinstance(entry.content, str)):
-        return entry
-    kept = first_tokens(entry.content, max_tokens)
-    return replace(entry, content=f"{kept}\n{CUT_NOTE.format(left=len(entry.content) - len(kept))}")
+    return rules_within(document.rules, int(share * RULES_SHARE * window.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,8 +360,9 @@ class SummaryApplier:
         max_after: int,
         reinserted: Sequence[Entry],
     ) -> FittedSummary:
-        """Shrink the summary's cap until the context is small enough, then the section of user
-        messages until a request fits.
+        """Shrink the room of all sections by the same share until the context is small enough, a
+        request fits, and the user's messages keep their text if that is possible. Only then shrink
+        the section of user messages.
         """
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         supplement = self._block_supplement(draft, ledger, before)
@@ -412,7 +372,7 @@ class SummaryApplier:
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
         ) -> FittedSummary:
-            shown = replace(document, rules=_rules_shown(document, before))
+            shown = replace(document, rules=_rules_shown(document, before, share))
             if supplement is None:
                 text = whole = summary_text(
                     shown, self.host.folder, ledger.pins, messages=messages, saved=saved
@@ -424,23 +384,28 @@ class SummaryApplier:
             after = tokens_after_summary(self.host.view, cut, added)
             return FittedSummary(document, text, whole, reinserted, after, probes)
 
-        def within(cap: int) -> FittedSummary:
-            return rendered(*self._with_facts(cut, draft, ledger, before, cap), before.tokens)
-
         def is_small(fitted: FittedSummary) -> bool:
             short = not draft.max_words or _prose_size(fitted.document)[1] <= draft.max_words
             return short and fitted.tokens_after <= min(max_after, before.tokens - 1)
 
-        cap = max_summary_tokens(before)
-        if draft.max_words:
-            cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
-        fitted = within(cap)
-        for divisor in () if draft.author == "user" else (2, SHORTEST_DIVISOR):
-            if is_small(fitted):
+        def fits(fitted: FittedSummary) -> bool:
+            return _has_room(fitted.tokens_after, self.host.view, before)
+
+        for share in SHARES[:1] if draft.author == "user" else SHARES:
+            document, probes = self._with_facts(cut, draft, ledger, before, share)
+            fitted = rendered(document, probes, before.tokens)
+            if fits(fitted) and (is_small(fitted) or share * SHORTEST_DIVISOR <= 1):
                 break
-            fitted = within(cap // divisor)
+        for smaller in SHARES if draft.author != "user" and has_bare_refs(gone, room) else ():
+            document, probes = self._with_facts(cut, draft, ledger, before, smaller)
+            freed = tokens.estimate(render(fitted.document)) - tokens.estimate(render(document))
+            if freed > 0 and not has_bare_refs(gone, room + freed):
+                share, room = smaller, room + freed
+                messages = messages_section(gone, room)
+                fitted = rendered(document, probes, before.tokens)
+                break
         for divisor in MESSAGE_DIVISORS:
-            if _has_room(fitted.tokens_after, self.host.view, before):
+            if fits(fitted):
                 break
             messages = messages_section(gone, room // divisor)
             fitted = rendered(fitted.document, fitted.probes, before.tokens)
@@ -460,18 +425,23 @@ class SummaryApplier:
         )
 
     def _with_facts(
-        self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, cap: int
+        self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, share: float
     ) -> tuple[SummaryDocument, Sequence[Probe]]:
         """Return a draft's document with missed facts added, and the probes that found them.
 
-        The document has about `cap` tokens plus its file table, the user's rules and the open
-        command failures. A document that the user wrote is not changed.
+        Each section has `share` of its room. The text has at least that of the shortest summary.
+        The file table, the user's rules and the failures have separate rooms. A document that the
+        user wrote is not changed.
         """
+        cap = max_summary_tokens(before)
+        if draft.max_words:
+            cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
+        cap = int(max(share, 1 / SHORTEST_DIVISOR) * cap)
         previous, document = document_of(self.host.view.summary), draft.document
         probes = verify.choose_probes(cut.evicted, ledger, previous, cap, written=document)
         if draft.author == "user":
             return document, probes
-        rules, shown = document.rules, _rules_shown(document, before)
+        rules, shown = document.rules, _rules_shown(document, before, share)
         errors = tuple(map(without_marks, written_errors(document.errors)))
         document = replace(document, rules=(), errors=errors)
         document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
@@ -479,10 +449,11 @@ class SummaryApplier:
         is_probed = verify.probed_facts_test(probes)
         document = shortened_to(document, int(WRITTEN_SHARE * cap) + extra_tokens, is_probed)
         document = replace(document, rules=shown)
-        errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
+        errors_room = int(share * ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
         until = max((item.seq for item in cut.evicted), default=None)
-        earlier = earlier_failures(whole.errors, ledger, until)
+        earlier_room = int(share * MAX_EARLIER_TOKENS)
+        earlier = earlier_failures(whole.errors, ledger, until, earlier_room)
         whole = replace(whole, errors=(*earlier, *whole.errors))
         extra_tokens += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))

@@ -142,19 +142,6 @@ def test_a_preview_counts_reinserted_entries(project: Path) -> None:
     assert talk.agent.engine.preview().tokens_after_estimate >= before + 3_900
 
 
-def test_only_the_longest_is_cut_and_says_so() -> None:
-    window = Window(0, 8_000)
-    short = User(content="Permission mode: default", source="environment")
-    rules = User(content="Instructions from /p/AGENTS.md:\n\n" + "rule " * 5_000)
-    assert apply_summary.reinserted_within([short, short], window) == [short, short]
-    first, second = apply_summary.reinserted_within([short, rules], window)
-    assert first == short
-    assert isinstance(second, User)
-    assert str(second.content).startswith("Instructions from /p/AGENTS.md:\n\nrule rule")
-    assert "more characters; Read what is named above for the rest]" in str(second.content)
-    assert 1_900 < apply_summary.reinserted_tokens([first, second]) < 2_050
-
-
 def test_what_is_preserved_is_bounded_by_the_window(project: Path) -> None:
     project.mkdir()
     lines = "".join(f"決定 {n}: 保持する\n" for n in range(700))
@@ -251,6 +238,46 @@ def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> N
         assert talk.say(said).status == "ok", number
     summary = talk.of(Summary)[-1]
     assert "Messages without room here" in summary.text or "shortened" in summary.text
+
+
+class FailingBash(Tool[StepParams]):
+    """A command that fails with a long message."""
+
+    name = "Bash"
+    description = "A step of the work."
+    effect = "none"
+    Params = StepParams
+
+    async def run(self, params: StepParams, context: Context) -> Output:
+        said = f"FatalError: part {params.number} is missing " * 8
+        details = {"command": f"check {params.number}", "exit_code": 3}
+        return Output(said, details, is_error=True)
+
+
+@pytest.mark.slow
+def test_errors_give_up_room_before_messages_do(project: Path) -> None:
+    calls = 0
+
+    def answer(request: Request) -> Step:
+        nonlocal calls
+        if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
+            return Step(text=RECORD)
+        calls += 1
+        tools = [("Bash", {"number": calls})] if calls <= 16 else []
+        return Step(text="It goes on. " * 40, tools=tools)
+
+    project.mkdir()
+    talk = Conversation(project, answer, tools=[FailingBash()], window=7_000, policy=BARE)
+    talk.environment.after_summary_entries = lambda: [
+        User(content="rule " * 1_200, source="environment")
+    ]
+    said = [f"Message {number}: " + f"part {number} and more of it, " * 3 for number in range(40)]
+    assert [talk.say(text).status for text in said] == ["ok"] * len(said)
+    first, *_, last = talk.of(Summary)
+    assert first.text.count("FatalError") > last.text.count("FatalError")
+    assert "More commands that still fail" in last.text
+    assert "Messages without room here" not in last.text
+    assert all(text in last.text for text in said[:20])
 
 
 # Why it could not be made

@@ -59,15 +59,18 @@ def with_open_failures(
 
 
 def earlier_failures(
-    errors: Sequence[str], ledger: Ledger, until: int | None = None
+    errors: Sequence[str],
+    ledger: Ledger,
+    until: int | None = None,
+    room: int = MAX_EARLIER_TOKENS,
 ) -> tuple[str, ...]:
-    """Return lines for the newest past failures that fit, oldest first, of entries up to `until`.
-    Lines that `errors` already contain are left out.
+    """Return lines for the newest past failures that fit in `room` tokens, oldest first, of entries
+    up to `until`. Lines that `errors` already contain are left out.
     """
     known_text = "\n".join(errors)
     over = {fact.ref: (_head_of(fact), fact.errors) for fact in ledger.past_failures()}
     over |= {call.ref: (f"{call.tool} (#{call.ref})", call.errors) for call in ledger.failed_calls}
-    lines, room = list[str](), MAX_EARLIER_TOKENS
+    lines = list[str]()
     for ref, (head, said) in sorted(over.items(), reverse=True):
         if until is not None and ref > until:
             continue

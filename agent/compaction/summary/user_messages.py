@@ -85,6 +85,11 @@ def message_lines(messages: Sequence[LoggedMessage], room: int) -> list[str]:
     return [*_lines(_fitted(_initial_texts(messages), room), room)]
 
 
+def has_bare_refs(messages: Sequence[LoggedMessage], room: int) -> bool:
+    """Return True if a message would keep only its ref in about `room` tokens."""
+    return any(shown.text is None for shown in _fitted(_initial_texts(messages), room))
+
+
 def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
     """Estimate the tokens of the section."""
     size = 0
