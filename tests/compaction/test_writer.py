@@ -193,6 +193,10 @@ def test_an_unusable_answer_is_asked_for_again(project: Path) -> None:
         ([Step(text="No.")] * 2, "it lacks "),
         ([Step(text=RECORD, stop_reason="max_tokens")] * 2, "it was cut off at its limit"),
         ([Step(text=PARROTED)] * 2, "it repeats the question"),
+        (
+            [Step(text=RECORD.replace("Port the parser.", "unchanged"))] * 2,
+            "it lacks Session Intent",
+        ),
         ([Step(text="x", error=ModelUnavailable("overloaded"))], "overloaded"),
         ([Step(error=RequestRejected("no", status=400))], "no"),
     ],

@@ -23,6 +23,7 @@ from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, parse, render, superseded_lines
 from ..host import EngineHost
 from ..policy import Policy
+from ..sections import TITLES
 from .block import BlockSummary, block_request
 from .merge import document_from_ledger, merge
 from .request import (
@@ -116,10 +117,12 @@ class SummaryWriter:
                 if texts:
                     problem = why_unusable(texts[-1], replies[-1].stop_reason, window)
                 if not problem:
-                    self.unusable.clear()
                     new, gone = await asyncio.to_thread(self._read, texts, previous)
-                    resolved = resolution_rows(new.errors, "model", ledger, failures)
                     document = merge(without_superseded(previous or SummaryDocument(), gone), new)
+                    problem = self._why_without_intent(document)
+                if not problem:
+                    self.unusable.clear()
+                    resolved = resolution_rows(new.errors, "model", ledger, failures)
                     return SummaryDraft(
                         document,
                         spent,
@@ -135,6 +138,14 @@ class SummaryWriter:
             text += f". {model} is not asked for summaries any more; /model selects another model"
         self.host.emit(Notice("warning", text))
         return replace(self._from_ledger_after(previous), cost_usd=spent)
+
+    def _why_without_intent(self, document: SummaryDocument) -> str:
+        """Return the reason to refuse a document without an intent, or "". Without a message of the
+        user, there is no intent.
+        """
+        if document.intent.strip() or not self.host.ledger.typed_messages:
+            return ""
+        return f"it lacks {TITLES['intent']}: no previous record states it"
 
     def _from_ledger_after(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from the ledger after unusable answers of the model."""
@@ -167,12 +178,15 @@ class SummaryWriter:
         problem = f"there is none, the server stopped with {reply.stop_reason}"
         if block is not None:
             problem = why_unusable(block["content"], "end_turn", window)
+        new, gone = SummaryDocument(), tuple[Superseded, ...]()
+        previous = document_of(host.view.summary)
+        if block is not None and not problem:
+            new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
+            problem = self._why_without_intent(new)
         if block is None or problem:
             text = f"the API's own summary was not usable ({problem}); the model is asked"
             host.emit(Notice("info", text))
             return None, spent
-        previous = document_of(host.view.summary)
-        new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
         # The block replaces the previous summary, except its rules. A rule is lifted only by a
         # claim that quotes the user.
         held = without_superseded(previous or SummaryDocument(), gone).rules
