@@ -13,6 +13,7 @@ from dataclasses import asdict, fields, replace
 from itertools import zip_longest
 from typing import Any
 
+from ...tools.system.plural import count_of
 from ..lazy import dataclass, regex
 from ..session.ledger import FileAction
 from .sections import (
@@ -28,9 +29,10 @@ from .sections import (
 from .wrapping import code_lines, fence_mark
 
 EMPTY_SECTION = "None."
+DENIED = "Not authorised: "  # begins a fact about a denied call
+NOTE = "the model's note"  # marks a fact without a source
 _TEXT_LISTS = (
-    "decisions", "done", "in_progress", "blocked", "facts", "errors", "next_steps", "recovery",
-    "other",
+    "decisions", "done", "in_progress", "blocked", "errors", "next_steps", "recovery",
 )  # fmt: skip
 REQUIRED_SECTIONS = ("intent", "decisions", "state", "next_steps")
 _ACTIONS: dict[str, FileAction] = {
@@ -55,6 +57,12 @@ _RULE_ITEM = regex(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
 _ANY_REF = regex(r"#(\d{1,9})\b")
 _QUOTE_PAIRS = ('""', "“”", "„“", "«»", "「」", "``", "''")
 _OLD_RULE = regex(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
+_OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
+_FACT = regex(
+    rf"(?P<text>.*)[ \n]\[(?:#(?P<ref>\d{{1,9}})"
+    rf"|{NOTE}(?:, (?P<age>\d{{1,4}}) summar(?:y|ies) ago)?)\]",
+    re.DOTALL,
+)
 _VERB = regex(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
 
 
@@ -81,6 +89,36 @@ class UserRule:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryFact:
+    """A statement of a summary, with its source."""
+
+    text: str
+    ref: int = 0  # of the entry that the model quoted for it; 0 if no quotation was found
+    age: int = 0  # of a fact without a source: summaries by a model since it was stated
+
+    @property
+    def is_recorded(self) -> bool:
+        """True for a line of this program: a denied call, or the number of dropped facts."""
+        return self.text.startswith(DENIED) or bool(_OLDER_FACTS.fullmatch(self.text))
+
+    @property
+    def is_note(self) -> bool:
+        """True if only the model says so."""
+        return not (self.ref or self.is_recorded)
+
+    @property
+    def older_count(self) -> int:
+        """The number of dropped facts that this line counts; 0 for other lines."""
+        found = _OLDER_FACTS.fullmatch(self.text)
+        return int(found[1]) if found else 0
+
+
+def older_facts(count: int) -> SummaryFact:
+    """Return the line that counts dropped facts."""
+    return SummaryFact(f"{count} older facts: Recall finds them")
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryDocument:
     """A summary by section. Texts may have several lines. Items of tuples are never empty."""
 
@@ -93,11 +131,11 @@ class SummaryDocument:
     done: tuple[str, ...] = ()
     in_progress: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
+    facts: tuple[SummaryFact, ...] = ()
     errors: tuple[str, ...] = ()
     next_steps: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
-    other: tuple[str, ...] = ()  # sections with titles of the model's own
+    other: tuple[SummaryFact, ...] = ()  # sections with titles of the model's own
 
     def to_json(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -112,9 +150,15 @@ class SummaryDocument:
         return document if "rules" in data else _with_old_rules(document)
 
 
+_ROWS: dict[str, type[FileRow | ReadRow | UserRule | SummaryFact]] = {
+    "modified": FileRow, "read": ReadRow, "rules": UserRule, "facts": SummaryFact,
+    "other": SummaryFact,
+}  # fmt: skip
+
+
 def _with_old_rules(document: SummaryDocument) -> SummaryDocument:
     """Move rules that an older version stored as facts to the rules section."""
-    found = [_OLD_RULE.fullmatch(text) for text in document.facts]
+    found = [_OLD_RULE.fullmatch(fact.text) for fact in document.facts]
     return replace(
         document,
         rules=tuple(UserRule(int(rule[1]), rule[2]) for rule in found if rule),
@@ -123,7 +167,9 @@ def _with_old_rules(document: SummaryDocument) -> SummaryDocument:
 
 
 def _from_json(name: str, value: Any) -> Any:
-    row = {"modified": FileRow, "read": ReadRow, "rules": UserRule}.get(name)
+    if name in ("facts", "other") and isinstance(value, list):  # texts in older logs
+        value = [asdict(SummaryFact(each)) if isinstance(each, str) else each for each in value]
+    row = _ROWS.get(name)
     if name in ("intent", "phase"):
         if isinstance(value, str):
             return value
@@ -135,7 +181,7 @@ def _from_json(name: str, value: Any) -> Any:
     raise ValueError(f"summary.{name} has the wrong type for its section")
 
 
-def _is_row(value: Any, row: type[FileRow] | type[ReadRow] | type[UserRule]) -> bool:
+def _is_row(value: Any, row: type[FileRow | ReadRow | UserRule | SummaryFact]) -> bool:
     types = {f.name: f.type for f in fields(row)}
     names = set(types)
     texts = isinstance(value, dict) and all(
@@ -155,11 +201,11 @@ def render(document: SummaryDocument, *, filled: bool = False) -> str:
         "read": _list(_read_text(row) for row in document.read),
         "decisions": _list(map(_escape, document.decisions), numbered=True),
         "state": "" if filled and not _has_state(document) else _state(document),
-        "facts": _list(map(_escape, document.facts), numbered=True),
+        "facts": _list(map(_escaped_fact, document.facts), numbered=True),
         "errors": _list(map(_escape, document.errors)),
         "next_steps": _list(map(_escape, document.next_steps), numbered=True),
         "recovery": _list(map(_escape, document.recovery)),
-        "other": _list(map(_escape, document.other)),
+        "other": _list(_escape(note.text) for note in document.other),
     }
     shown = {name: t for name, t in body.items() if t or not (filled or name == "other")}
     return "\n\n".join(
@@ -173,13 +219,15 @@ def parse(text: str) -> SummaryDocument:
     found = _lines_by_name(all_sections)
     state = _state_lines(found["state"])
     lists: dict[str, Any] = {name: _texts((found | state)[name]) for name in _TEXT_LISTS}
-    lists["other"] += tuple(filter(None, map(_other_text, all_sections)))
+    notes = (*_texts(found["other"]), *filter(None, map(_other_text, all_sections)))
     return SummaryDocument(
         intent=_text(found["intent"]),
         rules=tuple(filter(None, map(_rule, _texts(found["rules"])))),
         modified=tuple(_file_rows(found["modified"])),
         read=tuple(ReadRow(*_path_and_rest(item)) for item in _items(found["read"])),
         phase=_text([_dedent(line, 2) for line in state["phase"]]),
+        facts=tuple(map(_fact, _texts(found["facts"]))),
+        other=tuple(map(SummaryFact, notes)),
         **lists,
     )
 
@@ -208,6 +256,23 @@ def missing_titles(text: str) -> list[str]:
 # Writing
 
 
+def fact_text(fact: SummaryFact) -> str:
+    """Return a fact with its mark: the ref of its source, or that it is the model's note."""
+    return f"{fact.text}{_fact_mark(fact)}"
+
+
+def _escaped_fact(fact: SummaryFact) -> str:
+    return f"{_escape(fact.text)}{_fact_mark(fact)}"
+
+
+def _fact_mark(fact: SummaryFact) -> str:
+    if fact.is_recorded:
+        return ""
+    age = f", {count_of(fact.age, 'summary', 'summaries')} ago" if fact.age else ""
+    gap = "\n" if "\n" in fact.text else " "  # the last line may be a fence
+    return f"{gap}[#{fact.ref}]" if fact.ref else f"{gap}[{NOTE}{age}]"
+
+
 def _escape(text: str) -> str:
     """Escape a text so that stripping blanks or matching "none" does not change it."""
     text = _REFERENCE.sub(lambda found: f"&#38;{found[0][1:]}", text).replace("\r", "&#13;")
@@ -215,26 +280,20 @@ def _escape(text: str) -> str:
         text = _character_reference(text[0]) + text[1:]
     if text and text[-1].isspace():
         text = text[:-1] + _character_reference(text[-1])
-    return _escape_headings(_escape_fences(text))
+    return _escape_lines(text)
 
 
-def _escape_headings(text: str) -> str:
-    """Escape headings in a text that also count when they are indented."""
-    lines = text.split("\n")
-    code = code_lines(lines)
-    for place, line in enumerate(lines[1:], 1):
-        if place not in code and opens_section(f"  {line}"):
-            lines[place] = line.replace("#", _character_reference("#"), 1)
-    return "\n".join(lines)
-
-
-def _escape_fences(text: str, *, all_of_them: bool = False) -> str:
-    """Escape code fences in a text: unpaired fences, or `all_of_them`."""
+def _escape_lines(text: str, *, all_of_them: bool = False) -> str:
+    """Escape the lines that change how a text is read: headings after the first line, which also
+    count when they are indented, and code fences, unpaired or `all_of_them`.
+    """
     lines = text.split("\n")
     code = {} if all_of_them else code_lines(lines)
     for place, line in enumerate(lines):
         if place not in code and (mark := fence_mark(line)):
             lines[place] = line.replace(mark, _character_reference(mark[0]) + mark[1:], 1)
+        elif place and place not in code and opens_section(f"  {line}"):
+            lines[place] = line.replace("#", _character_reference("#"), 1)
     return "\n".join(lines)
 
 
@@ -267,7 +326,7 @@ def _has_state(document: SummaryDocument) -> bool:
 
 
 def _state(document: SummaryDocument) -> str:
-    phase = _escape_fences(_escape(document.phase), all_of_them=True)
+    phase = _escape_lines(_escape(document.phase), all_of_them=True)
     lines = [f"- **{STATE_LABELS['phase']}:** {_indent_continuation(phase, '  ') or EMPTY_SECTION}"]
     for name in ("done", "in_progress", "blocked"):
         texts = map(_escape, getattr(document, name))
@@ -328,8 +387,17 @@ def _rule(item: str) -> UserRule | None:
     return UserRule(ref, text) if ref or text else None
 
 
+def _fact(item: str) -> SummaryFact:
+    found = _FACT.fullmatch(item)
+    return (
+        SummaryFact(found["text"], int(found["ref"] or 0), int(found["age"] or 0))
+        if found
+        else SummaryFact(item)
+    )
+
+
 def _read_text(row: ReadRow) -> str:
-    why = _escape_fences(_escape(row.why), all_of_them=True)
+    why = _escape_lines(_escape(row.why), all_of_them=True)
     return f"{_path(row.path)} — {why}" if why else _path(row.path)
 
 

@@ -30,9 +30,8 @@ _BRACKETS = regex(
     re.IGNORECASE,
 )
 _TEXTS = ("intent", "phase")
-_LISTS = (
-    "decisions", "done", "in_progress", "blocked", "facts", "next_steps", "other",
-)  # fmt: skip
+_LISTS = ("decisions", "done", "in_progress", "blocked", "next_steps")
+_FACTS = ("facts", "other")
 
 
 def without_marks(text: str) -> str:
@@ -48,6 +47,9 @@ def without_marks_in(document: SummaryDocument) -> SummaryDocument:
     changed: dict[str, Any] = {name: without_marks(getattr(document, name)) for name in _TEXTS}
     for name in _LISTS:
         changed[name] = tuple(map(without_marks, getattr(document, name)))
+    for name in _FACTS:
+        facts = getattr(document, name)
+        changed[name] = tuple(replace(each, text=without_marks(each.text)) for each in facts)
     return replace(
         document,
         modified=tuple(replace(row, change=without_marks(row.change)) for row in document.modified),

@@ -17,7 +17,7 @@ from ..lazy import dataclass
 from ..session.entries import Entry, Note, Revert, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
-from .document import SummaryDocument
+from .document import SummaryDocument, fact_text
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
 from .summary.user_rules import rule_lines
 from .summary.writer import document_of
@@ -167,7 +167,7 @@ def _sections(
     yield _Section("Stands", state, 1)
     yield _Section("Next", document.next_steps, 1)  # the todo list, if there is one
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
-    yield _Section("Constraints", document.facts, 1)
+    yield _Section("Constraints", [*map(fact_text, document.facts)], 1)
     yield _Section("Newest words", newest, 1)
     earlier = [f"#{ref}: {text}" for ref, text in ledger.typed_messages[-2::-1]]
     yield _Section("Earlier messages of the user", earlier, 2)

@@ -571,7 +571,8 @@ def _denial_reason(denial: Note) -> str:
 
 def _section_texts(document: Any, section: str) -> list[str]:
     texts = document.get(section) if isinstance(document, dict) else None
-    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+    rows = (row.get("text") if isinstance(row, dict) else row for row in _as_list(texts))
+    return [text for text in rows if isinstance(text, str)]
 
 
 def _rule_texts(document: Any) -> list[str]:

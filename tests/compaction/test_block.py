@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument
+from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument, SummaryFact
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.block import (
     BlockSummary,
@@ -23,8 +23,8 @@ from ..support.sessions.history import History, words
 WINDOW = Window(20_000, 100_000)
 FEW = replace(DEFAULT, keep_messages=1, keep_tokens=0)
 WRITTEN = SummaryDocument(
-    intent="Build it", decisions=("Use SQLite",), facts=("The port is 8080",), phase="tests",
-    read=(ReadRow("a.py"),),
+    intent="Build it", decisions=("Use SQLite",), facts=(SummaryFact("The port is 8080"),),
+    phase="tests", read=(ReadRow("a.py"),),
 )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def beside(document: SummaryDocument, **fields: Any) -> str:
 def test_facts_in_the_block_are_left_out() -> None:
     document = replace(
         WRITTEN, intent="Build it\nand ship it", decisions=("Use SQLite", "Keep tabs"),
-        facts=("The port is 8080",), read=(ReadRow("a.py"), ReadRow("b.py")),
+        facts=(SummaryFact("The port is 8080"),), read=(ReadRow("a.py"), ReadRow("b.py")),
         modified=(FileRow("c.py", "created"),), recovery=("offloaded/x",),
     )  # fmt: skip
     text = beside(document)

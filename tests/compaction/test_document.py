@@ -10,6 +10,7 @@ from ctxagent.agent.compaction.document import (
     FileRow,
     ReadRow,
     SummaryDocument,
+    SummaryFact,
     UserRule,
     missing_titles,
     parse,
@@ -22,7 +23,9 @@ FULL = SummaryDocument(
     modified=(FileRow("a.py", "created", "made | new", "partial"), FileRow("b c.py", "deleted")),
     read=(ReadRow("d.py", "why"), ReadRow("e", "")), decisions=("one",
     "two\nlines"), phase="testing",
-    done=("d1",), in_progress=("p1",), blocked=("b1",), facts=("f1", "f2"), errors=("e1",),
+    done=("d1",), in_progress=("p1",), blocked=("b1",),
+    facts=(SummaryFact("f1"), SummaryFact("f2", 3)),
+    errors=("e1",),
     next_steps=("n1",), recovery=("r1",),
 )  # fmt: skip
 
@@ -71,7 +74,8 @@ def test_texts_that_look_like_markup(text: str) -> None:
         intent=text, rules=(UserRule(1, text),),
         modified=(FileRow("p", "modified", text, "partial"),),
         read=(ReadRow("p", text),), decisions=(text,), phase=text, done=(text,), blocked=(text,),
-        facts=(text, "b"), errors=(text,), next_steps=(text,), recovery=(text,),
+        facts=(SummaryFact(text), SummaryFact("b")), errors=(text,),
+        next_steps=(text,), recovery=(text,),
     )  # fmt: skip
     assert parse(render(document)) == document
 
@@ -89,7 +93,9 @@ def test_paths_that_look_like_markup(path: str) -> None:
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=30))
 def test_any_text_makes_the_round_trip(text: str) -> None:
-    document = SummaryDocument(intent=text, decisions=(text,), phase=text, facts=(text, text))
+    document = SummaryDocument(
+        intent=text, decisions=(text,), phase=text, facts=(SummaryFact(text), SummaryFact(text))
+    )
     found = parse(render(document))
     assert (found.intent, found.decisions, found.phase) == (text, (text,), text)
 
@@ -102,19 +108,25 @@ def test_any_text_makes_the_round_trip(text: str) -> None:
         ("### Task: x\ny", SummaryDocument(intent="x\ny")),
         ("## Decisions Made\n* a\n+ b\n1) c", SummaryDocument(decisions=("a", "b", "c"))),
         ("## Next Steps (if any)\n- a", SummaryDocument(next_steps=("a",))),
-        ("## Constraints\n- a\n  more\n- b", SummaryDocument(facts=("a\nmore", "b"))),
-        ("## Facts\na\n\nb", SummaryDocument(facts=("a", "b"))),
-        ("## Facts\n- a\n  - b\n- c", SummaryDocument(facts=("a\n- b", "c"))),
-        ("## Facts\n- none\n- a", SummaryDocument(facts=("a",))),
-        ("talk\n## Facts\n- a", SummaryDocument(facts=("a",))),
-        ("## Facts\n- a\n---\n- b", SummaryDocument(facts=("a", "b"))),
+        (
+            "## Constraints\n- a\n  more\n- b",
+            SummaryDocument(facts=(SummaryFact("a\nmore"), SummaryFact("b"))),
+        ),
+        ("## Facts\na\n\nb", SummaryDocument(facts=(SummaryFact("a"), SummaryFact("b")))),
+        (
+            "## Facts\n- a\n  - b\n- c",
+            SummaryDocument(facts=(SummaryFact("a\n- b"), SummaryFact("c"))),
+        ),
+        ("## Facts\n- none\n- a", SummaryDocument(facts=(SummaryFact("a"),))),
+        ("talk\n## Facts\n- a", SummaryDocument(facts=(SummaryFact("a"),))),
+        ("## Facts\n- a\n---\n- b", SummaryDocument(facts=(SummaryFact("a"), SummaryFact("b")))),
         (
             "## Facts\n- a\n## Errors\n- b\n## Facts\n- c",
-            SummaryDocument(facts=("a", "c"), errors=("b",)),
+            SummaryDocument(facts=(SummaryFact("a"), SummaryFact("c")), errors=("b",)),
         ),
         (
             "## Facts\n- a\n### Own title\n- b",
-            SummaryDocument(facts=("a",), other=("Own title\n- b",)),
+            SummaryDocument(facts=(SummaryFact("a"),), other=(SummaryFact("Own title\n- b"),)),
         ),
         (
             "## Progress\n- Completed:\n  - a\n- Remaining: b\n- Blockers:\n  - c",
@@ -180,12 +192,15 @@ def test_any_text_makes_the_round_trip(text: str) -> None:
             "## Files Read Not Modified\n- a.py - why\n- `b c`: how",
             SummaryDocument(read=(ReadRow("a.py", "why"), ReadRow("b c", "how"))),
         ),
-        ("## Pinned\n- a\n## Facts\n- b", SummaryDocument(facts=("b",))),
-        ("## Facts\n```\n## Goal\n```", SummaryDocument(other=("```\n## Goal\n```",))),
-        ("## Facts\n- ```\n  ## Goal\n  ```", SummaryDocument(facts=("```\n## Goal\n```",))),
+        ("## Pinned\n- a\n## Facts\n- b", SummaryDocument(facts=(SummaryFact("b"),))),
+        ("## Facts\n```\n## Goal\n```", SummaryDocument(other=(SummaryFact("```\n## Goal\n```"),))),
+        (
+            "## Facts\n- ```\n  ## Goal\n  ```",
+            SummaryDocument(facts=(SummaryFact("```\n## Goal\n```"),)),
+        ),
         ("", SummaryDocument()),
         ("no heading", SummaryDocument()),
-        ("## Unknown\n- a", SummaryDocument(other=("Unknown\n- a",))),
+        ("## Unknown\n- a", SummaryDocument(other=(SummaryFact("Unknown\n- a"),))),
     ],
 )
 def test_what_models_write(text: str, document: SummaryDocument) -> None:
@@ -215,7 +230,7 @@ def test_documents_of_older_logs() -> None:
         }
     )
     assert old.rules == (UserRule(7, "no tabs"),)
-    assert old.facts == ("a",)
+    assert old.facts == (SummaryFact("a"),)
     assert old.modified == (FileRow("p", "created"),)
     new = SummaryDocument.from_json({"facts": ["The person ruled (#7): no tabs"], "rules": []})
     assert new.rules == ()
@@ -233,5 +248,5 @@ def test_titles_that_are_missing() -> None:
 def test_the_list_of_outdated_entries_is_not_part_of_the_document() -> None:
     text = "## Facts\n- a\n## No Longer True\n- fact 1: b\n- rule: c"
     assert superseded_lines(text) == ("fact 1: b", "rule: c")
-    assert parse(text) == SummaryDocument(facts=("a",))
+    assert parse(text) == SummaryDocument(facts=(SummaryFact("a"),))
     assert superseded_lines("## Facts\n- a") == ()

@@ -15,6 +15,7 @@ from ctxagent.agent.compaction.document import (
     FileRow,
     ReadRow,
     SummaryDocument,
+    SummaryFact,
     UserRule,
     missing_titles,
     parse,
@@ -42,6 +43,13 @@ SHARDS = [
 TEXT = st.one_of(st.text(), st.lists(st.sampled_from(SHARDS)).map("".join))
 ITEM = TEXT.filter(bool)
 ITEMS = st.lists(ITEM, max_size=4).map(tuple)
+FACTS = st.lists(
+    st.one_of(
+        st.builds(SummaryFact, ITEM, st.integers(1, 99)),
+        st.builds(SummaryFact, ITEM, st.just(0), st.integers(0, 3)),
+    ).filter(lambda fact: not fact.is_recorded),
+    max_size=4,
+).map(tuple)
 ACTION = st.sampled_from(["created", "modified", "deleted"])
 DOCUMENTS = st.builds(
     SummaryDocument,
@@ -54,11 +62,11 @@ DOCUMENTS = st.builds(
     done=ITEMS,
     in_progress=ITEMS,
     blocked=ITEMS,
-    facts=ITEMS,
+    facts=FACTS,
     errors=ITEMS,
     next_steps=ITEMS,
     recovery=ITEMS,
-    other=ITEMS,
+    other=st.lists(st.builds(SummaryFact, ITEM), max_size=3).map(tuple),
 )
 FULL = SummaryDocument(
     intent="Add a password reset.\n\nKeep the API as it is.",
@@ -72,7 +80,7 @@ FULL = SummaryDocument(
     phase="implementation",
     done=("login", "register"),
     in_progress=("reset",),
-    facts=("Not authorised: git push",),
+    facts=(SummaryFact("Not authorised: git push"),),
     errors=("`pytest -q` failed (exit 1, #9):\nE   KeyError: 'REDIS_URL'",),
     next_steps=("Send the mail", "Test it"),
     recovery=("offloaded/20260129_142530_Bash_42.md: the whole result #42",),
@@ -261,7 +269,7 @@ Report on the market
         phase="Writing",
         done=("The research",),
         in_progress=("The conclusion", "The tables"),
-        facts=("Budget: 10,000",),
+        facts=(SummaryFact("Budget: 10,000"),),
     )
 
 
@@ -293,7 +301,7 @@ A paragraph.
         phase="testing",
         done=("the parser",),
         next_steps=("Run it",),
-        other=("On parsing\n- One pass\n\nA paragraph.",),
+        other=(SummaryFact("On parsing\n- One pass\n\nA paragraph."),),
     )
 
 
@@ -356,10 +364,10 @@ def test_wrapping_is_not_part_of_the_document(text: str) -> None:
         decisions=("Use tabs, because the file has them.",),
         phase="testing",
         done=("the lexer",),
-        facts=("port 8080", 'key = "v"'),
+        facts=(SummaryFact("port 8080"), SummaryFact('key = "v"')),
         errors=("TypeError: x",),
         next_steps=("Run the tests", "Mend the lexer"),
-        other=("```python\n# Errors\n\n- not a bullet\n## Next Steps\n```",),
+        other=(SummaryFact("```python\n# Errors\n\n- not a bullet\n## Next Steps\n```"),),
     )
     assert parse(render(document)) == document
 
@@ -380,7 +388,7 @@ def test_tags_and_fences_that_a_document_speaks_of_stay() -> None:
     text = "## Session Intent\nWrap it in <summary>.\n\n## Critical Facts\n- </summary>\n- ```\n"
     document = parse(text)
     assert document.intent == "Wrap it in <summary>."
-    assert document.facts == ("</summary>", "```")
+    assert document.facts == (SummaryFact("</summary>"), SummaryFact("```"))
     prose = "## Session Intent\nWrap.\n\n## Next Steps\n\nI will run the tests."
     assert parse(prose).next_steps == ("I will run the tests.",)
 
@@ -462,11 +470,14 @@ def test_decisions_are_appended_once() -> None:
 
 
 def test_facts_and_references_are_appended_once() -> None:
-    old = SummaryDocument(facts=("never push",), recovery=("a.md",))
+    old = SummaryDocument(facts=(SummaryFact("never push"),), recovery=("a.md",))
     merged = merge(
-        old, SummaryDocument(facts=("Never  push", "no network"), recovery=("a.md", "b.md"))
+        old,
+        SummaryDocument(
+            facts=(SummaryFact("Never  push"), SummaryFact("no network")), recovery=("a.md", "b.md")
+        ),
     )
-    assert merged.facts == ("never push", "no network")
+    assert merged.facts == (SummaryFact("Never  push"), SummaryFact("no network"))
     assert merged.recovery == ("a.md", "b.md")
 
 
@@ -495,11 +506,15 @@ def test_what_was_done_and_what_blocks_outlive_ten_merges() -> None:
 def test_no_entry_is_dropped_because_of_a_later_one() -> None:
     old = SummaryDocument(
         decisions=("Chose requests over urllib because it is short", "Use SQLite for storage"),
-        facts=("The suite has 210 tests.", "Rows 1 to 3 are headers", "Use port 1 or 2"),
+        facts=(
+            SummaryFact("The suite has 210 tests.", 5),
+            SummaryFact("Rows 1 to 3 are headers"),
+            SummaryFact("Use port 1 or 2"),
+        ),
     )
     new = SummaryDocument(
         decisions=("Switched from requests to httpx", "Use files for tests instead of SQLite"),
-        facts=("The suite has 214 tests.", "Rows 1 to 4 are bold"),
+        facts=(SummaryFact("The suite has 214 tests.", 9), SummaryFact("Rows 1 to 4 are bold")),
     )
     merged = merge(old, new)
     assert merged.decisions == (*old.decisions, *new.decisions)
@@ -510,11 +525,11 @@ def test_an_entry_about_a_deleted_file_says_so() -> None:
     rows = [{"path": "/p/src/old.py", "action": "deleted", "added": 0, "removed": 9}]
     known = ledger(("Bash", {"command": "rm src/old.py", "exit_code": 0, "changes": rows}, ""))
     facts = ("The parser is in src/old.py", "src/old.py was renamed", "src/new.py is new")
-    noted = with_ledger_facts(SummaryDocument(facts=facts), known)
+    noted = with_ledger_facts(SummaryDocument(facts=tuple(map(SummaryFact, facts))), known)
     note = " [src/old.py: deleted since]"
-    assert noted.facts == (facts[0] + note, facts[1] + note, facts[2])
+    assert [fact.text for fact in noted.facts] == [facts[0] + note, facts[1] + note, facts[2]]
     assert with_ledger_facts(noted, known).facts == noted.facts
-    assert with_ledger_facts(noted, ledger()).facts == facts
+    assert with_ledger_facts(noted, ledger()).facts == tuple(map(SummaryFact, facts))
 
 
 def test_errors_are_appended_and_resolved_ones_go() -> None:
@@ -643,7 +658,7 @@ def test_a_mechanical_summary_needs_no_model() -> None:
         phase="the last command was `pytest -q` (exit 1, #15)",
         done=("Find it",),
         in_progress=("Mend it",),
-        facts=("Not authorised: Bash git push",),
+        facts=(SummaryFact("Not authorised: Bash git push"),),
         errors=("`pytest -q` failed (exit 1, #15):\nE   KeyError: 'x'\n1 failed",),
         next_steps=("Mend it", "Test it"),
     )
@@ -654,7 +669,7 @@ def test_a_mechanical_summary_says_why_a_call_was_not_authorised() -> None:
     note = Note(seq=21, topic="permission", text="not authorised: Bash git push", data=no)
     document = document_from_ledger(ledger(more=(said(20, "Push it."), note)), None)
     why = "the user said: push to the mirror instead"
-    assert document.facts == (f"Not authorised: Bash git push · {why}",)
+    assert document.facts == (SummaryFact(f"Not authorised: Bash git push · {why}"),)
 
 
 def test_a_mechanical_summary_builds_on_the_one_before() -> None:
@@ -697,7 +712,7 @@ def large(**sections: Any) -> SummaryDocument:
         "read": tuple(ReadRow(f"src/r{n}.py", "looked at") for n in range(50)),
         "decisions": many("decision", 50),
         "done": many("step", 50),
-        "facts": many("fact", 5),
+        "facts": tuple(map(SummaryFact, many("fact", 5))),
         "errors": ("Resolved: a", *many("error", 50)),
         "next_steps": many("next", 3),
         "recovery": many("offloaded", 20),
@@ -754,15 +769,15 @@ def test_long_texts_are_cut_and_paths_never() -> None:
     document = SummaryDocument(
         intent="why " * 3_000,
         modified=(FileRow(path, "modified", "what " * 1_000),),
-        facts=("fact " * 1_000,),
+        facts=(SummaryFact("fact " * 1_000),),
         next_steps=("step " * 1_000,),
     )
     fitted = shortened_to(document, 600)
     assert size(fitted) <= 600
     assert fitted.modified[0].path == path
     assert fitted.intent.startswith("why why")
-    assert len(fitted.intent) > len(fitted.facts[0]) > 50
-    assert fitted.facts[0].endswith("fact …")
+    assert len(fitted.intent) > len(fitted.facts[0].text) > 50
+    assert fitted.facts[0].text.endswith("fact …")
 
 
 LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 1, 1, 30, 400]))
@@ -782,7 +797,7 @@ LONGER = st.lists(LONG.filter(bool), max_size=12).map(tuple)
         done=LONGER,
         in_progress=LONGER,
         blocked=LONGER,
-        facts=LONGER,
+        facts=LONGER.map(lambda texts: tuple(map(SummaryFact, texts))),
         errors=LONGER,
         next_steps=LONGER,
         recovery=LONGER,
@@ -803,14 +818,18 @@ def test_the_most_critical_content_goes_last() -> None:
     rules = tuple(f"Not authorised: to touch part_{n} of the archive" for n in range(100))
     rows = tuple(FileRow(f"src/part_{n}/{n}.py", "modified", "types") for n in range(100))
     document = SummaryDocument(
-        "Mend it.", modified=rows, facts=rules, next_steps=many("next", 40), phase="p"
+        "Mend it.",
+        modified=rows,
+        facts=tuple(map(SummaryFact, rules)),
+        next_steps=many("next", 40),
+        phase="p",
     )
     half = shortened_to(document, 3_000)
-    assert half.facts == rules
+    assert half.facts == document.facts
     assert 0 < len(half.modified) < 100
     assert half.modified[-1].path == "src/part_99/99.py" or half.modified[-1].path.endswith("/")
     least = shortened_to(document, 400)
-    count, *newest = least.facts
+    count, *newest = (fact.text for fact in least.facts)
     assert least.intent == "Mend it."
     assert least.next_steps == document.next_steps[:1]
     assert tuple(newest) == rules[-len(newest) :]
@@ -837,12 +856,12 @@ def test_twenty_merges_stay_under_the_cap() -> None:
             intent="Mend the parser" if n == 0 else "unchanged",
             decisions=many(f"decision {n}", 50),
             errors=many(f"error {n}", 50),
-            facts=(f"fact {n}",),
+            facts=(SummaryFact(f"fact {n}", n + 1),),
         )
         document = shortened_to(merge(document, new), 2_000)
         assert size(document) <= 2_000
     assert document.intent == "Mend the parser"
-    assert document.facts == tuple(f"fact {n}" for n in range(20))
+    assert document.facts == tuple(SummaryFact(f"fact {n}", n + 1) for n in range(20))
     assert document.decisions[-1] == "decision 19 number 49"
 
 

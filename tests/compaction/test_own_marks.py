@@ -2,7 +2,13 @@
 
 import pytest
 
-from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument, UserRule
+from ctxagent.agent.compaction.document import (
+    FileRow,
+    ReadRow,
+    SummaryDocument,
+    SummaryFact,
+    UserRule,
+)
 from ctxagent.agent.compaction.own_marks import without_marks, without_marks_in
 
 
@@ -36,10 +42,12 @@ def test_all_texts_of_a_model_are_read() -> None:
     document = SummaryDocument(
         intent=mark, rules=(UserRule(1, mark),), modified=(FileRow("[#1].py", "modified", mark),),
         read=(ReadRow("[#1].py", mark),), decisions=(mark,), phase=mark, done=(mark,),
-        in_progress=(mark,), blocked=(mark,), facts=(mark,), next_steps=(mark,), other=(mark,),
+        in_progress=(mark,), blocked=(mark,), facts=(SummaryFact(mark),), next_steps=(mark,),
+        other=(SummaryFact(mark),),
     )  # fmt: skip
     assert without_marks_in(document) == SummaryDocument(
         intent=done, rules=(UserRule(1, mark),), modified=(FileRow("[#1].py", "modified", done),),
         read=(ReadRow("[#1].py", done),), decisions=(done,), phase=done, done=(done,),
-        in_progress=(done,), blocked=(done,), facts=(done,), next_steps=(done,), other=(done,),
+        in_progress=(done,), blocked=(done,), facts=(SummaryFact(done),), next_steps=(done,),
+        other=(SummaryFact(done),),
     )  # fmt: skip

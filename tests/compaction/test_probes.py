@@ -10,6 +10,7 @@ from ctxagent.agent.compaction.document import (
     FileRow,
     ReadRow,
     SummaryDocument,
+    SummaryFact,
     UserRule,
     render,
 )
@@ -259,7 +260,7 @@ WORDS = st.text(min_size=1).filter(lambda text: bool(text.strip(" \t\r\n.,;:*`")
 @pytest.mark.slow
 @given(WORDS.filter(lambda text: bool(text.translate(str.maketrans("", "", "*`.,;: ")).strip())))
 def test_what_a_summary_says_is_found_however_it_is_escaped(text: str) -> None:
-    assert is_answered(probe(text), render(SummaryDocument(facts=(text,))))
+    assert is_answered(probe(text), render(SummaryDocument(facts=(SummaryFact(text),))))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.apply_summary import SummaryApplier
-from ctxagent.agent.compaction.document import SummaryDocument
+from ctxagent.agent.compaction.document import SummaryDocument, SummaryFact
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.recovery import (
     LEVEL_TOKENS,
@@ -79,7 +79,7 @@ def worked(*, summary: bool = True) -> History:
             phase="porting the readers",
             done=("The writer is ported.",),
             blocked=("Nobody knows who calls purge().",),
-            facts=("Python 3.11 must keep working.",),
+            facts=(SummaryFact("Python 3.11 must keep working."),),
             next_steps=("Port the reader.", "Run the whole suite."),
         )
         history.add(

@@ -8,6 +8,7 @@ from ctxagent.agent.compaction.document import (
     FileRow,
     ReadRow,
     SummaryDocument,
+    SummaryFact,
     parse,
     render,
 )
@@ -60,7 +61,7 @@ def test_facts_stand_once_and_survive_a_round_trip() -> None:
 
 
 def test_a_summary_with_all_facts_is_not_changed() -> None:
-    document = SummaryDocument(facts=("the port is 8080",))
+    document = SummaryDocument(facts=(SummaryFact("the port is 8080"),))
     assert add_missed_facts(document, [probe("8080")], CAP) is document
 
 
@@ -78,10 +79,10 @@ def test_existing_items_stay_while_there_is_room() -> None:
         read=(ReadRow("a.md", "#3"),),
         decisions=("Use X (#4)",),
         done=("planned",),
-        facts=("a fact of the model's",),
+        facts=(SummaryFact("a fact of the model's"),),
     )
     after = add_missed_facts(document, [probe("8080")], CAP)
-    assert after.facts == ("a fact of the model's", "8080")
+    assert after.facts == (SummaryFact("a fact of the model's"), SummaryFact("8080"))
     assert (after.read, after.done) == (document.read, document.done)
 
 
@@ -93,7 +94,7 @@ def crowded(cap: int) -> SummaryDocument:
         read=tuple(ReadRow(f"src/read_{n}.py", f"#{n}") for n in range(10)),
         decisions=tuple(f"The model decided on point {n}, for a good reason" for n in range(10)),
         done=tuple(f"a step that was finished, number {n}" for n in range(10)),
-        facts=("a fact that is not asked for",),
+        facts=(SummaryFact("a fact that is not asked for"),),
         errors=("an error that the model tells",),
         next_steps=("go on",),
     )

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.document import SummaryDocument, missing_titles, parse, render
+from ctxagent.agent.compaction.document import (
+    SummaryDocument,
+    SummaryFact,
+    missing_titles,
+    parse,
+    render,
+)
 from ctxagent.agent.compaction.sections import TITLES, UNKNOWN, opens_section, sections
 
 BEFORE = {
@@ -58,8 +64,8 @@ def test_an_unknown_heading_opens_a_section_of_its_own(
     text = ANSWER.replace(heading, f"{heading}\n\n{added}")
     assert without_other(text) == EXPECTED
     (other,) = parse(text).other
-    assert "old/" in other
-    assert title in other
+    assert "old/" in other.text
+    assert title in other.text
     assert missing_titles(text) == []
     assert parse(render(parse(text))) == parse(text)
 
@@ -89,7 +95,9 @@ def test_lines_that_are_no_headings(text: str) -> None:
 
 def test_the_title_of_the_document_is_left_out() -> None:
     assert parse("# Record\n**Session ID:** 7\n## Goal\nx") == SummaryDocument(intent="x")
-    assert parse("## Notes\nx\n## Goal\ny") == SummaryDocument(intent="y", other=("Notes\nx",))
+    assert parse("## Notes\nx\n## Goal\ny") == SummaryDocument(
+        intent="y", other=(SummaryFact("Notes\nx"),)
+    )
 
 
 def test_a_section_may_consist_of_deeper_ones() -> None:

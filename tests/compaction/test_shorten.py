@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction import verify
-from ctxagent.agent.compaction.document import FileRow, SummaryDocument, parse, render
+from ctxagent.agent.compaction.document import FileRow, SummaryDocument, SummaryFact, parse, render
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.merge import merge, with_ledger_facts
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.compaction.summary.shorten import (
     changed_file_rows,
-    counts_older_facts,
     is_folder_row,
     row_tokens,
     rows_within,
@@ -175,16 +174,17 @@ def test_facts_do_not_crowd_out_the_rest_and_the_older_are_counted() -> None:
     for n in range(30):
         facts = tuple(f"setting_{n * 9 + m} must be {n}0 in all of the regions" for m in range(9))
         rules = ("Not authorised: git push", f"Not authorised: touch part_{n}")
-        new = SummaryDocument(facts=(*facts, *(rules if n < 4 else ())))
+        new = SummaryDocument(facts=tuple(map(SummaryFact, (*facts, *(rules if n < 4 else ())))))
         document = shortened_to(merge(document, new), 900, lambda fact: fact == known)
         assert estimate(render(document)) <= 900
     assert document.decisions == ("JWT, because Redis is missing",)
-    assert known in document.facts
-    assert "setting_269 must be 290 in all of the regions" in document.facts
-    assert {"Not authorised: git push", "Not authorised: touch part_3"} <= {*document.facts}
-    count, *rest = document.facts
-    assert counts_older_facts(count)
-    assert sum(map(counts_older_facts, document.facts)) == 1
+    assert SummaryFact(known) in document.facts
+    texts = [fact.text for fact in document.facts]
+    assert "setting_269 must be 290 in all of the regions" in texts
+    assert {"Not authorised: git push", "Not authorised: touch part_3"} <= {*texts}
+    count, *rest = texts
+    assert document.facts[0].older_count
+    assert sum(bool(fact.older_count) for fact in document.facts) == 1
     assert int(count.split()[0]) + len(rest) == 30 * 9 + 1 + 4
     assert all(len(fact) > 20 for fact in rest)
 

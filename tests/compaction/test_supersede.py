@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.compaction.document import SummaryDocument, UserRule
+from ctxagent.agent.compaction.document import SummaryDocument, SummaryFact, UserRule
 from ctxagent.agent.compaction.summary.supersede import (
     Superseded,
     superseded_entries,
@@ -12,7 +12,11 @@ from ctxagent.agent.session.user_messages import LoggedMessage
 
 OLD = SummaryDocument(
     decisions=("Use SQLite for the cache", "Keep the old format of logs for now"),
-    facts=("The port is 8080", "The build runs on Python 3.11 alone", "Use tabs in Makefiles"),
+    facts=(
+        SummaryFact("The port is 8080"),
+        SummaryFact("The build runs on Python 3.11 alone"),
+        SummaryFact("Use tabs in Makefiles"),
+    ),
     blocked=("The key for the server is missing",),
     rules=(UserRule(3, "Never touch migrations."), UserRule(5, "Use tabs in Makefiles.")),
 )
@@ -32,13 +36,13 @@ def claims(*lines: str) -> list[Superseded]:
     [
         ('Decision 1: "Use SQLite for the cache" is replaced', "decisions", OLD.decisions[0]),
         ('- key decision: "the old format"', "decisions", OLD.decisions[1]),
-        ('Critical fact #1: "port is 8080"', "facts", OLD.facts[0]),
-        ('constraint: "Python 3.11"', "facts", OLD.facts[1]),
+        ('Critical fact #1: "port is 8080"', "facts", OLD.facts[0].text),
+        ('constraint: "Python 3.11"', "facts", OLD.facts[1].text),
         ('Blocker: "key for the server"', "blocked", OLD.blocked[0]),
         ("Decision 2: the old format of logs goes", "decisions", OLD.decisions[1]),
-        ("Fact 1: the port is 9090 now", "facts", OLD.facts[0]),
+        ("Fact 1: the port is 9090 now", "facts", OLD.facts[0].text),
         ('Fact: "Use SQLite"', "decisions", OLD.decisions[0]),
-        ('fact 3: "Use tabs in Makefiles"', "facts", OLD.facts[2]),
+        ('fact 3: "Use tabs in Makefiles"', "facts", OLD.facts[2].text),
         ('**Decision** “SQLite for the cache”: gone', "decisions", OLD.decisions[0]),
         ("blocked 1: key for the server came", "blocked", OLD.blocked[0]),
     ],
@@ -80,7 +84,9 @@ def test_kind_and_ref_choose_among_several_entries() -> None:
     line = '"Use tabs in Makefiles": "You may change migrations from now on"'
     assert [each.section for each in claims(f"Rule: {line}")] == ["rules"]
     assert [each.section for each in claims(f"Fact: {line}")] == ["facts"]
-    twice = SummaryDocument(facts=("The port is 8080 here", "The port is 8080 there"))
+    twice = SummaryDocument(
+        facts=(SummaryFact("The port is 8080 here"), SummaryFact("The port is 8080 there"))
+    )
     found = [
         list(superseded_entries([f'Fact{n}: "port is 8080"'], twice, [], str))
         for n in ("", " 2", " #1")

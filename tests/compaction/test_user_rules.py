@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.document import SummaryDocument, UserRule, parse
+from ctxagent.agent.compaction.document import SummaryDocument, SummaryFact, UserRule, parse
 from ctxagent.agent.compaction.summary.supersede import (
     Superseded,
     superseded_entries,
@@ -182,7 +182,7 @@ def test_a_rule_is_lifted_by_words_of_a_message_that_went_to_a_file() -> None:
 def test_other_entries_go_by_number_and_words() -> None:
     old = SummaryDocument(
         decisions=("Use SQLite for storage", "端口是 8080，不变"),
-        facts=("The port is 8080.",),
+        facts=(SummaryFact("The port is 8080."),),
         blocked=("waits for Anna",),
     )
     claims = [
@@ -194,7 +194,7 @@ def test_other_entries_go_by_number_and_words() -> None:
     ]
     gone = [*superseded_entries(claims, old, [], TEXT_OF)]
     assert [(each.section, each.text) for each in gone] == [
-        ("decisions", old.decisions[1]), ("facts", old.facts[0]), ("blocked", old.blocked[0]),
+        ("decisions", old.decisions[1]), ("facts", old.facts[0].text), ("blocked", old.blocked[0]),
     ]  # fmt: skip
     assert without_superseded(old, gone) == SummaryDocument(decisions=old.decisions[:1])
 
@@ -213,4 +213,4 @@ def test_an_older_version_wrote_rules_among_the_facts() -> None:
     facts = ["The person ruled (#12): Never push.", "The port is 8080"]
     document = SummaryDocument.from_json({"facts": facts})
     assert document.rules == (UserRule(12, "Never push."),)
-    assert document.facts == ("The port is 8080",)
+    assert document.facts == (SummaryFact("The port is 8080"),)

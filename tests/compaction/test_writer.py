@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.compaction.document import SummaryFact
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.compaction.summary.request import summary_question
 from ctxagent.agent.compaction.summary.writer import SummaryDraft, SummaryWriter, document_of
@@ -259,11 +260,11 @@ def test_claims_apply_across_chunks_in_the_order_of_the_log(project: Path) -> No
     lifted = lifted.replace("The port is 8080.", "The port is 9090.")
 
     new, gone = writer._read([RECORD, lifted], None)
-    assert (new.rules, new.facts) == ((), ("The port is 9090.",))
+    assert (new.rules, new.facts) == ((), (SummaryFact("The port is 9090."),))
     assert [each.section for each in gone] == ["rules", "facts"]
     again, _ = writer._read([RECORD, lifted, RECORD], None)
-    assert again.facts == ("The port is 9090.", "The port is 8080.")
+    assert again.facts == (SummaryFact("The port is 8080."),)
     both = lifted.replace("None.", f'- "{rule}"', 1)  # named and lifted in one answer
     assert writer._read([both], None)[0].rules == ()
-    previous = replace(new, facts=("The port is 8080.",))
+    previous = replace(new, facts=(SummaryFact("The port is 8080."),))
     assert [each.text for each in writer._read([lifted], previous)[1]] == ["The port is 8080."]

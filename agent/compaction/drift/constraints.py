@@ -5,22 +5,16 @@ language. A rule that names a path is only checked when a call changes a file th
 time.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from ...lazy import dataclass, regex
+from ...lazy import dataclass
 from ...session.entries import Block
 from ...session.ledger import DENIAL_REASON
-from ..language.words import MAX_TEXT_CHARS, UNSPACED
+from ..language.words import named_paths
 from .calls import CHANGING, command_of, path_argument, simple_commands, written_paths
 
 DENIED = "not authorised: "  # prefix of a denied call in the ledger
-
-_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # a command in a rule: its paths are only arguments
-_SEPARATED = regex(r"[\w.@~*/-]+")
-_PATH = regex(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
-_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are not paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +30,6 @@ def path_rules(rules: Iterable[tuple[int, str]]) -> list[PathRule]:
     """Return the rules that name a path. The input rules are (ref, text) pairs."""
     named = ((ref, text, named_paths(text)) for ref, text in rules)
     return [PathRule(ref, text, paths) for ref, text, paths in named if paths]
-
-
-def named_paths(text: str) -> tuple[str, ...]:
-    """Return the paths, folders and patterns in a text. A character of a script without spaces ends
-    a path.
-    """
-    bare = UNSPACED.sub(" ", _COMMAND.sub(" ", text[:MAX_TEXT_CHARS]))
-    found = (each.rstrip(".").removeprefix("./") for each in _SEPARATED.findall(bare))
-    return tuple(each for each in found if _PATH.fullmatch(each) and _has_name(each))
-
-
-def _has_name(path: str) -> bool:
-    return re.search(r"\w\w", path) is not None and not _PROSE.fullmatch(path)
 
 
 def changed_under(call: Block, names: Sequence[str], shown: Callable[[str], str]) -> str | None:

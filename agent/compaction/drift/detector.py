@@ -17,13 +17,14 @@ from ..language.words import (
     ends_with_question,
     fit_line,
     is_brief,
+    named_paths,
     only_asks,
     quote,
     search_words,
     terms,
 )
 from .calls import CHANGING, call_line, call_subject, path_argument
-from .constraints import DENIED, changed_under, is_denied_again, is_under, named_paths, path_rules
+from .constraints import DENIED, changed_under, is_denied_again, is_under, path_rules
 from .memory import CallMemory
 from .scope import TaskScope, agreed_plan, all_terms
 

@@ -128,7 +128,8 @@ def _context(document: SummaryDocument, ledger: Ledger, messages: Sequence[str])
     commands = (fact.command for fact in ledger.commands[-MAX_COMMANDS:])
     return [
         *messages, *rows, *(row.path for row in document.read), *document.decisions, document.phase,
-        *document.done, *document.blocked, *document.facts, *document.errors,
+        *document.done, *document.blocked, *document.errors,
+        *(fact.text for fact in document.facts),
         *ledger.files, *ledger.read, *ledger.pins.values(),
         *(call_subject({"name": "Bash", "input": {"command": each}}) for each in commands),
     ]  # fmt: skip

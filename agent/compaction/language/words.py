@@ -5,6 +5,7 @@ without spaces, each pair of characters is a term. Short words are left out, unl
 a name, such as a path.
 """
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -25,6 +26,10 @@ _TOKEN = regex(r"[^\s`'\"<>()\[\]{},;|&=]+")
 _RUN = regex(r"[^\W\d_]+")
 _CAMEL = regex(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _EXTENSION = regex(r"(?<=\w)\.[a-z]\w{0,4}$")
+_COMMAND_SPAN = regex(r"`[^`\n]*\s[^`\n]*`")  # a command in a rule: its paths are only arguments
+_PATH_WORD = regex(r"[\w.@~*/-]+")
+_NAMED_PATH = regex(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
+_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are not paths
 _IS_NAME = regex(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
 # Bounded and possessive, so that a long run of letters without a match takes linear time.
 _FILE = regex(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
@@ -100,6 +105,19 @@ def is_brief(text: str) -> bool:
 def paths_in(text: str) -> list[str]:
     """Return the paths in a text."""
     return _FILE.findall(text[:MAX_TEXT_CHARS])
+
+
+def named_paths(text: str) -> tuple[str, ...]:
+    """Return the paths, folders and patterns in a text. A character of a script without spaces ends
+    a path.
+    """
+    bare = UNSPACED.sub(" ", _COMMAND_SPAN.sub(" ", text[:MAX_TEXT_CHARS]))
+    found = (each.rstrip(".").removeprefix("./") for each in _PATH_WORD.findall(bare))
+    return tuple(each for each in found if _NAMED_PATH.fullmatch(each) and _has_name(each))
+
+
+def _has_name(path: str) -> bool:
+    return re.search(r"\w\w", path) is not None and not _PROSE.fullmatch(path)
 
 
 def folder_of(path: str) -> str:

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from ...lazy import regex
 from ...session.ledger import FileFact, Ledger
-from ..document import FileRow, ReadRow, SummaryDocument
+from ..document import DENIED, FileRow, ReadRow, SummaryDocument, SummaryFact
 from ..language.words import paths_in
+from .facts import merged_facts
 from .open_failures import still_open, with_open_failures
 from .resolved_errors import comparable, open_errors
 from .shorten import (
-    DENIED,
     changed_file_rows,
     is_folder_row,
     is_line_count,
@@ -62,10 +62,10 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
         in_progress=tuple(text for text in new.in_progress if comparable(text) not in ended),
         blocked=tuple(t for t in _union(old.blocked, new.blocked) if comparable(t) not in ended),
         next_steps=tuple(text for text in new.next_steps if comparable(text) not in ended),
-        facts=_union(old.facts, new.facts),
+        facts=merged_facts(old.facts, new.facts),
         errors=_union((), open_errors(old.errors, new.errors)),
         recovery=_union(old.recovery, new.recovery),
-        other=_union(old.other, new.other),
+        other=merged_facts(old.other, new.other),
     )
 
 
@@ -101,7 +101,9 @@ def with_ledger_facts(
             ReadRow(path, reasons.get(path) or f"#{ref}") for path, ref in ledger.read.items()
         ),
         decisions=tuple(_with_deleted_noted(text, deleted) for text in document.decisions),
-        facts=tuple(_with_deleted_noted(text, deleted) for text in document.facts),
+        facts=tuple(
+            replace(fact, text=_with_deleted_noted(fact.text, deleted)) for fact in document.facts
+        ),
         errors=still_open(document.errors, ledger),
         recovery=_offloaded_files(ledger),
     )
@@ -151,7 +153,9 @@ def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> Su
         phase=_last_command(ledger),
         done=steps["completed"],
         in_progress=steps["in_progress"],
-        facts=tuple(denial_fact(each, ledger) for each in ledger.denials[-MAX_LISTED_ITEMS:]),
+        facts=tuple(
+            SummaryFact(denial_fact(each, ledger)) for each in ledger.denials[-MAX_LISTED_ITEMS:]
+        ),
         next_steps=steps["in_progress"] + steps["pending"]
         or ((f"Go on with: {shorten_at_gap(task, MAX_WORDS_CHARS)}",) if task else ()),
     )

@@ -17,10 +17,17 @@ from ...context.tokens import estimate
 from ...lazy import regex
 from ...session.archive import FILES_NAME
 from ...session.ledger import FileFact
-from ..document import FileRow, SummaryDocument, render, row_line
+from ..document import (
+    FileRow,
+    SummaryDocument,
+    SummaryFact,
+    fact_text,
+    older_facts,
+    render,
+    row_line,
+)
 from .resolved_errors import resolved_error
 
-DENIED = "Not authorised: "  # begins a fact about a denied call
 FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
 MIN_ROW_TOKENS = 8  # of the shortest row
@@ -34,7 +41,6 @@ FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files, tr
 _ROOTS = ("./", "/")
 _FILE_COUNT = regex(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = regex(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
-_OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
 
 Fits = Callable[[SummaryDocument], bool]  # True if a document is short enough
 
@@ -59,12 +65,14 @@ def shortened_to(
         lines = render(candidate).split("\n")
         return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # 1 less: no newline before the first
 
-    def must_stay(fact: str) -> bool:
-        return fact.startswith(DENIED) or is_probed(fact)
+    def must_stay(fact: SummaryFact) -> bool:
+        return fact.is_recorded or is_probed(fact.text)
 
     def facts_fit(candidate: SummaryDocument) -> bool:
         room = max(cap_tokens - row_tokens(document.modified), cap_tokens / (FILE_TABLE_FACTOR + 1))
-        facts = "\n".join(shorten_at_gap(text, FACT_SHARE_CHARS) for text in candidate.facts)
+        facts = "\n".join(
+            shorten_at_gap(fact_text(fact), FACT_SHARE_CHARS) for fact in candidate.facts
+        )
         return estimate(facts) <= FACTS_SHARE * room
 
     if fits(document):
@@ -85,25 +93,23 @@ def shortened_to(
 
 def drop_oldest_facts(
     document: SummaryDocument,
-    must_stay: Callable[[str], bool],
+    must_stay: Callable[[SummaryFact], bool],
     fits: Fits,
 ) -> SummaryDocument:
-    """Drop and count the oldest facts, except facts that must stay, until the document fits."""
-    counted = [int(found[1]) for text in document.facts if (found := _OLDER_FACTS.fullmatch(text))]
-    facts = [text for text in document.facts if not counts_older_facts(text)]
-    loose = [place for place, text in enumerate(facts) if not must_stay(text)]
+    """Drop and count facts, except facts that must stay, until the document fits. The model's notes
+    go first, then the oldest facts.
+    """
+    counted = max((fact.older_count for fact in document.facts), default=0)
+    facts = [fact for fact in document.facts if not fact.older_count]
+    loose = [place for place, fact in enumerate(facts) if not must_stay(fact)]
+    loose.sort(key=lambda place: (not facts[place].is_note, -facts[place].age))
 
-    def left(count: int) -> list[str]:
-        gone, older = set(loose[:count]), max(counted, default=0) + count
-        line = [f"{older} older facts: Recall finds them"] if older else []
-        return [*line, *(text for place, text in enumerate(facts) if place not in gone)]
+    def left(count: int) -> list[SummaryFact]:
+        gone, older = set(loose[:count]), counted + count
+        line = [older_facts(older)] if older else []
+        return [*line, *(fact for place, fact in enumerate(facts) if place not in gone)]
 
     return _drop_until_fits(document, "facts", left, len(loose), fits)
-
-
-def counts_older_facts(fact: str) -> bool:
-    """Return True if a fact is the line that counts dropped facts."""
-    return _OLDER_FACTS.fullmatch(fact) is not None
 
 
 def is_line_count(change: str) -> bool:
@@ -196,7 +202,9 @@ def _with_short_texts(document: SummaryDocument, limit: int) -> SummaryDocument:
         phase=shorten_at_gap(document.phase, limit),
         in_progress=shorten_all(document.in_progress),
         blocked=shorten_all(document.blocked),
-        facts=shorten_all(document.facts),
+        facts=tuple(
+            replace(fact, text=shorten_at_gap(fact.text, limit)) for fact in document.facts
+        ),
         next_steps=shorten_all(document.next_steps),
     )
 

@@ -60,7 +60,7 @@ def superseded_entries(
             continue
         section, place = found
         if section != "rules":
-            yield Superseded(section, getattr(old, section)[place], line)
+            yield Superseded(section, _texts(old, section)[place], line)
             continue
         rule = old.rules[place]
         if why := lifting_quotation(claim["rest"], rule, messages, text_of):
@@ -74,7 +74,7 @@ def without_superseded(document: SummaryDocument, found: Iterable[Superseded]) -
         document,
         rules=tuple(rule for rule in document.rules if ("rules", rule.text) not in gone),
         decisions=tuple(t for t in document.decisions if ("decisions", t) not in gone),
-        facts=tuple(t for t in document.facts if ("facts", t) not in gone),
+        facts=tuple(fact for fact in document.facts if ("facts", fact.text) not in gone),
         blocked=tuple(t for t in document.blocked if ("blocked", t) not in gone),
     )
 
@@ -116,8 +116,8 @@ def _named_entry(
 
 
 def _texts(document: SummaryDocument, section: Section) -> Sequence[str]:
-    if section == "rules":
-        return [rule.text for rule in document.rules]
+    if section in ("rules", "facts"):
+        return [each.text for each in getattr(document, section)]
     texts: Sequence[str] = getattr(document, section)
     return texts
 

@@ -25,6 +25,7 @@ from ..host import EngineHost
 from ..policy import Policy
 from ..sections import TITLES
 from .block import BlockSummary, block_request
+from .facts import aged, sourced_facts
 from .merge import document_from_ledger, merge
 from .request import (
     Cut,
@@ -36,12 +37,12 @@ from .request import (
     why_unusable,
 )
 from .resolved_errors import claim_lines, open_failures_text, resolution_rows
+from .sources import MAX_SEARCHED_CHARS, SourceFinder
 from .supersede import Superseded, superseded_entries, without_superseded
 from .unusable import UnusableSummaries
 from .user_rules import merged_rules, quoted_rules
 
 MAX_ATTEMPTS = 2
-MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, searched for quotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class SummaryWriter:
                     problem = why_unusable(texts[-1], replies[-1].stop_reason, window)
                 if not problem:
                     new, gone = await asyncio.to_thread(self._read, texts, previous)
-                    document = merge(without_superseded(previous or SummaryDocument(), gone), new)
+                    held = without_superseded(previous or SummaryDocument(), gone)
+                    document = merge(aged(held), new)
                     problem = self._why_without_intent(document)
                 if not problem:
                     self.unusable.clear()
@@ -212,17 +214,18 @@ class SummaryWriter:
         long messages are read from their files.
         """
         messages, resolved, gone = [*self.host.ledger.messages], list[str](), list[Superseded]()
-        new = SummaryDocument()
+        new, old = SummaryDocument(), previous or SummaryDocument()
+        sources = SourceFinder(self.host, self._whole_text)
         for text in texts:
             claims, part = superseded_lines(text), parse(text)
             rules = quoted_rules(part.rules, messages, self._whole_text)
+            facts = sourced_facts(part.facts, old, (*old.rules, *rules), sources.find)
             stated = replace(new, rules=merged_rules(new.rules, rules))
             found = [*superseded_entries(claims, stated, messages, self._whole_text)]
-            old = previous or SummaryDocument()
             gone += superseded_entries(claims, old, messages, self._whole_text)
             gone += found
             kept = without_superseded(stated, found)
-            new = replace(merge(kept, replace(part, rules=())), rules=kept.rules)
+            new = replace(merge(kept, replace(part, rules=(), facts=facts)), rules=kept.rules)
             resolved += claim_lines(part.errors)
         errors = tuple(dict.fromkeys((*new.errors, *resolved)))
         return replace(new, errors=errors), tuple(dict.fromkeys(gone))

@@ -14,12 +14,12 @@ from ...context.items import Item
 from ...context.tokens import estimate
 from ...lazy import dataclass, regex
 from ...session.ledger import Ledger
-from ..document import SummaryDocument, UserRule
+from ..document import DENIED, SummaryDocument, UserRule
 from ..summary.merge import denial_fact
 from ..summary.open_failures import MAX_COMMAND_CHARS, error_line, open_failures
 from ..summary.request import MAX_PIN_TOKENS
 from ..summary.resolved_errors import whole_words
-from ..summary.shorten import DENIED, FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
+from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 

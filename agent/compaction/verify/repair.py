@@ -13,7 +13,7 @@ from ....tools.system.plural import count_of
 from ...context.tokens import estimate
 from ...lazy import dataclass, regex
 from ...session.ledger import FileAction
-from ..document import FileRow, ReadRow, SummaryDocument, render
+from ..document import FileRow, ReadRow, SummaryDocument, SummaryFact, render
 from .probes import SEPARATELY_LIMITED, Probe, ProbeKind, is_answered
 
 PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
@@ -179,7 +179,9 @@ def _changed(
     return replace(document, **changed)
 
 
-def _item(probe: Probe) -> str | FileRow | ReadRow:
+def _item(probe: Probe) -> str | SummaryFact | FileRow | ReadRow:
     if probe.section == "modified":
         return FileRow(probe.fact, cast(FileAction, probe.entry))
+    if probe.section == "facts":
+        return SummaryFact(probe.entry)
     return ReadRow(probe.fact, probe.entry) if probe.section == "read" else probe.entry
