@@ -32,6 +32,7 @@ class AgentState:
     runner: ToolRunner
     engine: CompactionEngine = field(init=False)
     is_open: bool = False  # the opening is recorded
+    turn_mode: str = field(init=False)  # the permission mode of the newest turn
 
     def __post_init__(self) -> None:
         handle, session = self.handle, self.handle.session
@@ -39,6 +40,7 @@ class AgentState:
         self.ledger, self.totals = session.ledger, session.totals
         self.checkpoints = session.checkpoints
         self.model, self.approval = handle.model, handle.approval
+        self.turn_mode = self.approval.mode
         self._startup = StartupEntries(
             lambda: [*self.features.first_entries(), *new_directory_entries(handle)], self.record
         )

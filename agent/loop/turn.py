@@ -28,6 +28,7 @@ from .denials import denial_error
 from .feature import IncomingMessage, Turn, Veto
 from .model_call import last_text
 from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
+from .permission_mode import announce_mode
 from .stuck import end_unless_allowed
 from .user_messages import record_message
 
@@ -66,6 +67,8 @@ async def run_turn(
             await agent.prepare()
         finally:
             agent.open()
+        announce_mode(agent.handle, agent.turn_mode)
+        agent.turn_mode = agent.approval.mode
         if content is not None:
             await record_message(agent, message(content, mid_turn=False))
         agent.model.token_correction = 1.0  # the estimate of the last turn may be wrong

@@ -622,6 +622,21 @@ def test_a_failure_the_ledger_told_goes_once_the_command_passes() -> None:
     assert with_ledger_facts(told, passed).errors == ("seen once: a race",)
 
 
+def test_a_step_that_repeats_an_answered_message_is_removed() -> None:
+    ended = (said(20, "Delete old/ and the tests."), End(seq=21, status="ok"))
+    known = ledger(more=(*ended, said(22, "Rename src to lib."), said(23, "Go on")))
+    steps = (
+        "#20: delete old/ and the tests. (open)",
+        "Rename src to lib",
+        "Go on",
+        "Delete the cache",
+    )
+    left = with_ledger_facts(SummaryDocument(next_steps=steps), known).next_steps
+    assert left == steps[1:]
+    again = ledger(more=(*ended, said(22, "Delete old/ and the tests.")))
+    assert with_ledger_facts(SummaryDocument(next_steps=steps), again).next_steps == steps
+
+
 def test_many_offloaded_files_are_not_all_listed() -> None:
     rows = [("Bash", {"offloaded": f"offloaded/{n}.md"}, "") for n in range(50)]
     recovery = with_ledger_facts(SummaryDocument(), ledger(*rows)).recovery

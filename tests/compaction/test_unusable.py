@@ -1,4 +1,4 @@
-"""A model that writes unusable summaries is not asked forever."""
+"""A model that writes unusable summaries is asked less and less often."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,8 +40,16 @@ def test_the_count_of_one_model_in_a_row() -> None:
     assert count.should_skip("b")
     assert not count.should_skip("a")
     assert UnusableSummaries.from_summary(summary(count.to_check())) == count
+    count.skip()
+    assert not count.should_skip("b")
+    assert (count.attempts("a"), count.attempts("b")) == (2, 1)
+    assert UnusableSummaries.from_summary(summary(count.to_check())) == count
+    for to_skip in (2, 4, 8, 16, 16):
+        count.add("b")
+        assert (count.to_skip, count.skipped) == (to_skip, 0)
     count.clear()
     assert not count.should_skip("b")
+    assert count.attempts("b") == 2
 
 
 @pytest.mark.parametrize("probes", [{}, {"unusable": 2}, {"unusable": {"model": "m"}}])
@@ -90,15 +98,21 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_after_two_unusable_summaries_the_ledger_writes_them(project: Path) -> None:
-    model = Writer(*[BAD] * 4)
+    model = Writer(*[BAD] * 5, GOOD)
     talk = begun(project, model)
-    first, second = compact(talk, 4)
+    first, second = compact(talk, 3)
     assert model.asked == 4  # two attempts for each of two summaries
     assert first.endswith("; made from the ledger")
     assert second.endswith(
-        "scripted is not asked for summaries any more; /model selects another model"
+        "scripted is not asked for the next 1 summary; /model selects another model"
     )
-    assert len(talk.of(Summary)) == 4
+    assert len(talk.of(Summary)) == 3
+    third = compact(talk, 3)[-1]
+    assert model.asked == 5  # the fourth summary, with one attempt
+    assert "scripted is not asked for the next 2 summaries" in third
+    compact(talk, 1)
+    assert model.asked == 6
+    assert talk.of(Summary)[-1].document["decisions"] == ["Use SQLite."]
 
 
 def test_a_usable_summary_between_them_counts_again(project: Path) -> None:

@@ -33,8 +33,8 @@ def test_a_window_of_4000_names_what_fills_it_and_the_next_step(place: Place) ->
         assert step in told
 
 
-def test_a_model_without_a_usable_summary_is_asked_four_times(place: Place) -> None:
-    """The count continues after a resume. All later summaries are made from the ledger."""
+def test_a_model_without_a_usable_summary_is_asked_less_often(place: Place) -> None:
+    """The count continues after a resume. The third summary is made from the ledger, unasked."""
     asked = list[Body]()
 
     def play(body: Body) -> Say:
@@ -54,10 +54,26 @@ def test_a_model_without_a_usable_summary_is_asked_four_times(place: Place) -> N
             done = place.run(*little, "compact", "--apply", env=env)
             assert done.returncode == 0, done.stderr
             told += done.stderr
-    assert len(asked) == 4
-    assert told.count("was not usable") == 2
-    assert told.count("is not asked for summaries any more; /model selects another model") == 1
+    assert len(asked) == 5
+    assert told.count("was not usable") == 3
+    assert told.count("is not asked for the next 1 summary; /model selects another model") == 1
+    assert told.count("is not asked for the next 2 summaries; /model selects another model") == 1
     assert sum(entry["kind"] == "summary" for entry in place.entries()) == 4
+
+
+def test_a_run_without_a_terminal_is_told_a_changed_permission_mode(place: Place) -> None:
+    little = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")
+    bypass = ("--permission-mode", "bypass")
+    mechanical = ("-c", "compact.summarizer=mechanical")
+    with Server(lambda body: Say(long_text(2_000))) as server:
+        env = place.server(server.url)
+        for more in ((), ("--continue",)):
+            assert place.run("-p", "go", *bypass, *little, *more, env=env).returncode == 0
+        done = place.run(*little, *mechanical, "compact", "--apply", env=env)
+        assert done.returncode == 0, done.stderr
+        assert place.run("-p", "go", *bypass, *little, "--continue", env=env).returncode == 0
+        said = json.dumps(server.requests[-1]["messages"])
+    assert said.rindex("The permission mode is now bypass") > said.rindex("Permission mode: ask")
 
 
 def test_a_summary_that_would_make_nothing_smaller_is_not_asked_for(place: Place) -> None:

@@ -27,6 +27,7 @@ LAST_COMMAND_PREFIX = "the last command was"  # begins the phase in a summary wi
 MAX_CHANGE_PIECES = 4  # parts of a change's description: the first and the newest
 MAX_INTENT_CHARS = 600  # of the first message, as the intent of a summary without a model
 MAX_WORDS_CHARS = 400  # of a command, a request or a reason
+MIN_REPEATED_CHARS = 10  # of a message that a step repeats; shorter ones may occur by chance
 MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
 _UNCHANGED = regex(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
@@ -76,7 +77,8 @@ def with_ledger_facts(
     changed files, in tokens.
 
     A model's description of a changed file is kept, else the row has the count of changed lines.
-    Errors from the ledger, and errors that quote its failures, are removed once they are resolved.
+    Next steps that repeat an answered message are removed. Errors from the ledger, and errors that
+    quote its failures, are removed once they are resolved.
     Decisions and facts that name a deleted file get a note.
     """
     named = (row for row in document.modified if not is_folder_row(row))
@@ -105,6 +107,7 @@ def with_ledger_facts(
             replace(fact, text=_with_deleted_noted(fact.text, deleted)) for fact in document.facts
         ),
         errors=still_open(document.errors, ledger),
+        next_steps=_unanswered_steps(document.next_steps, ledger),
         recovery=_offloaded_files(ledger),
     )
 
@@ -224,6 +227,18 @@ def _last_command(ledger: Ledger) -> str:
     end = "in the background" if last.exit_code is None else f"exit {last.exit_code}"
     command = shorten_at_gap(last.command, MAX_WORDS_CHARS)
     return f"{LAST_COMMAND_PREFIX} `{command}` ({end}, #{last.ref})"
+
+
+def _unanswered_steps(steps: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
+    """Return the next steps, without steps that repeat a message that is answered."""
+    open_texts = {comparable(t["content"]) for t in ledger.todos if t["status"] != "completed"}
+    answered = set[str]()
+    for message in ledger.messages:
+        if message.is_attached or len(text := comparable(message.text)) < MIN_REPEATED_CHARS:
+            continue
+        (answered if message.state == "answered" else open_texts).add(text)
+    answered -= open_texts
+    return tuple(step for step in steps if not any(text in comparable(step) for text in answered))
 
 
 def _offloaded_files(ledger: Ledger) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
+from ....tools.system.plural import count_of
 from ...context.compaction_block import compaction_in
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
@@ -41,8 +42,6 @@ from .sources import MAX_SEARCHED_CHARS, SourceFinder
 from .supersede import Superseded, superseded_entries, without_superseded
 from .unusable import UnusableSummaries
 from .user_rules import merged_rules, quoted_rules
-
-MAX_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,9 @@ class SummaryWriter:
                 if draft:
                     return draft
             if self.unusable.should_skip(model):
+                self.unusable.skip()
                 return replace(self._from_ledger_after(previous), cost_usd=spent)
-            for _ in range(MAX_ATTEMPTS):
+            for _ in range(self.unusable.attempts(model)):
                 window = self.host.current_window()  # may have changed since the last attempt
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
@@ -137,7 +137,8 @@ class SummaryWriter:
         if is_answered:
             self.unusable.add(model)
         if self.unusable.should_skip(model):
-            text += f". {model} is not asked for summaries any more; /model selects another model"
+            left_out = count_of(self.unusable.to_skip, "summary", "summaries")
+            text += f". {model} is not asked for the next {left_out}; /model selects another model"
         self.host.emit(Notice("warning", text))
         return replace(self._from_ledger_after(previous), cost_usd=spent)
 

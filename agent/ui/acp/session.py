@@ -281,7 +281,6 @@ class EditorSession:
     async def _run_turn(self, text: str, attached: "Sequence[Attached]") -> TurnFinished:
         from ...loop.turn import run_turn
 
-        self.conversation.begin_turn()
         try:
             turn = run_turn(self.conversation.agent, text, self._next_mid_turn, attached=attached)
             finished = await self._task.run(turn)

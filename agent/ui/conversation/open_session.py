@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....tools.system.git_head import current_branch
 from ...errors import CtxagentError, SessionBusy
 from ...events import Ask, Emit
-from ...loop import permission_mode
 from .. import status
 from ..tasks import SessionTask, background_tasks
 from .services import ConversationServices
@@ -40,7 +39,6 @@ class Conversation:
         self._agent: AgentState | None = None
         self._model = ""  # chosen by the user, for this session and later ones
         self._model_after = ""  # restored when the turn ends; "" for none
-        self._last_mode: str = ""  # the permission mode of the newest turn
         self.is_opening, self._since = True, time.monotonic()
         self.is_choosing_model = False  # at the first start: the status line shows no model
         self._branch = current_branch(services.cwd)
@@ -100,7 +98,6 @@ class Conversation:
             self._closing_unwanted = asyncio.create_task(_close_unwanted(opening))
             raise
         left, self._agent = self._agent, opened
-        self._last_mode = opened.approval.mode
         if left is not None:
             opened.approval.mode, opened.model.effort = left.approval.mode, left.model.effort
             with suppress(asyncio.CancelledError):
@@ -153,11 +150,6 @@ class Conversation:
     def set_mode(self, mode: "PermissionMode") -> None:
         """Set the permission mode, and no longer run sandboxed commands without asking."""
         self.agent.approval.mode, self.agent.approval.sandboxed = mode, False
-
-    def begin_turn(self) -> None:
-        """Announce a changed permission mode to the model. Raises RecordError."""
-        permission_mode.announce_mode(self.agent.handle, self._last_mode)
-        self._last_mode = self.agent.approval.mode
 
     def end_turn(self) -> None:
         """Read the branch again. After a turn with another model, restore the session's model."""

@@ -382,7 +382,6 @@ class Repl:
             if not self.conversation.is_open:
                 async with self._task.redrawing():
                     await self._context.switch_session()
-            self.conversation.begin_turn()
             turn = run_turn(self.conversation.agent, message, self._next_mid_turn)
             finished = await self._task.run(turn)
             by_itself = finished is not None and finished.status != "interrupted"
