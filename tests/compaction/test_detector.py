@@ -172,7 +172,7 @@ def test_ending_the_turn_with_a_todo_that_nothing_was_done_about(work: list[list
 def test_working_on_something_unrelated(replies: list[list[Block]]) -> None:
     drifts = told(watch(), *replies)
     assert indicators(drifts) == ["unrelated"]
-    assert "blog" in drifts[0].current
+    assert "blog" in drifts[0].detection
 
 
 def test_unrelated_work_for_a_request_in_another_script() -> None:

@@ -138,3 +138,13 @@ def test_the_terms_of_several_texts() -> None:
     assert all_terms(["login", "timeout", "a"]) == {"login", "timeo"}
     assert all_terms([]) == set()
     assert agreed_plan(Ledger()) == []
+
+
+def test_a_command_that_starts_other_work_counts_more() -> None:
+    create = bash("npm create astro my-blog; echo x > blogtheme.css")
+    written = bash("echo x > blogtheme.css")
+    reading = bash("docker ps my-blog")
+    assert unrelated(scope(), create) != []
+    assert unrelated(scope(), written) == []
+    assert unrelated(scope(), written, written) != []
+    assert unrelated(scope(), *[reading] * 7) == []

@@ -25,6 +25,7 @@ from ..language.words import (
 )
 from .calls import CHANGING, call_line, call_subject, path_argument
 from .constraints import DENIED, changed_under, is_denied_again, is_under, path_rules
+from .decisions import alternatives_in, brought_in
 from .memory import CallMemory
 from .scope import TaskScope, agreed_plan, all_terms
 
@@ -98,6 +99,7 @@ class DriftDetector:
         self._changed = tuple(ledger.files)
         self._deleted = {path for path, fact in ledger.files.items() if _is_removed(fact)}
         self._rules = path_rules(rules)
+        self._alternatives = alternatives_in(document.decisions)
 
     @property
     def armed(self) -> bool:
@@ -137,7 +139,7 @@ class DriftDetector:
             self._clarification(text) if ends else None,
             self._false_completion(text) if ends else None,
             self._unrelated_work(text, calls),
-            self._contradiction(calls),
+            self._contradiction(calls) or self._other_alternative(calls),
             self._broken_constraint(calls),
         ]
         self._calls += calls
@@ -259,6 +261,32 @@ class DriftDetector:
             action = call_line(call)
             return _drift("contradiction", f"{quote(action)} {why}", action, shown)
         return None
+
+    def _other_alternative(self, calls: Sequence[Block]) -> Drift | None:
+        """Detect a call that brings in a name of a decision for the first time, unless it is the
+        decision's first name or somebody asked for it.
+        """
+        for call in calls if self._alternatives else ():
+            names = brought_in(call) - self._all_calls.names
+            for decision in self._alternatives:
+                new = (name for name in decision.names if name in names)
+                if name := next((name for name in new if not self._is_named(name)), None):
+                    action, said = call_line(call), quote(decision.text)
+                    what = f"check the decision {said}: {quote(action)} brings in “{name}”"
+                    return _drift("contradiction", what, action, decision.text, "LOW")
+        return None
+
+    def _is_named(self, name: str) -> bool:
+        """Return True if a message, the intent, the plan, an open item, an earlier command or a
+        known file has a name.
+        """
+        ledger = self._ledger
+        texts = [
+            *self._messages, *self._new_messages, self._document.intent, *self._open_work(),
+            *agreed_plan(ledger), *(f.command for f in ledger.commands), *self._changed,
+            *ledger.read,
+        ]  # fmt: skip
+        return any(name in text.casefold() for text in texts)
 
     def _is_unrequested_revert(self, call: Block) -> bool:
         """Return True if a call reverts an edit although, since that edit, nothing failed and the

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from ...lazy import dataclass
 from ...session.entries import Block
 from .calls import CHANGING, arguments_of, path_argument
+from .decisions import brought_in
 
 MAX_CALLS = 2_000  # remembered, the newest
 MIN_LINE_CHARS = 8  # shorter lines, such as a brace, occur in many edits
@@ -28,16 +29,19 @@ class CallMemory:
     """The earlier calls that change files or run commands, as hashes."""
 
     _calls: list[_Call] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)  # that calls installed or imported
     asked_user: bool = False  # the newest calls asked the user questions
 
     def add(self, calls: Sequence[Block], ref: int) -> None:
         """Remember the calls of a reply. `ref` is the ref of the newest fact before them."""
         self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _REMEMBERED]
         del self._calls[:-MAX_CALLS]
+        for call in calls:
+            self.names |= brought_in(call)
         self.asked_user = any(call.get("name") == "AskUser" for call in calls)
 
     def copy(self) -> "CallMemory":
-        return replace(self, _calls=list(self._calls))
+        return replace(self, _calls=list(self._calls), names=set(self.names))
 
     def has(self, call: Block) -> bool:
         """Return True if exactly this call was made before."""

@@ -6,13 +6,24 @@ from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
 from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
-from .calls import CHANGING, call_line, call_subject, path_argument, written_text
+from .calls import (
+    CHANGING,
+    call_line,
+    call_subject,
+    command_of,
+    path_argument,
+    simple_commands,
+    written_paths,
+    written_text,
+)
+from .decisions import adds_something
 
 UNRELATED_POINTS = 8  # limit for consecutive calls; a file change has 2 points, other calls 1
 MIN_TASK_TERMS = 3  # of the request; with fewer, no call counts as unrelated
 MIN_KNOWN_TERMS = 12  # of the task, needed to judge a single new file
 MIN_TEXT_TERMS = 3  # of the text before it, needed to judge a single new file
 MAX_CLARITY_CHARS = 2_000  # read from each text of the request
+MIN_COMMANDS = 5  # of the session, to compare commands with, without known files
 MAX_COMMANDS = 100  # the newest commands
 
 _TASKS = ("Todo", "Plan")  # calls that define the task
@@ -31,6 +42,8 @@ class TaskScope:
         self._names = all_terms(context, MIN_NAME_CHARS)
         self._folders = {folder_of(path) for path in (*ledger.files, *ledger.read)}
         self._has_files = bool(self._folders)
+        ran = (fact.command for fact in ledger.commands[-MAX_COMMANDS:])
+        self._programs = {words[0] for text in ran for words in simple_commands(text)}
         self._points, self._is_new_request = 0, False
         self._unrelated: list[str] = []
 
@@ -75,7 +88,18 @@ class TaskScope:
         tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
         if tells and self._is_new_file(call) and not (said | written) & self._known:
             return UNRELATED_POINTS
+        if commands := simple_commands(command_of(call)):
+            is_known = self._has_files or len(self._ledger.commands) >= MIN_COMMANDS
+            return self._command_weight(call, commands) if is_known else 0
         return (2 if call.get("name") in CHANGING else 1) if self._has_files else 0
+
+    def _command_weight(self, call: Block, commands: Sequence[list[str]]) -> int:
+        """Return the points of an unrelated command. Half of the limit each: it writes a file, and
+        it creates or installs something with a program that is new to the session.
+        """
+        new = (words for words in commands if words[0] not in self._programs)
+        starts = any(map(adds_something, new))
+        return max(1, UNRELATED_POINTS // 2 * (starts + bool(written_paths(call))))
 
     def _is_new_file(self, call: Block) -> bool:
         path = self._ledger.display_path(path_argument(call))
