@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from ..lazy import dataclass, regex
+from .json_answer import as_markdown
 from .wrapping import code_lines, unwrapped_lines
 
 TITLES = {
@@ -95,7 +96,7 @@ class TitledSection:
 def sections(text: str) -> list[TitledSection]:
     """Return the sections of a text. Text before the first heading is left out."""
     lines = unwrapped_lines(
-        text, lambda line: (found := _heading(line)) is not None and _is_known(found)
+        as_markdown(text), lambda line: (found := _heading(line)) is not None and _is_known(found)
     )
     current = TitledSection(UNKNOWN, "", 0)
     found: list[TitledSection] = []
