@@ -6,7 +6,7 @@ titles and lines that are bold as a whole. A code block with a heading is also a
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import field
 
 from ..lazy import dataclass, regex
@@ -100,7 +100,8 @@ def sections(text: str) -> list[TitledSection]:
     )
     current = TitledSection(UNKNOWN, "", 0)
     found: list[TitledSection] = []
-    code, quoted = code_lines(lines), _message_lines(lines)
+    code = code_lines(lines)
+    quoted = _message_lines(lines, code)
     place = 0
     while place < len(lines):
         line = lines[place]
@@ -130,8 +131,11 @@ def _is_wrapper(found: Sequence[TitledSection]) -> bool:
 
 
 def opens_section(line: str) -> bool:
-    """Return True if a line reads as a heading, as its underline or as a rule between sections."""
-    return bool(_heading(line) or _RULE.fullmatch(line) or _UNDERLINE.fullmatch(line))
+    """Return True if a line changes how the lines after it are read: a heading, an underline, a
+    rule, or the beginning of a copied message.
+    """
+    marks = (_RULE, _UNDERLINE, _MESSAGE_START)
+    return _heading(line) is not None or any(mark.fullmatch(line) for mark in marks)
 
 
 def _opened(lines: Sequence[str], place: int, current: TitledSection) -> TitledSection | None:
@@ -217,20 +221,19 @@ def _has_heading(block: Sequence[str]) -> bool:
     )
 
 
-def _message_lines(lines: Sequence[str]) -> set[int]:
+def _message_lines(lines: Sequence[str], code: Container[int]) -> set[int]:
     """Return the places of the lines in copied messages of the user, which may have headings."""
-    return {place for start, end in _messages(lines) for place in range(start, end + 1)}
+    return {place for start, end in _messages(lines, code) for place in range(start, end + 1)}
 
 
-def _messages(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last line of each copied message."""
+def _messages(lines: Sequence[str], code: Container[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each copied message. None begins in a code block."""
+    last = {line.strip(): place for place, line in enumerate(lines) if "</message" in line}
     end = -1
     for place, line in enumerate(lines):
-        found = _MESSAGE_START.fullmatch(line) if place > end and "<message" in line else None
-        if found is None:
-            continue
-        close = f"</{found['tag']}>"
-        ends = (n for n in range(place + 1, len(lines)) if lines[n].strip() == close)
-        if (last := next(ends, None)) is not None:
-            end = last
+        is_mark = place > end and place not in code and "<message" in line
+        found = _MESSAGE_START.fullmatch(line) if is_mark else None
+        close = f"</{found['tag']}>" if found else ""
+        if last.get(close, -1) > place:
+            end = next(n for n in range(place + 1, len(lines)) if lines[n].strip() == close)
             yield place, end

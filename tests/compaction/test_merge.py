@@ -152,6 +152,7 @@ def test_empty_sections_say_so() -> None:
 @given(DOCUMENTS)
 @example(FULL)
 @example(SummaryDocument(rules=(UserRule(1, "0\n```\n```"),)))
+@example(SummaryDocument(blocked=("0\n<message #0>\n0",), errors=("0\n</message>\n0",)))
 @example(
     SummaryDocument(intent="## Next Steps\n1. none\n**Done:** x", decisions=("None.", " \n ", "-"))
 )

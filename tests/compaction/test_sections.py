@@ -107,6 +107,6 @@ def test_a_section_may_consist_of_deeper_ones() -> None:
 
 
 def test_lines_to_escape() -> None:
-    lines = ["## a", "---", "==", "**a**", "<h1>a</h1>", "  # a"]
+    lines = ["## a", "---", "==", "**a**", "<h1>a</h1>", "  # a", "<message #2, open>"]
     assert all(map(opens_section, lines))
     assert not any(map(opens_section, ["a", "#1", "- a", "**a** b", ""]))
