@@ -286,8 +286,13 @@ def test_model_names_and_lifts_rules_and_messages_stay(tmp_path: Path, wire: Wir
     for words in (said, *later):
         assert sent.count(words) == 1, words
     assert third["rules"] == second["rules"]
-    facts = ["the host is h1", "the suite has 12 tests", "the suite has 14 tests"]
-    assert third["facts"] == facts
+    # A note with another value replaces the one before.
+    assert [fact["text"] for fact in second["facts"]] == [
+        "the host is h1",
+        "the suite has 12 tests",
+    ]
+    assert [fact["text"] for fact in third["facts"]] == ["the host is h1", "the suite has 14 tests"]
+    assert [(fact["ref"], fact["age"]) for fact in third["facts"]] == [(0, 2), (0, 0)]
     assert third["done"] == ["the lexer", "the parser"]
     assert second["blocked"] == ["the key that Anna sends"]
     assert third["blocked"] == []
