@@ -56,8 +56,8 @@ def test_code_in_a_record_survives() -> None:
     text = f"## Critical Facts\n- The signature:\n  {code}\n- Tokens live for an hour.\n"
     facts = parse(text).facts
     assert len(facts) == 2
-    assert "# the contract" in facts[0]
-    assert "def sign(key: bytes) -> str:" in facts[0]
+    assert "# the contract" in facts[0].text
+    assert "def sign(key: bytes) -> str:" in facts[0].text
     assert parse(render(parse(text))).facts == facts
 
 

@@ -199,7 +199,7 @@ def test_an_unusable_answer_is_asked_for_again(project: Path) -> None:
             "it lacks Session Intent",
         ),
         ([Step(text="x", error=ModelUnavailable("overloaded"))], "overloaded"),
-        ([Step(error=RequestRejected("no", status=400))], "no"),
+        ([Step(error=RequestRejected("no", status=400))] * 2, "no"),
     ],
 )
 def test_without_a_usable_answer_it_is_made_from_the_ledger(
