@@ -30,6 +30,10 @@ _SUCCESS_SIGN = regex(
 )
 
 
+_HAS_TEXT = regex(r"\w")
+_NOTE = regex(r"\[.*\]")
+
+
 @dataclass(slots=True)
 class CommandOutput:
     """The output of a command: the result of its call, or lines."""
@@ -57,16 +61,45 @@ class CommandOutput:
         return bool(_SUCCESS_SIGN.search(text))
 
 
-def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last MAX_ERROR_LINES lines with a sign of an error, or else the last line. Each
-    line is cut to MAX_ERROR_LINE_CHARS.
+def telling_lines(
+    lines: Sequence[str], exit_code: int | None = None, count: int = MAX_ERROR_LINES
+) -> tuple[str, ...]:
+    """Return the `count` lines that tell most about a failure, in order: the last lines that the
+    program printed, and the last lines with a sign of an error.
+
+    Each line is cut to MAX_ERROR_LINE_CHARS. Every output has telling lines, in any language: the
+    signs only decide which lines come before the last ones.
     """
-    text = "\n".join(lines).lower()
+    printed = printed_lines(lines, exit_code)
+    text = "\n".join(printed).lower()
     signs = [sign for sign in _SIGNS if sign in text]
-    found = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
-    newest = [*islice(found, MAX_ERROR_LINES)][::-1]
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in newest or [last] if line)
+    places = range(len(printed) - 1, -1, -1)
+    signed = (n for n in places if signs and _has_sign(printed[n].lower(), signs))
+    order = dict.fromkeys((*places[: count // 2], *islice(signed, count), *places[:count]))
+    chosen = sorted(islice(order, count))
+    return tuple(printed[n][:MAX_ERROR_LINE_CHARS] for n in chosen)
+
+
+def printed_lines(lines: Sequence[str], exit_code: int | None) -> list[str]:
+    """Return the lines that a program printed, without blank lines and lines of punctuation.
+
+    The notes of the Bash tool are left out: the lines in brackets from `[exit N]` on. So is the
+    first or last line of another agent's result, if it only repeats the exit code in words.
+    """
+    shown = [line for line in lines if _HAS_TEXT.search(line)]
+    notes = len(shown)
+    while notes and _NOTE.fullmatch(shown[notes - 1].strip()):
+        notes -= 1
+    if exit_code is None:
+        return shown
+    repeats = regex(rf"\W*(?:[^\W\d_]+\W{{1,2}}){{1,6}}{exit_code}\W*(?:\([^()]*\)\W*)?")
+    for place in range(notes, len(shown)):
+        if exit_code < 0 or repeats.fullmatch(shown[place]):
+            return shown[:place]
+    for place in (0, -1):
+        if len(shown) > 1 and repeats.fullmatch(shown[place]):
+            del shown[place]
+    return shown
 
 
 def has_error_sign(text: str) -> bool:

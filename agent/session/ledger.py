@@ -87,7 +87,7 @@ class CommandFact:
     command: str
     exit_code: int | None  # None if unknown, e.g. while it runs in the background
     ref: int
-    errors: tuple[str, ...] = ()  # the last lines of its output with a sign of an error
+    errors: tuple[str, ...] = ()  # the telling lines of its output; () if it did not fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FailedCall:
 
     tool: str
     ref: int
-    errors: tuple[str, ...]  # the last lines of its result with a sign of an error
+    errors: tuple[str, ...]  # the telling lines of its result
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +487,9 @@ class Ledger:
         if job is None:
             return
         if said:
-            job.lines = [*job.lines, *said.lines][-MAX_JOB_LINES:]
+            note = f"{id}: "  # in the last line of each report, in brackets
+            new = (line for line in said.lines if line[:1] != "[" or note not in line)
+            job.lines = [*job.lines, *new][-MAX_JOB_LINES:]
         code = details.get("exit_code")
         if not isinstance(code, int) or details.get("running") is True:
             return
@@ -523,7 +525,7 @@ class Ledger:
             )  # fmt: skip
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
-            fact = replace(fact, errors=telling_lines(output.lines))
+            fact = replace(fact, errors=telling_lines(output.lines, fact.exit_code))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, reported after a newer run had passed
                 self.resolved.append((fact, by))

@@ -675,7 +675,7 @@ def test_a_mechanical_summary_needs_no_model() -> None:
         done=("Find it",),
         in_progress=("Mend it",),
         facts=(SummaryFact("Not authorised: Bash git push"),),
-        errors=("`pytest -q` failed (exit 1, #15):\nE   KeyError: 'x'\n1 failed",),
+        errors=("`pytest -q` failed (exit 1, #15):\nF\nE   KeyError: 'x'\n1 failed",),
         next_steps=("Mend it", "Test it"),
     )
 

@@ -9,7 +9,6 @@ from ctxagent.agent.compaction.summary.open_failures import (
     MAX_EARLIER_TOKENS,
     earlier_failures,
     error_line,
-    open_failures,
     still_open,
     with_open_failures,
     written_errors,
@@ -49,7 +48,7 @@ def fact(*errors: str) -> CommandFact:
         (["it failed", "error: a", "it failed"], "error: a"),
         (["not found: a", "b"], "not found: a"),
         (["[12:03:01] fatal: a"], "fatal: a"), (["> assert x"], "assert x"),
-        (["a", "exit code: 3"], "a"), (["a", "[done]"], "a"), (["exit 1"], ""), (["", "  "], ""),
+        (["", "  "], ""),
         (["x" * 200], "x" * 160), (["x " * 150 + "Error: a"], "x " * 20 + "Error: a"),
         (["y" * 100 + " error"], "y" * 100 + " error"),
     ],
@@ -58,16 +57,29 @@ def test_the_most_telling_line(lines: list[str], line: str) -> None:
     assert error_line(fact(*lines)) == line
 
 
-def test_a_command_that_only_answered_no_is_no_failure() -> None:
+def test_exit_code_1_is_a_failure_unless_the_program_means_no_by_it() -> None:
     known = ledger(
-        ("make a", 2, "boom"), ("mytool", 1, ""), ("make b", 1, "error: x"), ("make c", 0, "ok")
+        ("make a", 2, "boom"), ("sh check.sh", 1, "合計が一致しません"), ("mytool", 1, ""),
+        ("grep x f", 1, ""), ("git diff --exit-code", 1, "-a"), ("make c", 0, "ok"),
+    )  # fmt: skip
+    assert [each.command for each in known.unresolved()] == ["make a", "sh check.sh", "mytool"]
+    assert with_open_failures(SummaryDocument(), known).errors == (
+        "`make a` failed (exit 2, #3):\nboom",
+        "`sh check.sh` failed (exit 1, #5):\n合計が一致しません",
+        "`mytool` failed (exit 1, #7)",
     )
-    assert [each.command for each in open_failures(known)] == ["make a", "make b"]
+
+
+def test_a_models_line_does_not_replace_the_failure() -> None:
+    known = ledger(("make a", 2, "error: one"))
+    said = "`make a` fails: error: one"
+    found = with_open_failures(SummaryDocument(errors=(said,)), known)
+    assert found.errors == (said, "`make a` failed (exit 2, #3):\nerror: one")
 
 
 def test_all_failures_are_listed_with_their_output() -> None:
     known = ledger(("make a", 2, "error: one"), ("make b", 3, "fatal: two"))
-    first, second = (each.ref for each in open_failures(known))
+    first, second = (each.ref for each in known.unresolved())
     found = with_open_failures(SummaryDocument(errors=("a note",)), known)
     assert found.errors == (
         "a note",
@@ -81,7 +93,7 @@ def test_all_failures_are_listed_with_their_output() -> None:
 def test_without_room_one_line_each_and_then_the_refs() -> None:
     lines = "\n".join(f"error: {n} {'x' * 200}" for n in range(5))
     known = ledger(*((f"make {name}", 2, lines) for name in "abc"))
-    refs = [each.ref for each in open_failures(known)]
+    refs = [each.ref for each in known.unresolved()]
     whole = with_open_failures(SummaryDocument(), known).errors
     short = [error.partition("\n")[0] + "\nerror: 4 " + "x" * 151 for error in whole]
     room = sum(estimate(line) + 1 for line in short)

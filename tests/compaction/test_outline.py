@@ -120,12 +120,14 @@ def test_calls_of_one_reply_go_together() -> None:
 def test_an_error_stays_with_its_telling_lines() -> None:
     history = History()
     history.say("go")
-    text = f"{words(300)}\nE   ValueError: no such key\n"
+    text = f"collected\n{words(300)}\nE   ValueError: no such key\n[exit 2]"
     seq = bash(history, "pytest", text, details={"exit_code": 2}, is_error=True)
     age(history)
     (digest,) = outline_all(history)
     assert lines_of(digest) == [
         f"Bash: pytest (done, exit 2) #{seq}",
+        "  | collected",
+        f"  | {words(300)[:120]}",
         "  | E   ValueError: no such key",
     ]
 

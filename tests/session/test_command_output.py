@@ -34,12 +34,51 @@ _LINES = st.lists(st.lists(_PARTS, max_size=4).map(" ".join), max_size=9)
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(_LINES)
-def test_error_lines_are_the_last_ones_with_a_sign(lines: list[str]) -> None:
-    shown = [line for line in lines if line.strip()]
-    telling = [line for line in shown if _ERROR.search(line)] or shown[-1:]
-    assert telling_lines(lines) == tuple(
-        line[:MAX_ERROR_LINE_CHARS] for line in telling[-MAX_ERROR_LINES:]
-    )
+def test_the_last_lines_and_the_last_ones_with_a_sign_are_told(lines: list[str]) -> None:
+    shown = [line for line in lines if re.search(r"\w", line)]
+    told = telling_lines(lines)
+    assert len(told) == min(MAX_ERROR_LINES, len(shown))
+    last = shown[-(MAX_ERROR_LINES // 2) :]
+    assert [*told[len(told) - len(last) :]] == last
+    before = shown[: len(shown) - len(last)]
+    signed = [line for line in before if _ERROR.search(line)]
+    newest = signed[-(MAX_ERROR_LINES - len(last)) :] if signed else []
+    assert all(line in told for line in newest)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "told"),
+    [
+        (["expected 4 but got 3", "[exit 1]"], 1, ["expected 4 but got 3"]),
+        (["合計が一致しません", "", "[exit 2]"], 2, ["合計が一致しません"]),
+        (["a", "[exit 139 (128 + SIGSEGV)]", "[the sandbox: no]"], 139, ["a"]),
+        (["[1, 2]", "[exit 1]", "[job-1: running]"], 1, ["[1, 2]"]),
+        (["a", "[killed by SIGKILL]"], -9, ["a"]),
+        (["[1, 2]"], 1, ["[1, 2]"]),
+        (["Exit code 3", "a"], 3, ["a"]),
+        (["a", "Command exited with code 1"], 1, ["a"]),
+        (["a", "Befehl endete mit Code: 1."], 1, ["a"]),
+        (["a", "3 of 4 failed"], 4, ["a", "3 of 4 failed"]),
+        (["a", "======", "   "], 1, ["a"]),
+        (["[exit 1]"], 1, []),
+        ([], 1, []),
+    ],
+)
+def test_only_lines_of_the_program_are_told(lines: list[str], code: int, told: list[str]) -> None:
+    assert [*telling_lines(lines, code)] == told
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_limit_keeps_the_sign_of_an_error_and_the_end(count: int) -> None:
+    lines = ["Error: one", *(f"line {n}" for n in range(20))]
+    told = [*telling_lines(lines, 1, count)]
+    ends = lines[len(lines) - count // 2 :]
+    rest = lines[len(lines) - count + 1 : len(lines) - count // 2]
+    assert told == ["Error: one", *rest, *ends]
+
+
+def test_a_line_is_cut_at_the_limit() -> None:
+    assert telling_lines(["x" * 2 * MAX_ERROR_LINE_CHARS]) == ("x" * MAX_ERROR_LINE_CHARS,)
 
 
 @pytest.mark.slow

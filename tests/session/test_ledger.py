@@ -213,6 +213,7 @@ def test_a_failure_is_open_until_the_same_command_passes() -> None:
             "============ FAILURES ============",
             "Traceback (most recent call last):",
             "KeyError: 'x'",
+            "some text in between",
             "1 failed in 0.1s",
         ),
     )
@@ -564,7 +565,7 @@ def test_error_lines_of_an_offloaded_result_are_those_of_its_preview() -> None:
     script = Script()
     text = "**File:** /s/offloaded/error.md\n> ok\n> […]\n> FATAL: disk full\n\n*Full content*"
     ref = script.run("make", 1, text, offloaded="offloaded/error.md")
-    assert script.ledger.unresolved()[0].errors == ("FATAL: disk full",)
+    assert script.ledger.unresolved()[0].errors == ("ok", "FATAL: disk full")
     assert dict(script.ledger.offloaded) == {"offloaded/error.md": ref}
 
 
@@ -692,7 +693,8 @@ def test_a_real_conversation_gives_real_facts(tmp_path: Path) -> None:
     }
     assert list(ledger.read) == ["old.txt"]
     (failed,) = ledger.unresolved()
-    assert (failed.exit_code, failed.errors) == (3, ("error: no luck",))
+    assert failed.exit_code == 3
+    assert failed.errors == ("997", "998", "999", "1000", "error: no luck")
     assert [words for _, words in ledger.typed_messages] == ["Make a greeting."]
     assert list(ledger.offloaded.values()) == [failed.ref]
 

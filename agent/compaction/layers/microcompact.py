@@ -173,10 +173,11 @@ def _text_kept(result: ViewResult) -> str:
 
 
 def error_lines(result: ViewResult) -> list[str]:
-    """Return the last lines of a result that describe an error."""
-    content = result.block.get("content")
-    lines = telling_lines(content.splitlines()) if isinstance(content, str) else ()
-    return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in lines[-MAX_ERROR_LINES:]]
+    """Return the telling lines of a failed result."""
+    content, code = result.block.get("content"), result.details.get("exit_code")
+    lines = content.splitlines() if isinstance(content, str) else ()
+    told = telling_lines(lines, code if isinstance(code, int) else None, MAX_ERROR_LINES)
+    return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in told]
 
 
 def _target_with_saving(

@@ -1,8 +1,8 @@
 """The errors of a summary that come from the ledger: open command failures and recent past
 failures.
 
-Open failures are listed in full while they fit, then by ref only. Past failures have a separate
-token limit. If a model describes an open failure, its line is used instead.
+Open failures are listed in full while they fit, then by ref only. The lines of a model about them
+stay too. Past failures have a separate token limit.
 """
 
 import re
@@ -13,7 +13,7 @@ from ...context.tokens import estimate
 from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
-from .resolved_errors import names_failure, quotes_past_failure
+from .resolved_errors import quotes_past_failure
 from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400
@@ -26,28 +26,20 @@ _FAILED = regex(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 _DECORATION = regex(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
 _ERROR = regex(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
 _FAILURE = regex(r"fail|denied|refused|not found|no such|undefined|timed out", re.IGNORECASE)
-_NOTE = regex(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
-
-
-def open_failures(ledger: Ledger) -> list[CommandFact]:
-    """Return the commands that still fail, oldest first. An exit code of 1 without an error line
-    does not count: the command probably just answered "no".
-    """
-    return [f for f in ledger.unresolved() if f.exit_code != 1 or error_line(f)]
 
 
 def with_open_failures(
     document: SummaryDocument, ledger: Ledger, room: int | None = None
 ) -> SummaryDocument:
-    """Add the open failures that the document's errors do not name, newest last. If they exceed
+    """Add the open failures that the document's errors do not have, newest last. If they exceed
     `room` tokens, only their most informative lines are kept, and the oldest failures are listed by
     ref.
     """
     described = document.errors
     missing = [
         fact
-        for fact in open_failures(ledger)
-        if not any(names_failure(line, fact) for line in described)
+        for fact in ledger.unresolved()
+        if not any(line.startswith(_head_of(fact)) for line in described)
     ]
     lines = [_lines_of(fact, fact.errors) for fact in missing]
     if room is not None and sum(map(_size, lines)) > room:
@@ -103,7 +95,7 @@ def written_errors(errors: Sequence[str]) -> tuple[str, ...]:
 def error_line(fact: CommandFact) -> str:
     """Return the most informative line of a failed command's output; "" if there is none."""
     lines = [_DECORATION.sub("", line.strip(), count=1) for line in fact.errors]
-    lines = [line for line in lines if line and not _NOTE.fullmatch(line)]
+    lines = [line for line in lines if line]
     for pattern in (_ERROR, _FAILURE):
         for line in reversed(lines):
             if match := pattern.search(line):

@@ -94,11 +94,6 @@ def resolution_rows(
     return tuple(rows)
 
 
-def names_failure(text: str, fact: CommandFact) -> bool:
-    """Return True if a text names a failure: by its ref, its command or a line of its output."""
-    return fact.ref in _refs(text) or _quotes_failure(text, fact)
-
-
 def quotes_past_failure(line: str, ledger: Ledger) -> bool:
     """Return True if a line quotes a past failure and no open one, by error or command."""
     if any(_quotes_failure(line, fact) for fact in ledger.unresolved()):

@@ -16,7 +16,7 @@ from ...lazy import dataclass, regex
 from ...session.ledger import Ledger
 from ..document import DENIED, SummaryDocument, UserRule
 from ..summary.merge import denial_fact
-from ..summary.open_failures import MAX_COMMAND_CHARS, error_line, open_failures
+from ..summary.open_failures import MAX_COMMAND_CHARS, error_line
 from ..summary.request import MAX_PIN_TOKENS
 from ..summary.resolved_errors import whole_words
 from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
@@ -182,7 +182,7 @@ def _work(ledger: Ledger) -> Iterator[Probe]:
 
 def _errors(ledger: Ledger) -> Iterator[Probe]:
     """Yield the error line and the exit code of each open command failure, newest first."""
-    for fact in reversed(open_failures(ledger)):
+    for fact in reversed(ledger.unresolved()):
         line, command = error_line(fact), shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
         if line:
             question = f"Which error does `{command}` still give, exactly?"

@@ -5,7 +5,6 @@ survivors(played)  # {"paths": Share(12, 12), "rules": …, "errors": …}
 
 import re
 
-from ctxagent.agent.compaction.summary.open_failures import open_failures
 from ctxagent.agent.replay.results import Share
 from ctxagent.agent.session.entries import Entry, User
 from ctxagent.agent.session.ledger import Ledger
@@ -36,7 +35,7 @@ def survivors(played: Played) -> dict[str, Share]:
         row for row in (*ledger.typed_messages[:1], *ledger.typed_messages[-1:]) if row[1].strip()
     ]
     heard = [1 for ref, text in words if _refers(played, ref) or _has(played, _beginning(text))]
-    errors = open_failures(ledger)
+    errors = ledger.unresolved()
     open_ones = [  # two commands may fail with one error
         fact for fact in errors
         if _refers(played, fact.ref) or _has(played, _beginning(fact.errors[-1]))
