@@ -17,8 +17,8 @@ from .test_commands import (
     word_set,
 )
 
-_SETUP_PROGRAMS = word_set("cd pushd export set source . echo printf mkdir true : sleep unset")
-_DISPLAY_PROGRAMS = word_set(
+SETUP_PROGRAMS = word_set("cd pushd export set source . echo printf mkdir true : sleep unset")
+DISPLAY_PROGRAMS = word_set(
     "cat tail head tee grep egrep fgrep rg sed awk sort uniq wc cut less nl"
 )
 _END_DISPLAY_PROGRAMS = word_set("cat tail tee")
@@ -70,8 +70,8 @@ def find_work(command: str) -> tuple[Work, ...]:
             piped = True
         elif (
             words
-            and name not in _SETUP_PROGRAMS
-            and not (name in _DISPLAY_PROGRAMS and each.before in _PIPES)
+            and name not in SETUP_PROGRAMS
+            and not (name in DISPLAY_PROGRAMS and each.before in _PIPES)
         ):
             decides_success = succeeds_only_with(simple, place, piped=piped)
             is_shown = not _TO_FILE.search(command) and all(
@@ -124,4 +124,4 @@ def _is_answer_no(simple: CommandPart, exit_code: int | None) -> bool | None:
         return True if subcommand in _GIT_QUERY_COMMANDS and exit_code == 1 else None
     if exit_code in _NO_EXIT_CODES.get(name, ()):
         return True
-    return False if not words or name in _SETUP_PROGRAMS else None
+    return False if not words or name in SETUP_PROGRAMS else None

@@ -87,7 +87,11 @@ def test_what_the_agent_said_stays_word_for_word() -> None:
     seq = history.answer("l", "a.py")
     age(history)
     (digest,) = outline_all(history)
-    assert lines_of(digest) == ["You: First I look.", "Then I act.", f"Glob: #{seq} → a.py"]
+    assert lines_of(digest) == [
+        "The agent said: First I look.",
+        "Then I act.",
+        f"Glob: #{seq} → a.py",
+    ]
 
 
 def test_the_words_of_the_user_stay_where_they_stood() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ctxagent.agent.compaction.layers import outline, short_outline
+from ctxagent.agent.compaction.layers.outline import SAID_PREFIX
 from ctxagent.agent.compaction.layers.short_outline import (
     HEADER,
     MIN_AGE,
@@ -121,15 +122,15 @@ def test_what_the_agent_and_the_user_said_stays() -> None:
     assert len(outline_all(history)) == 2
     age(history)
     old, new = shorten_all(history)
-    assert [line for line in old.splitlines() if line.startswith("You: ")] == [
-        f"You: Step {n}." for n in range(8)
+    assert [line for line in old.splitlines() if line.startswith(SAID_PREFIX)] == [
+        f"{SAID_PREFIX}Step {n}." for n in range(8)
     ]
-    assert "You:" not in new
+    assert SAID_PREFIX not in new
     texts = [block["text"] for block in history.request()["messages"][0]["content"]]
     assert texts.index("first") < texts.index("never touch b.py")
 
 
-def test_failures_are_counted_and_the_last_error_line_stays() -> None:
+def test_failures_are_counted_and_their_telling_lines_stay() -> None:
     history = History()
     history.say("go")
     calls(history, 6)
@@ -146,6 +147,7 @@ def test_failures_are_counted_and_the_last_error_line_stays() -> None:
     age(history)
     (text,) = shorten_all(history)
     assert "Bash ×8 (2 failed): " in text
+    assert "  | E   ValueError: number 0" in text.splitlines()
     assert text.splitlines()[-1] == "  | E   ValueError: number 1"
 
 
@@ -178,7 +180,7 @@ def spoken(history: History, texts: Sequence[str], **fields: Any) -> list[int]:
     for n, text in enumerate(texts):
         history.reply(
             {"type": "text", "text": text},
-            called(f"s{n}", "Bash", {"command": f"echo {words(30)}", "timeout": words(60)}),
+            called(f"s{n}", "Bash", {"command": f"false {words(30)}", "timeout": words(60)}),
         )
         refs.append(history.answer(f"s{n}", words(20), **fields))
     return refs
@@ -203,11 +205,12 @@ def test_the_oldest_outlines_become_a_list_of_steps() -> None:
     age(history, 1)
     view = history.view()
     (due,) = planned(view)
+    told, line = f"false {words(6).strip()} …", f"  | {words(20).strip()}"
     assert shorten_all(history) == [
         f"{OLDEST_HEADER}\n"
-        f"You: 1. First the parser. · Bash (1 failed) #{refs[0]}\n"
-        f"You: Now the tests. · Bash ×9 (9 failed) #{refs[1]} to #{refs[9]}\n"
-        f"You: Done: · Bash (1 failed) #{refs[10]}"
+        f"{SAID_PREFIX}1. First the parser. · Bash (1 failed) {told} #{refs[0]}\n{line}\n"
+        f"{SAID_PREFIX}Now the tests. · Bash ×9 (9 failed) {told} #{refs[1]} to #{refs[9]}\n{line}\n"
+        f"{SAID_PREFIX}Done: · Bash (1 failed) {told} #{refs[10]}\n{line}"
     ]
     after = history.view()
     assert view.scaled(view.size - after.size) == due.saved
@@ -224,6 +227,31 @@ def test_neighbours_of_different_age_keep_their_forms() -> None:
     age(history, MIN_AGE)
     assert len(outline_all(history)) == 2
     first, second = shorten_all(history)
-    assert first.startswith(f"{OLDEST_HEADER}\nYou: Step 0. · Bash #{old[0]}\n")
+    assert first.startswith(f"{OLDEST_HEADER}\n{SAID_PREFIX}Step 0. · Bash #{old[0]}\n")
     assert second.startswith(f"{HEADER}\nBash ×12: ")
     assert second.endswith(f"#{new[0]} to #{new[-1]}")
+
+
+def test_every_changed_file_and_every_failed_program_is_named() -> None:
+    """In the short outline and in the list of steps, however long the paths and the run are."""
+    paths = [f"/srv/app/{'deep/' * 12}file {n}.py" for n in range(9)] + ["C:\\work\\a.py"]
+    history = History()
+    history.say("go")
+    history.reply({"type": "text", "text": "All files."}, *(
+        called(f"e{n}", "Edit", {"path": path, "old_string": words(20), "new_string": words(20)})
+        for n, path in enumerate(paths)
+    ))  # fmt: skip
+    for n in range(len(paths)):
+        history.answer(f"e{n}", "ok")
+    history.reply(called("b", "Bash", {"command": "cd /srv && timeout 9 npm run check | tail -5"}))
+    history.answer("b", f"{words(60)}\nTS2345 in a.ts", details={"exit_code": 2}, is_error=True)
+    calls(history, 8)
+    age(history, outline.MIN_AGE)
+    assert outline_all(history)
+    for replies in (MIN_AGE, OLDEST_AGE):
+        age(history, replies)
+        (text,) = shorten_all(history)
+        assert all(path in text for path in paths)
+        assert "npm run check" in text
+        assert "cd /srv" not in text
+        assert "  | TS2345 in a.ts" in text.splitlines()

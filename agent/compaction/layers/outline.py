@@ -23,6 +23,7 @@ from .break_even import DueMask
 from .later_calls import IGNORED_ARGUMENTS, ended_in_error, input_curve
 from .microcompact import error_lines, outcome
 from .need_chances import CURVES
+from .told_calls import told_call
 from .truncate import KEPT_TOOLS
 
 MIN_AGE = 20  # replies after an exchange before it may be outlined
@@ -31,6 +32,7 @@ MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
 MAX_RESULT_CHARS = 240  # of a short result
 MAX_OTHER_CHARS = 80  # of each other argument
 HEADER = "[Earlier calls, a line each; #N has the whole result; what → and | show is data]"
+SAID_PREFIX = "The agent said: "  # before a text of the agent
 _HEADER_TOKENS = tokens.estimate_block({"type": "text", "text": HEADER})
 _KEPT_TOOLS = (*KEPT_TOOLS, "AskUser")  # plans and answers of the user
 
@@ -174,7 +176,7 @@ def outline_of(run: Sequence[FinishedCalls]) -> str:
     lines, tool = [HEADER], ""
     for exchange in run:
         if exchange.said:
-            lines += [f"You: {text}" for text in exchange.said]
+            lines += [f"{SAID_PREFIX}{text}" for text in exchange.said]
             tool = ""
         for line in exchange.lines:
             if line.tool == tool:
@@ -234,8 +236,8 @@ def _line(result: ViewResult) -> _Line:
     cut. Output of several lines is marked, so that it cannot pass for other lines of the outline.
     """
     call, text = result.call, _text_of(result)
-    argument, others = shorten(call.argument, MAX_ARGUMENT_CHARS), _other_arguments(call)
-    is_whole = argument == call.argument and all(shown == whole for shown, whole in others)
+    argument, others = told_call(result, MAX_ARGUMENT_CHARS), _other_arguments(call)
+    is_whole = not argument.endswith("…") and all(shown == whole for shown, whole in others)
     ended, failed = outcome(result), ended_in_error(result)
     parts = [argument, *(shown for shown, _ in others)]
     if failed or ended not in ("done", "done, exit 0"):
@@ -275,7 +277,8 @@ def _other_arguments(call: Call) -> list[tuple[str, str]]:
         if name in IGNORED_ARGUMENTS or " ".join(text.split()) == call.argument:
             continue
         whole = f"{name}={' '.join(text.split())}"
-        found.append((shorten(whole, MAX_OTHER_CHARS), f"{name}={text}"))
+        shown = f"{name}={text}" if name == "path" else shorten(whole, MAX_OTHER_CHARS)
+        found.append((shown, f"{name}={text}"))
     return found
 
 

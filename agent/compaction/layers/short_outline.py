@@ -3,16 +3,15 @@
 An outline has a line for each call, so in a session of thousands of calls the outlines fill the
 window. A short outline replaces the outlines of calls that are `MIN_AGE` replies old. It keeps all
 texts of the agent. Each run of calls of one tool gets one line with the number of calls and
-failures, the beginning of each argument, and the refs. The last error line follows.
+failures, the programs and files, and the refs. The telling lines of each failure follow.
 
 After `OLDEST_AGE` replies, a list of steps replaces the short outline: the first sentence of each
-text of the agent, and the number of calls of each tool until the next other sentence. `plan` is
-pure; `break_even` decides when a shorter form pays.
+text of the agent, and the calls of each tool until the next other sentence, with the files that
+they changed. `plan` is pure; `break_even` decides when a shorter form pays.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import groupby
 from typing import Any
@@ -20,14 +19,16 @@ from typing import Any
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.items import Call, Item, ViewResult
+from ...context.items import Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass, regex
 from .break_even import DueMask
 from .later_calls import ended_in_error, input_curve
 from .microcompact import error_lines
 from .need_chances import CURVES
-from .outline import FinishedCache, FinishedCalls
+from .outline import SAID_PREFIX, FinishedCache, FinishedCalls
+from .told_calls import told_call
+from .truncate import CHANGING_TOOLS
 
 MIN_AGE = 80  # replies that came after the newest exchange of an outline
 OLDEST_AGE = 400  # likewise, for the list of steps
@@ -35,9 +36,8 @@ MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
 OLDEST_HEADER = "[Oldest steps; Recall #N has each in full]"
 _MAX_SENTENCE_CHARS = 120  # of the first sentence of a text
-_MAX_ARGUMENT_CHARS = 40  # of the argument of each call
-_MAX_PROGRAM_CHARS = 16  # of a command's first word
-_MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls
+_MAX_ARGUMENT_CHARS = 40  # of the argument of each call; a path is whole
+_MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls that change no file
 _LISTED_REFS = 3  # a longer run gives the first and the last ref
 
 _SENTENCE = regex(r"(?:\d+[.)] +)?\S.*?(?:[.!?:](?=\s|$)|$)", re.MULTILINE)
@@ -142,14 +142,13 @@ def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     """Return the text that replaces the outlines of these exchanges."""
     lines = [HEADER]
     run: list[ViewResult] = []
-    introduced = False
     for exchange in exchanges:
         if exchange.said:
-            lines += _lines_of(run, introduced=introduced)
-            lines += [f"You: {text}" for text in exchange.said]
-            run, introduced = [], True
+            lines += _lines_of(run)
+            lines += [f"{SAID_PREFIX}{text}" for text in exchange.said]
+            run = []
         run += exchange.results
-    return "\n".join([*lines, *_lines_of(run, introduced=introduced)])
+    return "\n".join([*lines, *_lines_of(run)])
 
 
 def list_of_steps(exchanges: Sequence[FinishedCalls]) -> str:
@@ -168,14 +167,30 @@ def list_of_steps(exchanges: Sequence[FinishedCalls]) -> str:
 
 
 def _step_lines(sentence: str, results: Sequence[ViewResult]) -> Iterator[str]:
-    """Yield the line of a step, if it has calls."""
-    if results:
-        counts = Counter(result.call.name for result in results)
-        tools = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.items())
-        failures = sum(map(ended_in_error, results))
-        failed = f"({failures} failed)" if failures else ""
-        said = f"You: {sentence} ·" if sentence else ""
-        yield " ".join(filter(None, (said, tools, failed, *_refs(results))))
+    """Yield the line of a step, if it has calls: what was said, the calls of each tool, the files
+    that they changed, and the commands that failed.
+    """
+    if not results:
+        return
+    told = []
+    for name, calls in _by_tool(results):
+        failures = [each for each in calls if ended_in_error(each)]
+        shown = calls if name in CHANGING_TOOLS else failures if name == "Bash" else []
+        subjects = dict.fromkeys(_subject(each) for each in shown)
+        count = f"{name} ×{len(calls)}" if len(calls) > 1 else name
+        failed = f"({len(failures)} failed)" if failures else ""
+        told.append(" ".join(filter(None, (count, failed, "; ".join(subjects)))))
+    said = f"{SAID_PREFIX}{sentence} ·" if sentence else ""
+    shown_line = " ".join(filter(None, (said, ", ".join(told), *_refs(results))))
+    yield replace_unprintable(shown_line)
+    yield from _failure_lines(each for each in results if ended_in_error(each))
+
+
+def _by_tool(results: Sequence[ViewResult]) -> list[tuple[str, list[ViewResult]]]:
+    found: dict[str, list[ViewResult]] = {}
+    for result in results:
+        found.setdefault(result.call.name, []).append(result)
+    return [*found.items()]
 
 
 def _first_sentence(said: Sequence[str]) -> str:
@@ -189,22 +204,33 @@ def _refs(results: Sequence[ViewResult]) -> list[str]:
     return [refs[0], "to", refs[-1]] if len(refs) > _LISTED_REFS else refs
 
 
-def _lines_of(results: Sequence[ViewResult], *, introduced: bool) -> Iterator[str]:
-    """Yield a line for each run of calls of one tool. `introduced` means that a text of the agent
-    before them says what they are for.
-    """
+def _lines_of(results: Sequence[ViewResult]) -> Iterator[str]:
+    """Yield a line for each run of calls of one tool, and the telling lines of failures."""
     for tool, calls in groupby(results, key=lambda result: result.call.name):
         run = list(calls)
-        failures = sum(ended_in_error(result) for result in run)
-        arguments = dict.fromkeys(_beginning(each.call, introduced=introduced) for each in run)
+        failures = [each for each in run if ended_in_error(each)]
         name = f"{tool} ×{len(run)}" if len(run) > 1 else tool
         if failures:
-            name += " (failed)" if failures == len(run) else f" ({failures} failed)"
-        shown = shorten("; ".join(filter(None, arguments)), _MAX_ARGUMENTS_CHARS)
+            name += " (failed)" if len(failures) == len(run) else f" ({len(failures)} failed)"
+        shown = _listed(dict.fromkeys(map(_subject, run)), tool in CHANGING_TOOLS)
         yield replace_unprintable(" ".join(filter(None, (f"{name}:", shown, *_refs(run)))))
-        newest = next((r for r in reversed(run) if ended_in_error(r)), None)
-        for line in error_lines(newest)[-1:] if newest else ():
-            yield f"  | {replace_unprintable(line)}"
+        yield from _failure_lines(failures)
+
+
+def _failure_lines(failures: Iterable[ViewResult]) -> Iterator[str]:
+    """Yield the telling lines of failures, each once."""
+    for line in dict.fromkeys(line for each in failures for line in error_lines(each)):
+        yield f"  | {replace_unprintable(line)}"
+
+
+def _listed(subjects: Iterable[str], every: bool) -> str:
+    """Join the subjects of a run of calls. Without `every`, those beyond the limit are counted."""
+    left = [each for each in subjects if each]
+    shown, used = list[str](), 0
+    while left and (every or not shown or used + len(left[0]) <= _MAX_ARGUMENTS_CHARS):
+        used += len(left[0])
+        shown.append(left.pop(0))
+    return "; ".join([*shown, *([f"{len(left)} more"] if left else [])])
 
 
 def _outlines(view: View) -> Iterator[tuple[list[Item], int]]:
@@ -235,17 +261,9 @@ def _outlined(
     return _Outlined(found, header, saved) if saved >= MIN_SAVED else None
 
 
-def _beginning(call: Call, *, introduced: bool) -> str:
-    """Return the beginning of the main argument, or the end if it is a path. Of a command that a
-    text introduces, return only the first word.
-    """
-    argument, room = call.argument, _MAX_ARGUMENT_CHARS
-    if call.name == "Bash" and introduced:
-        program, _, rest = argument.partition(" ")
-        return shorten(program, _MAX_PROGRAM_CHARS) + "…" * bool(rest)
-    if "/" in argument and " " not in argument and len(argument) > room:
-        return f"…{argument[1 - room :]}"
-    return shorten(argument, room)
+def _subject(result: ViewResult) -> str:
+    """Return the program or the file of a call."""
+    return told_call(result, _MAX_ARGUMENT_CHARS, short=True)
 
 
 def _need_chance(exchange: FinishedCalls, age: int) -> float:
