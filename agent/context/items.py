@@ -53,6 +53,7 @@ class Item:
     # The text that replaces this item and its neighbours; "" if that text is in a neighbour; None
     # if the item is not outlined.
     outline: str | None = None
+    state: str = ""  # the state block behind this outlined item, if it is the newest one
     # Cache of `request.py`: the shown blocks, and the blocks that are sent for them.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
@@ -123,7 +124,7 @@ def shown_blocks(item: Item) -> list[Block]:
     without thinking and signatures that the model may not get.
     """
     if item.outline is not None:
-        return [{"type": "text", "text": item.outline}] if item.outline else []
+        return [{"type": "text", "text": text} for text in (item.outline, item.state) if text]
     if item.source == LOADED_TOOLS and item.stubs:
         return [{"type": "text", "text": text} for text in item.stubs.values()]
     out = []

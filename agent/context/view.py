@@ -287,8 +287,26 @@ class View:
                 continue
             self._resize(item)
             first = after if first is None else min(first, after)
+        if entry.state and (moved := self._move_state(entry.state)) is not None:
+            first = moved if first is None else min(first, moved)
         if first is not None:
             self._hide_thinking_from(first)
+
+    def _move_state(self, text: str) -> int | None:
+        """Show the state block behind the newest outlined item and nowhere else. Return the index
+        of the first changed item; None if there is no outlined item.
+        """
+        outlined = [n for n, item in enumerate(self.items) if item.outline is not None]
+        changed = [n for n in outlined if self.items[n].state] + outlined[-1:]
+        for place in dict.fromkeys(changed):
+            item = self.items[place]
+            item.state = text if place == outlined[-1] else ""
+            self._resize(item)
+        return min(changed, default=None)
+
+    def state_seq(self) -> int | None:
+        """Return the seq of the item that the state block follows; None if there is no block."""
+        return next((item.seq for item in reversed(self.items) if item.state), None)
 
     def _outline(self, item: Item, reply_seq: object, text: str) -> int:
         """Replace a result, and the reply that made its call, by an outline. Return the index of
@@ -307,6 +325,10 @@ class View:
     def _add_summary(self, entry: Summary) -> None:
         self.summary, self._listed = entry, _Listed()
         tail = self._remaining_items(entry)
+        for item in tail:
+            if item.state:  # the summary has these facts
+                item.state = ""
+                self._resize(item)
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
         text: Block = {"type": "text", "text": entry.text}

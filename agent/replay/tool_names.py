@@ -40,6 +40,7 @@ _COMMAND = ("command", "cmd", "script", "code", "input")
 _OLD = ("old_string", "oldString", "old_str", "oldText", "old_text", "old", "search")
 _NEW = ("new_string", "newString", "new_str", "newText", "new_text", "new", "replace")
 _CONTENT = ("content", "file_text", "contents", "text")
+_TODO = ("content", "step", "title", "description")
 _PATTERN = ("pattern", "query", "regex")
 _PATCHED = regex(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
 _ACTIONS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
@@ -100,8 +101,18 @@ def translate(call: RecordedCall) -> TranslatedCall:
             given = _renamed(given, _PATH, "path", path)
         return TranslatedCall(name, given, {}, call.is_error)
     patched = {} if call.is_error else _patched(call, given)
+    if name == "Todo" and not call.is_error:
+        return TranslatedCall(name, given, {"todos": _todos(given)})
     ours = "Edit" if patched else name if name in _ANY_ARGUMENTS else ""
     return TranslatedCall(ours or _valid_name(call.name), given, patched, call.is_error)
+
+
+def _todos(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a todo list or plan, as in the details of our Todo tool."""
+    lists = (value for value in given.values() if isinstance(value, list))
+    rows = (row for value in lists for row in value if isinstance(row, dict))
+    texts = ((_first(row, _TODO), row.get("status")) for row in rows)
+    return [{"content": text, "status": str(status)} for text, status in texts if text]
 
 
 def _name(call: RecordedCall) -> str:

@@ -238,6 +238,7 @@ class Mask(Entry):
     tokens_before: int
     tokens_after: int
     trigger: str
+    state: str = ""  # the state block to show behind the newest outline; "" leaves it as it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +403,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
          "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
-         "description", "branch", "repository", "thinking"),
+         "description", "branch", "repository", "thinking", "state"),
         _TEXT,
     ),
     **dict.fromkeys(

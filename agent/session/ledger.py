@@ -280,11 +280,14 @@ class Ledger:
         return {self.display_path(path): ref for path, ref in self._read.items()}
 
     def unresolved(self) -> list[CommandFact]:
-        """Return the commands whose last run failed and that no summary calls resolved, oldest
-        first.
-        """
+        """Return the failed commands that no later run or summary resolved, oldest first."""
         settled = self.settled_refs
         return [fact for fact in self._failing.values() if fact.ref not in settled]
+
+    @property
+    def running_jobs(self) -> Mapping[str, str]:
+        """The commands that run in the background, as far as the log tells, by job."""
+        return {id: job.command for id, job in self._jobs.items() if not job.has_ended}
 
     def past_failures(self) -> list[CommandFact]:
         """Return failures that were fixed, replaced by a newer failure, or called resolved by a
@@ -486,9 +489,8 @@ class Ledger:
         job = self._jobs.get(id) if isinstance(id, str) else None
         if job is None:
             return
-        if said:
-            note = f"{id}: "  # in the last line of each report, in brackets
-            new = (line for line in said.lines if line[:1] != "[" or note not in line)
+        if said:  # the last line of each report is a note about the job
+            new = (line for line in said.lines if line[:1] != "[" or f"{id}: " not in line)
             job.lines = [*job.lines, *new][-MAX_JOB_LINES:]
         code = details.get("exit_code")
         if not isinstance(code, int) or details.get("running") is True:

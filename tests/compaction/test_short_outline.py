@@ -209,7 +209,8 @@ def test_the_oldest_outlines_become_a_list_of_steps() -> None:
     assert shorten_all(history) == [
         f"{OLDEST_HEADER}\n"
         f"{SAID_PREFIX}1. First the parser. · Bash (1 failed) {told} #{refs[0]}\n{line}\n"
-        f"{SAID_PREFIX}Now the tests. · Bash ×9 (9 failed) {told} #{refs[1]} to #{refs[9]}\n{line}\n"
+        f"{SAID_PREFIX}Now the tests. · Bash ×9 (9 failed) {told} "
+        f"#{refs[1]} to #{refs[9]}\n{line}\n"
         f"{SAID_PREFIX}Done: · Bash (1 failed) {told} #{refs[10]}\n{line}"
     ]
     after = history.view()

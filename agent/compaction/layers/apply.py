@@ -19,6 +19,7 @@ from ...session.entries import Mask
 from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
+from ..state_block import state_block
 from ..summary.request import max_tokens_after
 from . import demote, images, microcompact, outline, short_outline, truncate
 from .break_even import BreakEven, DueMask, HistoryEdit, PromptPrices
@@ -197,12 +198,17 @@ class LayerRunner:
         due, prices = self._find_due(), self.prices()
         self.break_even.charge_reading(due, prices)
         edit = self.break_even.best_edit(due, self.host.view, prices)
-        self.next_edit_seq = edit.due[0].seq if edit else None
+        self.next_edit_seq = self._first_changed(edit.due) if edit else None
         self.due, self._found_at = due, self.host.view.last_seq
         if edit and edit.pays:
             self._mask(edit.due, "the cache has ended" if prices.is_cold else "it pays")
             done = {each.id for each in edit.due}
             self.due = [each for each in due if done.isdisjoint(each.ids)]
+
+    def _first_changed(self, due: Sequence[DueMask]) -> int:
+        """Return the seq where an edit begins; outlines also move the state block."""
+        moves = any(each.layer == "outline" for each in due)
+        return min(due[0].seq, (self.host.view.state_seq() if moves else None) or due[0].seq)
 
     def clear_after_summary(self) -> None:
         """Mask profitable results right after a summary. The next call rewrites the cache after the
@@ -301,18 +307,25 @@ class LayerRunner:
             return None  # the result stays in the context
         return _target(result, demoted[0].reference) if demoted else None
 
+    def _reaches_state(self, targets: Sequence[Mapping[str, Any]]) -> bool:
+        """Return True if an edit begins before the state block, which is then written again."""
+        state, seqs = self.host.view.state_seq(), (target.get("seq") for target in targets)
+        return state is not None and any(isinstance(seq, int) and seq < state for seq in seqs)
+
     def _record(self, layer: str, targets: list[dict[str, Any]], trigger: str) -> None:
         """Record a mask with these targets, if there are any, and emit the event."""
         if not targets:
             return
         started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
         before, count = self.host.current_window().tokens, len(targets)
+        moves = layer == "outline" or self._reaches_state(targets)
         mask = Mask(
             layer=layer,
             targets=targets,
             tokens_before=before,
             tokens_after=before,
             trigger=trigger,
+            state=state_block(self.host.ledger, self.host.current_window().size) if moves else "",
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
         if layer == "outline" and saved <= 0:  # possible for a few separate calls
