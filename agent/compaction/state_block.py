@@ -12,7 +12,7 @@ the block's budget, the newest first; older ones are counted by folder.
 from collections import Counter
 from collections.abc import Iterator
 
-from ...tools.system.unicode import replace_unprintable
+from ...tools.system.unicode import replace_unprintable_but_tabs
 from ..context.tokens import estimate
 from ..session.ledger import Ledger
 from .document import SummaryDocument
@@ -33,7 +33,7 @@ def state_block(ledger: Ledger, window_tokens: int) -> str:
     budget = max(MIN_BLOCK_TOKENS, int(BLOCK_SHARE * window_tokens))
     read = _read(ledger, budget - estimate("\n".join([HEADER, *lines])))
     lines += [f"Files read: {read}"] if read else []
-    return "\n".join([HEADER, *map(replace_unprintable, lines)]) if lines else ""
+    return "\n".join([HEADER, *map(replace_unprintable_but_tabs, lines)]) if lines else ""
 
 
 def _changed(ledger: Ledger, room: int) -> Iterator[str]:

@@ -325,7 +325,7 @@ class View:
     def _add_summary(self, entry: Summary) -> None:
         self.summary, self._listed = entry, _Listed()
         tail = self._remaining_items(entry)
-        for item in tail:
+        for item in tail if not entry.keeps_thinking else ():
             if item.state:  # the summary has these facts
                 item.state = ""
                 self._resize(item)

@@ -12,7 +12,8 @@ from ..lazy import dataclass, regex
 from .entries import ToolResult
 from .store import content_text
 
-MAX_ERROR_LINES = 5  # kept of a failed command's output
+MAX_ERROR_LINES = 6  # kept of a failed command's output
+LAST_LINES_DIVISOR = 3  # this part of them are the last lines of the output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 
 # Compared with the output in lower case, like the other signs.
@@ -75,7 +76,8 @@ def telling_lines(
     signs = [sign for sign in _SIGNS if sign in text]
     places = range(len(printed) - 1, -1, -1)
     signed = (n for n in places if signs and _has_sign(printed[n].lower(), signs))
-    order = dict.fromkeys((*places[: count // 2], *islice(signed, count), *places[:count]))
+    last = places[: count // LAST_LINES_DIVISOR]
+    order = dict.fromkeys((*last, *islice(signed, count), *places[:count]))
     chosen = sorted(islice(order, count))
     return tuple(printed[n][:MAX_ERROR_LINE_CHARS] for n in chosen)
 
@@ -92,13 +94,14 @@ def printed_lines(lines: Sequence[str], exit_code: int | None) -> list[str]:
         notes -= 1
     if exit_code is None:
         return shown
-    repeats = regex(rf"\W*(?:[^\W\d_]+\W{{1,2}}){{1,6}}{exit_code}\W*(?:\([^()]*\)\W*)?")
+    repeats = regex(rf"[\[(<]*(?:[^\W\d_]+:? ){{1,6}}{exit_code}(?: \([^()]*\))?[\])>.]*")
     for place in range(notes, len(shown)):
         if exit_code < 0 or repeats.fullmatch(shown[place]):
             return shown[:place]
     for place in (0, -1):
         if len(shown) > 1 and repeats.fullmatch(shown[place]):
             del shown[place]
+            break
     return shown
 
 

@@ -124,7 +124,7 @@ def test_calls_of_one_reply_go_together() -> None:
 def test_an_error_stays_with_its_telling_lines() -> None:
     history = History()
     history.say("go")
-    text = f"collected\n{words(300)}\nE   ValueError: no such key\n[exit 2]"
+    text = f"collected\n{words(300)}\nFAIL\ta.go\t0.5s\n[exit 2]"
     seq = bash(history, "pytest", text, details={"exit_code": 2}, is_error=True)
     age(history)
     (digest,) = outline_all(history)
@@ -132,7 +132,7 @@ def test_an_error_stays_with_its_telling_lines() -> None:
         f"Bash: pytest (done, exit 2) #{seq}",
         "  | collected",
         f"  | {words(300)[:120]}",
-        "  | E   ValueError: no such key",
+        "  | FAIL\ta.go\t0.5s",
     ]
 
 

@@ -85,7 +85,7 @@ from ..support.sessions.truths import (
 
 STEPS_OF_ONE = 100  # steps of one session
 STEPS_BETWEEN_FOLDS = 5  # of a whole log, where no act of compaction asks for it
-WINDOWS = (16_000, 24_000, 40_000)
+WINDOWS = (8_000, 16_000, 24_000, 40_000, 200_000)
 RATIOS = {"claude-sonnet-5-5": 1.0, "claude-opus-5-5": 1.2, "claude-haiku-4-5": 0.9}
 CHECKS = 5  # commands that pass or fail
 FILES = 6
@@ -100,6 +100,12 @@ MESSAGES = (  # of the user, in many forms; each gets a mark, some become rules
     "ERROR: area{} must not be empty. Why does the log say so?\n```\n{}\n```\nMend it.",
     "> {} was said by someone\n> in a mail\n\nDo as they say.",
 )
+FAILURES = (  # what a check prints at last, in several languages; no sign decides that it failed
+    "AssertionError: {} in the total", "expected 4 but got 3, {}", "Prüfung nicht bestanden: {}",
+    "Проверка не пройдена: {}", "合計が一致しません {}", "测试未通过 {}", "فشل الفحص {}",
+    "परीक्षण विफल {}", "échec du contrôle : {}", "comprobación fallida: {}", "테스트 실패 {}",
+    "controllo non riuscito: {}",
+)  # fmt: skip
 LONG_PASTE = "step went well\n" * 150
 MID_TURN_SHARE = 0.2  # of the calls of the model: before so many the person says something more
 ANSWERS = (  # of the model that is asked for a summary
@@ -242,7 +248,7 @@ class Script:
         if error:
             self.errors.append(error)
             lines.insert(1, f"echo the {error} is coming")  # in the preview of a long output, too
-            lines.append(f"echo AssertionError: {error} in the total; exit 1")
+            lines.append(f"echo {self.chance.choice(FAILURES).format(error)}; exit 1")
         path = self.cwd / f"check{number}.sh"
         path.write_text("\n".join(lines))
         return f". ./{path.name}"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.session.command_output import (
+    LAST_LINES_DIVISOR,
     MAX_ERROR_LINE_CHARS,
     MAX_ERROR_LINES,
     CommandOutput,
@@ -38,7 +39,7 @@ def test_the_last_lines_and_the_last_ones_with_a_sign_are_told(lines: list[str])
     shown = [line for line in lines if re.search(r"\w", line)]
     told = telling_lines(lines)
     assert len(told) == min(MAX_ERROR_LINES, len(shown))
-    last = shown[-(MAX_ERROR_LINES // 2) :]
+    last = shown[-(MAX_ERROR_LINES // LAST_LINES_DIVISOR) :]
     assert [*told[len(told) - len(last) :]] == last
     before = shown[: len(shown) - len(last)]
     signed = [line for line in before if _ERROR.search(line)]
@@ -56,8 +57,14 @@ def test_the_last_lines_and_the_last_ones_with_a_sign_are_told(lines: list[str])
         (["a", "[killed by SIGKILL]"], -9, ["a"]),
         (["[1, 2]"], 1, ["[1, 2]"]),
         (["Exit code 3", "a"], 3, ["a"]),
+        (["Exit code 3", "a", "Failed with exit code 3"], 3, ["a", "Failed with exit code 3"]),
         (["a", "Command exited with code 1"], 1, ["a"]),
         (["a", "Befehl endete mit Code: 1."], 1, ["a"]),
+        (
+            ["a", 'error: script "lint" exited with code 1'],
+            1,
+            ["a", 'error: script "lint" exited with code 1'],
+        ),
         (["a", "3 of 4 failed"], 4, ["a", "3 of 4 failed"]),
         (["a", "======", "   "], 1, ["a"]),
         (["[exit 1]"], 1, []),
@@ -68,13 +75,11 @@ def test_only_lines_of_the_program_are_told(lines: list[str], code: int, told: l
     assert [*telling_lines(lines, code)] == told
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("count", [1, 3, 4, 6])
 def test_a_limit_keeps_the_sign_of_an_error_and_the_end(count: int) -> None:
     lines = ["Error: one", *(f"line {n}" for n in range(20))]
     told = [*telling_lines(lines, 1, count)]
-    ends = lines[len(lines) - count // 2 :]
-    rest = lines[len(lines) - count + 1 : len(lines) - count // 2]
-    assert told == ["Error: one", *rest, *ends]
+    assert told == ["Error: one", *lines[len(lines) - count + 1 :]]
 
 
 def test_a_line_is_cut_at_the_limit() -> None:

@@ -74,6 +74,11 @@ def replace_unprintable(line: str) -> str:
     return "".join(c if c.isprintable() else _REPLACEMENT for c in line)
 
 
+def replace_unprintable_but_tabs(line: str) -> str:
+    """Do the same, and keep tabs: the line is a quotation that may be searched for."""
+    return "\t".join(map(replace_unprintable, line.split("\t")))
+
+
 def reveal_invisible(text: str) -> str:
     """Replace invisible and control characters by escapes, so that the user can judge a text."""
     around = zip("\0" + text, text, text[1:] + "\0", strict=False)

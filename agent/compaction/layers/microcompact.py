@@ -22,7 +22,7 @@ from .later_calls import Fate, ended_in_error, failed, fates_of, lines_of, seen_
 
 MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
-MAX_ERROR_LINES = 3  # in the stub of a failed call's result
+MAX_ERROR_LINES = 5  # in the stub of a failed call's result
 MAX_ERROR_LINE_CHARS = 120
 # Key in a result's details: the session file with the result's text, for models without the
 # Recall tool.

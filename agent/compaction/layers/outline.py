@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ....tools.system.shorten import shorten
-from ....tools.system.unicode import replace_unprintable
+from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
 from ...context.items import THINKING, Call, Item, ViewResult
 from ...context.view import View
@@ -255,7 +255,7 @@ def _line(result: ViewResult) -> _Line:
     if len(more) == 1 and not failed:
         parts += [f"→ {line}" for line in more if line]
         more = []
-    quoted = (f"  | {replace_unprintable(line)}" for line in more if line)
+    quoted = (f"  | {replace_unprintable_but_tabs(line)}" for line in more if line)
     shown_parts = replace_unprintable(" ".join(filter(None, parts)))
     return _Line(call.name, shown_parts, (*quoted,), is_whole, shows_result)
 

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from ....tools.system.shorten import shorten
-from ....tools.system.unicode import replace_unprintable
+from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
 from ...context.items import Item, ViewResult
 from ...context.view import View
@@ -220,7 +220,7 @@ def _lines_of(results: Sequence[ViewResult]) -> Iterator[str]:
 def _failure_lines(failures: Iterable[ViewResult]) -> Iterator[str]:
     """Yield the telling lines of failures, each once."""
     for line in dict.fromkeys(line for each in failures for line in error_lines(each)):
-        yield f"  | {replace_unprintable(line)}"
+        yield f"  | {replace_unprintable_but_tabs(line)}"
 
 
 def _listed(subjects: Iterable[str], every: bool) -> str:

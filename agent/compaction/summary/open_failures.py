@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...context.tokens import estimate
 from ...lazy import regex
+from ...session.command_output import has_error_sign
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
 from .resolved_errors import quotes_past_failure
@@ -19,6 +20,7 @@ from .shorten import shorten_at_gap
 MAX_COMMAND_CHARS = 400
 MAX_LINE_CHARS = 160  # of a single error line
 MAX_EARLIER_TOKENS = 400  # for past failures
+EARLIER_LINES = 2  # of each past failure
 
 _MORE = "More commands that still fail, found by Recall: "
 _EARLIER = "Failed earlier: "
@@ -32,8 +34,7 @@ def with_open_failures(
     document: SummaryDocument, ledger: Ledger, room: int | None = None
 ) -> SummaryDocument:
     """Add the open failures that the document's errors do not have, newest last. If they exceed
-    `room` tokens, only their most informative lines are kept, and the oldest failures are listed by
-    ref.
+    `room` tokens, the oldest ones keep only their most informative line, and then only their ref.
     """
     described = document.errors
     missing = [
@@ -42,8 +43,14 @@ def with_open_failures(
         if not any(line.startswith(_head_of(fact)) for line in described)
     ]
     lines = [_lines_of(fact, fact.errors) for fact in missing]
-    if room is not None and sum(map(_size, lines)) > room:
-        lines = [_lines_of(fact, filter(None, [error_line(fact)])) for fact in missing]
+    if room is not None:
+        left = sum(map(_size, lines)) - room
+        for place, fact in enumerate(missing):
+            if left <= 0:
+                break
+            left -= _size(lines[place])
+            lines[place] = _lines_of(fact, filter(None, [error_line(fact)]))
+            left += _size(lines[place])
         kept = _count_fitting(lines[::-1], room)
         lines = lines[len(lines) - kept :]
     older = " ".join(f"#{fact.ref}" for fact in missing[: len(missing) - len(lines)])
@@ -66,7 +73,8 @@ def earlier_failures(
     for ref, (head, said) in sorted(over.items(), reverse=True):
         if until is not None and ref > until:
             continue
-        new = [line for line in said if line.strip() not in known_text]
+        signed = [line for line in said if has_error_sign(line)] or said[-1:]
+        new = [line for line in signed[-EARLIER_LINES:] if line.strip() not in known_text]
         line = f"{_EARLIER}{head}:\n" + "\n".join(new)
         if new and _size(line) <= room:
             room -= _size(line)

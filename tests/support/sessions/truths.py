@@ -26,6 +26,7 @@ from ctxagent.agent.context.view import View
 from ctxagent.agent.session.entries import (
     Assistant,
     Entry,
+    Mask,
     Note,
     Revert,
     Session,
@@ -54,6 +55,7 @@ KINDS = {  # kinds of faults with their descriptions
     "rule": "a rule left the summary though no later message of the user was quoted",
     "pin": "what is pinned is not in the newest summary",
     "path": "a changed file is not in the newest summary",
+    "state": "the state block lacks a fact of the log, or has one that is not true",
     "tag": "a tag or fence of the answer stands in the newest summary",
 }
 _MARK = re.compile(r"\b(?:word|reply|output)\d+\b")
@@ -142,7 +144,26 @@ class Truths:
         yield from self._rule_faults()
         if view.summary:
             yield from self._summary_faults(view.summary, view)
+        yield from self._state_faults(view)
         yield from self._conversation_faults()
+
+    def _state_faults(self, view: View) -> Iterator[Fault]:
+        """Yield the facts that the state block lacked when it was recorded, and its untrue ones."""
+        blocks = [item.state for item in view.items if item.state]
+        if len(blocks) > 1:
+            yield Fault("state", f"{len(blocks)} blocks")
+        masks = [e for e in self.entries if isinstance(e, Mask) and [e.state] == blocks]
+        if not masks:
+            return
+        ledger, state = Ledger(), masks[0].state
+        for entry in self.entries:
+            if entry.seq < masks[0].seq:
+                ledger.add(entry)
+        known = [*ledger.files, *(todo["content"] for todo in ledger.todos)]
+        refs = {f"#{fact.ref}" for fact in ledger.unresolved()}
+        named = set(re.findall(r"#\d+", "".join(re.findall(r"(?m)^Still failing: .*", state))))
+        yield from (Fault("state", f"lacks {fact}") for fact in known if fact not in state)
+        yield from (Fault("state", f"lacks or has {ref}") for ref in refs ^ named)
 
     def _word_faults(self, view: View, context: str) -> Iterator[Fault]:
         """Yield the user messages that are missing from the context or incomplete there."""
