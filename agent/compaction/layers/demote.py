@@ -1,9 +1,11 @@
 """Demote: move an oversized result to a file before it is first sent, and leave a reference.
 
-The reference has the path, the tokens saved and a preview. The preview shows the beginning and the
-end of the text, where errors and totals are, or only the beginning (policy).
+The reference has the path, the tokens saved, a preview and the names that the text has most often.
+The preview shows the beginning and the end of the text, where errors and totals are, or only the
+beginning (policy).
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +17,13 @@ from ...context.tokens import estimate
 from ...lazy import dataclass
 from ...session.archive import offload
 from ...session.user_messages import PREVIEW_MARK
+from ..language.names import frequent_names
 from ..policy import Policy
 
 MAX_WORDS_SHARE = 0.25  # of the window, for one user message
 OVERSIZE_GATE = "HOOK-CTX-001"  # recorded name of the size check of a result
+MAX_NAMES_TOKENS = 320  # of the line with the names in a text
+PREVIEW_CHARS_PER_NAME_TOKEN = 12  # a short preview has few names
 PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token of the window
 
 
@@ -66,6 +71,7 @@ def plan(
             *cut,
             f"**Preview:** {which} of {lines:,} lines, {characters:,} characters",
             *(f"{PREVIEW_MARK}{line}" for line in preview),
+            *_names(text, policy, preview),
             "",
             "*Full content: Read this file with offset and limit, or Grep it for what you need.*",
         )
@@ -91,6 +97,17 @@ def plan_within(
 def without_preview(reference: str) -> str:
     """Return a reference without its preview of the text."""
     return "\n".join(line for line in reference.split("\n") if not line.startswith(PREVIEW_MARK))
+
+
+def _names(text: str, policy: Policy, preview: Sequence[str]) -> Iterator[str]:
+    """Yield the line of names that the text has most often, which the model may search for. The
+    published presets have none.
+    """
+    room = min(MAX_NAMES_TOKENS, policy.preview_chars // PREVIEW_CHARS_PER_NAME_TOKEN)
+    if not policy.preview_end or policy.preview_lines is not None:
+        return
+    if names := frequent_names(text, room, known="\n".join(preview)):
+        yield f"**Frequent Names:** {', '.join(names)}"
 
 
 def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:

@@ -1,0 +1,32 @@
+"""The names in a text: identifiers of several parts, and paths."""
+
+from collections import Counter
+
+from ...context.tokens import estimate
+from ...lazy import regex
+
+MIN_NAME_CHARS = 8  # shorter names are common words
+MAX_NAME_CHARS = 120
+MAX_SEARCHED_CHARS = 400_000  # of a text
+
+_NAME = regex(
+    r"(?<![\w/-])(?:"
+    r"[\w.@~-]*/[\w./@-]*\w"  # a path
+    r"|_*[^\W\d_]+[^\W_]*(?:_[^\W_]+)+"  # snake_case
+    r"|[^\W\d_]+\d*(?<=[a-z\d])[A-Z]\w*"  # camelCase
+    r")(?!\w)"
+)
+
+
+def frequent_names(text: str, room: int, *, known: str = "") -> list[str]:
+    """Return the names that a text has most often, in `room` tokens, without those in `known`."""
+    counts = Counter(_NAME.findall(text[:MAX_SEARCHED_CHARS]))
+    found = list[str]()
+    for name, _ in counts.most_common():
+        if not MIN_NAME_CHARS <= len(name) <= MAX_NAME_CHARS or name in known:
+            continue
+        room -= estimate(name) + 1
+        if room < 0:
+            break
+        found.append(name)
+    return found
