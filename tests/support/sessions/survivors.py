@@ -38,7 +38,7 @@ def survivors(played: Played) -> dict[str, Share]:
     errors = ledger.unresolved()
     open_ones = [  # two commands may fail with one error
         fact for fact in errors
-        if _refers(played, fact.ref) or _has(played, _beginning(fact.errors[-1]))
+        if _refers(played, fact.ref) or _has(played, _beginning("".join(fact.errors[-1:])))
     ]  # fmt: skip
     rules = _rules(entries)
     return {
