@@ -26,6 +26,12 @@ def test_names_that_are_known_or_too_long_are_left_out() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("unit", ["x", "x.", "x-", "a/", "aB", "_", "x1", "@"])
+def test_a_long_run_is_no_name_and_ends(unit: str) -> None:
+    assert frequent_names(f"{unit * 400_000} a_known_name", 1_000) == []
+    assert frequent_names(f"a_known_name {unit * 400_000}", 1_000) == ["a_known_name"]
+
+
 def test_the_room_is_a_limit() -> None:
     text = " ".join(f"value_number_{n}" for n in range(400))
     names = frequent_names(text, 60)
