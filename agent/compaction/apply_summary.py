@@ -90,7 +90,14 @@ _AUTHORS = {  # of a draft, for display
     "user": "summary edited by you",
 }
 SHORTEST_DIVISOR = 4  # of a summary's cap, for the shortest summary that is tried
-SHARES = (1.0, 0.5, 1 / SHORTEST_DIVISOR, 0.125, 0.0)  # of the room of every section, tried in turn
+SHARES = (
+    1.0,
+    0.75,
+    0.5,
+    1 / SHORTEST_DIVISOR,
+    0.125,
+    0.0,
+)  # of the room of every section, tried in turn
 MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' budget, if a request would not fit
 MAX_READ_BACK = 100  # size of the samples of replies and of results read back as a check
 
