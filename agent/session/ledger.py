@@ -290,9 +290,7 @@ class Ledger:
         return {id: job.command for id, job in self._jobs.items() if not job.has_ended}
 
     def past_failures(self) -> list[CommandFact]:
-        """Return failures that were fixed, replaced by a newer failure, or called resolved by a
-        summary.
-        """
+        """Return failures that were fixed, or replaced, or called resolved by a summary."""
         settled = self.settled_refs
         said = [fact for fact in self._failing.values() if fact.ref in settled]
         return [*(fact for fact, _ in self.resolved), *self._replaced_failures, *said]
