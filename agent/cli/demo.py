@@ -16,7 +16,8 @@ from typing import Any
 from ...tools.system.plural import count_of
 from ..compaction.history import acts, savings
 from ..compaction.summary.request import is_summary_question
-from ..config.settings import DemoteSettings, PermissionSettings, Settings, UiSettings
+from ..config.compaction_settings import DemoteSettings
+from ..config.settings import PermissionSettings, Settings, UiSettings
 from ..context.request import Request
 from ..events import Ask, Emit
 from ..loop.agent import AgentState

@@ -125,7 +125,7 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
     if any(key.startswith("demote.") for key, _ in found.best.values):
         _say_wrapped(DEMOTE_WARNING)
     if found.best.values:
-        say(f"\nFor .agentrc:\n\n{_agentrc_lines(found)}")
+        say(f"\nFor .agentrc, then `ctxagent config --trust`:\n\n{_agentrc_lines(found)}")
 
 
 def _say_wrapped(text: str) -> None:

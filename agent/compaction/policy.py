@@ -19,10 +19,11 @@ from dataclasses import asdict, replace
 from math import ceil
 from typing import Any, Literal
 
+from ..config.compaction_settings import CompactMode, Summarizer
 from ..config.keys import PRESET, value_text
 from ..config.load import SettingRow
 from ..config.preservation import DEFAULT_PRESERVE_RULES, PreserveRules
-from ..config.settings import KEYS, CompactMode, Settings, Summarizer, values_by_key
+from ..config.settings import KEYS, Settings, values_by_key
 from ..context.window import Window
 from ..lazy import dataclass
 

@@ -1,7 +1,8 @@
 """A single setting: its value type, its help text, and when a project file needs trust to set it.
 
 The functions `loosens_…` compare a key's new value with its current one. They return True if the
-new value gives the agent more freedom. A project file needs the user's trust to set such a value.
+new value may give the agent more freedom or cost more. A project file needs the user's trust to set
+such a value. Each key states its function, so that none is free by oversight.
 """
 
 import json
@@ -214,17 +215,18 @@ def provider_in(model: Any) -> str:
     return first if slash else ""
 
 
-def loosens_if_elsewhere(new: Any, current: Any) -> bool:
-    """Return True if the new model is scripted by the project or has another provider."""
-    return str(new).startswith(SCRIPTED) or provider_in(new) != provider_in(current)
-
-
 def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
     """Return a function that returns True if the new word comes later in this `Literal` than the
-    current one.
+    current one, or if one of them is another word and they differ.
     """
     words = get_args(strict_to_lax)
-    return lambda new, current: bool(words.index(new) > words.index(current))
+
+    def loosens(new: Any, current: Any) -> bool:
+        if new in words and current in words:
+            return bool(words.index(new) > words.index(current))
+        return bool(new != current)
+
+    return loosens
 
 
 def _plain(value: Any) -> Any:
@@ -254,8 +256,8 @@ class SettingKey(NamedTuple):
 
     value_type: ValueType
     help: str  # one or two sentences for the user
+    loosens: Callable[[Any, Any], bool]  # called with the new and the current value
     adds: bool = False  # True if the lists of all layers are joined
-    loosens: Callable[[Any, Any], bool] = loosens_never  # called with the new and the current value
     name: str = ""  # such as "compact.at"
     default: Any = None
 
@@ -281,10 +283,10 @@ def setting(
     help: str,
     *,
     adds: bool = False,
-    loosens: Callable[[Any, Any], bool] = loosens_never,
+    loosens: Callable[[Any, Any], bool],
 ) -> T:
     """Return a dataclass field with its SettingKey. For the type checker, return the default."""
-    key = SettingKey(value_type, help, adds, loosens, default=default)
+    key = SettingKey(value_type, help, loosens, adds, default=default)
     return field(default=default, metadata={"key": key})
 
 

@@ -371,7 +371,7 @@ def setting_key(name: str, where: str) -> SettingKey:
     """Return the setting with this name. Raises ConfigError for an unknown name."""
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
-        return SettingKey(PLAIN_VALUE, help, False, loosens_if_different, name=name)
+        return SettingKey(PLAIN_VALUE, help, loosens_if_different, name=name)
     if name not in KEYS:
         raise _unknown_key(name, where)
     return KEYS[name]

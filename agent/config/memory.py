@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..lazy import dataclass
-from .keys import loosens_if_different, one_of, or_none, setting, text_matching
+from .keys import loosens_if_different, loosens_if_later, one_of, or_none, setting, text_matching
 
 MemoryOffer = Literal["auto", "always"]
 _PLACE = text_matching(
@@ -31,4 +31,5 @@ class MemorySettings:
         "auto",
         one_of(MemoryOffer),
         'When the model can save facts. "auto": in projects that already have facts.',
+        loosens=loosens_if_later(MemoryOffer),
     )

@@ -12,28 +12,32 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..lazy import dataclass
+from .compaction_settings import (
+    CheckpointSettings,
+    CompactSettings,
+    DemoteSettings,
+    MicrocompactSettings,
+    TruncateSettings,
+)
 from .keyboard import KeyboardSettings
 from .keys import (
     SWITCH,
     SettingKey,
-    ValueType,
     list_of,
     loosens_if_different,
-    loosens_if_elsewhere,
     loosens_if_larger,
     loosens_if_later,
     loosens_if_longer,
     loosens_if_shorter,
     loosens_if_turned,
+    loosens_never,
     one_of,
     or_none,
-    or_preset,
     setting,
     whole_number,
 )
 from .memory import MemorySettings
 from .preservation import ALWAYS, COMPACTABLE
-from .presets import PresetName
 from .telemetry_settings import TelemetrySettings
 from .value_types import (
     ADDRESS,
@@ -51,18 +55,10 @@ from .value_types import (
     SECONDS,
     SECONDS_OR_AUTO,
     SERVER_NAMES,
-    THRESHOLD_OR_OFF,
-    TOKENS,
     TOKENS_OR_AUTO,
-    TOOL_NAME_LIST,
     VARIABLE_NAMES,
 )
 
-Preset = Literal["preset"]  # stands for the value in the policy
-CompactMode = Literal["auto", "remind", "off"]
-Summarizer = Literal["model", "api", "mechanical"]
-ClearingMode = Literal["auto", "every-call", "from", "off"]
-Threshold = int | float | Preset | None  # tokens, share of the window, or off
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # These are ordered from strict to lax.
@@ -82,10 +78,6 @@ SendTime = Literal["after-call", "after-turn"]
 NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
 
 
-def _by_preset(value_type: ValueType, help: str) -> Preset:
-    return setting("preset", or_preset(value_type), help)
-
-
 def _hook(help: str) -> tuple[str, ...]:
     return setting((), COMMANDS, help, adds=True, loosens=loosens_if_different)
 
@@ -98,36 +90,43 @@ class ModelSettings:
         "claude-sonnet-5-5",
         MODEL_ID,
         "The model that answers: a name, or provider/name.",
-        loosens=loosens_if_elsewhere,
+        loosens=loosens_if_different,
     )
     small: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
         'The model for small tasks, such as the check of a summary. "auto": the summary model.',
-        loosens=loosens_if_elsewhere,
+        loosens=loosens_if_different,
     )
     fallback: str | None = setting(
         None,
         or_none("off", MODEL_ID),
         'The model to use while another one is overloaded (529, 503, 429). "off": none.',
-        loosens=loosens_if_elsewhere,
+        loosens=loosens_if_different,
     )
     plan: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
         'The model to use in plan mode. "auto": model.id.',
-        loosens=loosens_if_elsewhere,
+        loosens=loosens_if_different,
     )
     context_window: int | None = setting(
-        None, TOKENS_OR_AUTO, 'The context window of the model. "auto": the known size.'
+        None,
+        TOKENS_OR_AUTO,
+        'The context window of the model. "auto": the known size.',
+        loosens=loosens_if_different,
     )
     max_tokens: int | None = setting(
-        None, TOKENS_OR_AUTO, 'The longest reply. "auto": as long as the model allows.'
+        None,
+        TOKENS_OR_AUTO,
+        'The longest reply. "auto": as long as the model allows.',
+        loosens=loosens_if_different,
     )
     effort: Effort | None = setting(
         None,
         or_none("auto", one_of(Effort)),
         'How hard the model thinks. "auto": the model\'s own default.',
+        loosens=loosens_if_later(Effort),
     )
     base_url: str | None = setting(
         None,
@@ -139,121 +138,19 @@ class ModelSettings:
         "auto",
         one_of(ImagesMode),
         'Whether the model accepts images. "auto": until it refuses one.',
+        loosens=loosens_never,
     )
     overload_wait: int | None = setting(
         None,
         SECONDS_OR_AUTO,
         'How many seconds to retry an overloaded server (529, 503). "auto": 600, and 120 with -p.',
+        loosens=loosens_never,
     )
     wait_file: Path | None = setting(
         None,
         or_none("off", FILE),
         "A file shared by several agents: if the server makes one wait (429, 529), all wait.",
         loosens=loosens_if_different,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CompactSettings:
-    """[compact]"""
-
-    preset: PresetName = setting(
-        "default",
-        one_of(PresetName),
-        'The set of rules that gives every key with the value "preset" its value.',
-    )
-    mode: CompactMode = setting(
-        "auto",
-        one_of(CompactMode),
-        '"auto" summarises at compact.at, "remind" only reminds you, "off" also clears nothing.',
-    )
-    at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF, 'The context size that triggers a summary. "off": no size.'
-    )
-    prepare_at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF,
-        'The context size at which to write the summary in the background. "off": at compact.at.',
-    )
-    keep_tokens: int | Preset = _by_preset(
-        TOKENS,
-        "How many of the newest tokens a summary keeps unchanged, at most 15 % of the window.",
-    )
-    keep_messages: int | Preset = _by_preset(
-        whole_number("messages", 0),
-        "How many of the newest messages a summary always keeps unchanged.",
-    )
-    model: str | None = setting(
-        None,
-        or_none("auto", MODEL_ID),
-        'The model that summarises. "auto": model.id, "small": model.small.',
-        loosens=loosens_if_elsewhere,
-    )
-    summarizer: Summarizer | Preset = _by_preset(
-        one_of(Summarizer),
-        'Who writes the summary: the "model", the "api" itself if it can, or "mechanical": no '
-        "model.",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class DemoteSettings:
-    """[demote]"""
-
-    above: int | Preset | None = _by_preset(
-        or_none("off", whole_number("tokens", 1)),
-        'Move a larger result of a command, search or MCP server to a file. "off": never.',
-    )
-    reads_above: int | Preset = _by_preset(
-        whole_number("tokens", 1),
-        "The same for files and pages that are read; the larger of the two limits applies.",
-    )
-    preview_chars: int | Preset = _by_preset(
-        whole_number("characters", 0), "The length of the preview that the model gets."
-    )
-    line_numbers: bool | Preset = _by_preset(SWITCH, "Whether files are read with line numbers.")
-
-
-@dataclass(frozen=True, slots=True)
-class MicrocompactSettings:
-    """[microcompact]"""
-
-    when: ClearingMode = setting(
-        "auto",
-        one_of(ClearingMode),
-        "When to clear old results: as set by the preset, at each call, from a size on, or never.",
-    )
-    from_: Threshold = _by_preset(
-        THRESHOLD_OR_OFF,
-        'The context size for "from", also used by presets ctx-001 and anchored. "off": no size.',
-    )
-    keep: int | Preset = _by_preset(
-        whole_number("results", 0), "How many of the newest results are never cleared."
-    )
-    above: int | Preset = _by_preset(TOKENS, "Only results above this size are cleared.")
-    tools: tuple[str, ...] | Preset = _by_preset(
-        TOOL_NAME_LIST, "Only results of these tools are cleared."
-    )
-    outline: bool | Preset = _by_preset(
-        SWITCH, "Whether to shorten old, finished calls to one line each if this saves money."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class TruncateSettings:
-    """[truncate]"""
-
-    at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF,
-        'The context size from which to shorten long inputs of old calls. "off": never.',
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """[checkpoint]"""
-
-    at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF, 'The context size at which to save a checkpoint. "off": at no size.'
     )
 
 
@@ -280,12 +177,16 @@ class PreserveSettings:
         loosens=loosens_if_turned(False),
     )
     notes: str = setting(
-        "NOTES.md", PROJECT_PATH, "The file with the sections that every compaction keeps."
+        "NOTES.md",
+        PROJECT_PATH,
+        "The file with the sections that every compaction keeps.",
+        loosens=loosens_never,
     )
     run_state: str = setting(
         ".run/*.json",
         PROJECT_PATH,
         "A pattern for the state files of unattended runs.",
+        loosens=loosens_never,
     )
 
 
@@ -308,8 +209,12 @@ class PermissionSettings:
     allow: tuple[str, ...] = setting(
         (), RULES, "Calls to allow without asking.", adds=True, loosens=loosens_if_different
     )
-    ask: tuple[str, ...] = setting((), RULES, "Calls to always ask about.", adds=True)
-    deny: tuple[str, ...] = setting((), RULES, "Calls to always refuse.", adds=True)
+    ask: tuple[str, ...] = setting(
+        (), RULES, "Calls to always ask about.", adds=True, loosens=loosens_never
+    )
+    deny: tuple[str, ...] = setting(
+        (), RULES, "Calls to always refuse.", adds=True, loosens=loosens_never
+    )
     directories: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
@@ -408,13 +313,22 @@ class McpSettings:
         (),
         SERVER_NAMES,
         "MCP servers whose tools are in the tool list from the start, without a search.",
+        loosens=loosens_if_longer,
     )
     needed: tuple[str, ...] = setting(
-        (), SERVER_NAMES, "MCP servers that -p waits for before its first request."
+        (),
+        SERVER_NAMES,
+        "MCP servers that -p waits for before its first request.",
+        loosens=loosens_never,
     )
-    start_timeout: int = setting(30, SECONDS, "How many seconds an MCP server may take to start.")
+    start_timeout: int = setting(
+        30, SECONDS, "How many seconds an MCP server may take to start.", loosens=loosens_never
+    )
     call_timeout: int = setting(
-        300, SECONDS, "How many seconds one call of an MCP server may take."
+        300,
+        SECONDS,
+        "How many seconds one call of an MCP server may take.",
+        loosens=loosens_never,
     )
 
 
@@ -489,28 +403,38 @@ class UiSettings:
         one_of(Theme),
         'Colours for a "dark" or "light" background, "auto": detect it; "ansi": the '
         'terminal\'s sixteen; "none": no colours.',
+        loosens=loosens_never,
     )
     editing_mode: EditingMode = setting(
-        "emacs", one_of(EditingMode), "The key bindings of the input line."
+        "emacs",
+        one_of(EditingMode),
+        "The key bindings of the input line.",
+        loosens=loosens_never,
     )
     enter_while_working: SendTime = setting(
         "after-call",
         one_of(SendTime),
         "Whether Enter sends after the current call or after the turn. keys.send_other: the "
         "other one.",
+        loosens=loosens_never,
     )
     plain: bool = setting(
-        False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
+        False,
+        SWITCH,
+        "Whether to print plain lines only: no colour, no animation, no redrawing.",
+        loosens=loosens_never,
     )
     notify: NoticeStyle = setting(
         "auto",
         one_of(NoticeStyle),
         'How the terminal notifies you if it is not focused. "auto": by its type.',
+        loosens=loosens_never,
     )
     notify_after: int = setting(
         10,
         whole_number("seconds", 0),
         "How many seconds a turn must take for a notification at its end.",
+        loosens=loosens_never,
     )
     notify_command: str = setting(
         "",
@@ -519,7 +443,12 @@ class UiSettings:
         "its environment.",
         loosens=loosens_if_different,
     )
-    title: bool = setting(True, SWITCH, "Whether the window title shows the state and the project.")
+    title: bool = setting(
+        True,
+        SWITCH,
+        "Whether the window title shows the state and the project.",
+        loosens=loosens_never,
+    )
 
 
 @dataclass(frozen=True, slots=True)

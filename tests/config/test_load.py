@@ -13,6 +13,7 @@ from ctxagent.agent.config.settings import (
     KEYS,
     build_settings,
 )
+from ctxagent.agent.config.trust import trust
 from ctxagent.agent.errors import ConfigError, UsageError
 from ctxagent.agent.models.catalog import known_models
 
@@ -42,6 +43,7 @@ def test_each_layer_wins_over_the_one_before_and_is_named(place: Place) -> None:
     place.user('[model]\n\nid = "from-user"\n')
     assert now() == ("from-user", f"{place.user_file}:3")
     place.theirs('# theirs\n[model]\nid = "from-project"\n')
+    trust(place.project_file, place.load().trust_dir)
     assert now() == ("from-project", f"{place.project_file}:3")
     variable = {"CTXAGENT_MODEL_ID": "from-variable"}
     assert now(**variable) == ("from-variable", "CTXAGENT_MODEL_ID")

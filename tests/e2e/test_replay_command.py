@@ -19,6 +19,7 @@ from ctxagent.agent.cli.main import main
 from ctxagent.agent.cli.progress import duration_text
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import load_settings
+from ctxagent.agent.config.trust import trust
 from ctxagent.agent.permissions.rules import parse_rule
 
 from ..support.command import PATIENCE, Place, comes, gone
@@ -227,6 +228,8 @@ def test_sweep_prints_settings_that_were_tested(tmp_path: Path, session: Path) -
     place = Place(tmp_path / "place")
     (place.project / ".agentrc").write_text(document["agentrc"])
     flags = tuple(f"{key}={value}" for key, value in best["settings"].items())
+    loaded = load_settings(place.project, environ=place.environ(), check_rule=parse_rule)
+    trust(place.project / ".agentrc", loaded.trust_dir)
     by_file, by_flags = (
         load_settings(cwd, environ=place.environ(), flags=given, check_rule=parse_rule).settings
         for cwd, given in ((place.project, ()), (tmp_path, flags))
@@ -236,7 +239,8 @@ def test_sweep_prints_settings_that_were_tested(tmp_path: Path, session: Path) -
     text = run(tmp_path, *options).stdout
     assert text.count("\n* $") + text.startswith("* $") == 1
     assert "as now" in text
-    assert text.endswith(f"For .agentrc:\n\n{document['agentrc']}\n")
+    heading = "For .agentrc, then `ctxagent config --trust`:"
+    assert text.endswith(f"{heading}\n\n{document['agentrc']}\n")
 
 
 def test_a_sweep_with_no_value_within_the_bound_prints_the_lowest_share(tmp_path: Path) -> None:

@@ -174,7 +174,8 @@ def test_a_mode_that_only_the_persons_own_file_makes_harmless_needs_trust(place:
         ("[preserve]\nalways = []\n", ["preserve.always"]),
         ('[model]\nbase_url = "auto"\n', ["model.base_url"]),
         ('[model]\nid = "scripted:x"\n', ["model.id"]),
-        ('[model]\nid = "claude-x"\n', []),
+        ('[model]\nid = "claude-x"\n', ["model.id"]),
+        ('[ui]\ntheme = "dark"\n', []),
     ],
 )
 def test_settings_that_may_loosen_need_trust(place: Place, text: str, keys: list[str]) -> None:

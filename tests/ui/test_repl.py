@@ -556,6 +556,16 @@ def test_the_status_line(tmp_path: Path) -> None:
             await seat.until(f"scripted model · {name} ·")
             assert desk.loops[0].approval.mode == name
         seat.say("/permissions bypass")
+        await seat.until("ask nothing from now on")
+        seat.say("n")
+        await seat.until("the mode stays ask")
+        assert desk.loops[0].approval.mode == "ask"
+        seat.say("/yolo")  # what other agents call it
+        await seat.until("asks nothing from then on")
+        assert desk.loops[0].approval.mode == "ask"
+        seat.say("/permissions bypass")
+        await seat.until("ask nothing from now on")
+        seat.say("y")
         await seat.until("scripted model · bypass: asks nothing ·")
 
     drive(desk, act)

@@ -52,6 +52,8 @@ class Command:
     plugin: str = ""  # name of its plugin, if any
 
 
+MIN_LIKENESS = 0.7  # of a mistyped name
+
 COMMANDS: dict[str, Command] = {}
 NO_MORE: Mapping[str, Command] = {}
 
@@ -78,7 +80,7 @@ def parse(text: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, st
     found = [n for n in commands if n.startswith(wanted)]
     if len(found) == 1 and wanted not in hints:
         return commands[found[0]], argument.strip()
-    near = found or difflib.get_close_matches(wanted, [*commands, *aliases, *hints], 1)
+    near = found or difflib.get_close_matches(wanted, [*commands, *aliases], 1, MIN_LIKENESS)
     guess = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""
     hint = hints.get(wanted) or guess or "/help lists them all."
     raise UsageError(f"there is no command {name}", hint=hint)

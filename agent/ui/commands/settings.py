@@ -9,6 +9,7 @@ from .command_context import CommandContext
 from .registry import command
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+BYPASS_CHOICES = "[y]es, ask nothing from now on · [n]o · Enter: no"
 
 
 @command(
@@ -42,6 +43,9 @@ async def _permissions(repl: CommandContext, argument: str) -> None:
         mode = next((mode for mode in MODES if mode == argument), None)
         if mode is None:
             raise UsageError(f"there is no mode {argument!r}", hint=f"One of {', '.join(MODES)}.")
+        if mode == "bypass" and not await _confirm_bypass(repl):
+            repl.say(f"the mode stays {approval.mode}")
+            return
         repl.conversation.set_mode(mode)
     sandbox = repl.agent.context.sandbox
     confined = ("sandbox", sandbox.describe() if sandbox else "off", "")
@@ -50,6 +54,18 @@ async def _permissions(repl: CommandContext, argument: str) -> None:
         why = f"you are asked anyway: {approval.unconfined}" if approval.unconfined else ""
         rows.append(("confined", why or "sandboxed commands run without a question", ""))
     repl.show_table([*rows, *_rules(repl)])
+
+
+async def _confirm_bypass(repl: CommandContext) -> bool:
+    """Ask whether to enter bypass, unless the session began with it. Raises UsageError while
+    another question is open.
+    """
+    if "bypass" in repl.conversation.modes:
+        return True
+    if repl.questions.is_asking:
+        raise UsageError("bypass needs a confirmation", hint="Answer the open question first.")
+    answer = await repl.questions.choose(BYPASS_CHOICES, "yn")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _rules(repl: CommandContext) -> list[tuple[str, str, str]]:

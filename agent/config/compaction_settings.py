@@ -1,0 +1,135 @@
+"""The settings of compaction: when and how old content leaves the context."""
+
+from typing import Literal
+
+from ..lazy import dataclass
+from .keys import (
+    SWITCH,
+    ValueType,
+    loosens_if_different,
+    loosens_if_later,
+    one_of,
+    or_none,
+    or_preset,
+    setting,
+    whole_number,
+)
+from .presets import PresetName
+from .value_types import MODEL_ID, THRESHOLD_OR_OFF, TOKENS, TOOL_NAME_LIST
+
+Preset = Literal["preset"]  # stands for the value in the policy
+CompactMode = Literal["auto", "remind", "off"]
+Summarizer = Literal["model", "api", "mechanical"]
+ClearingMode = Literal["auto", "every-call", "from", "off"]
+Threshold = int | float | Preset | None  # tokens, share of the window, or off
+
+
+def _by_preset(value_type: ValueType, help: str) -> Preset:
+    return setting("preset", or_preset(value_type), help, loosens=loosens_if_different)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSettings:
+    """[compact]"""
+
+    preset: PresetName = setting(
+        "default",
+        one_of(PresetName),
+        'The set of rules that gives every key with the value "preset" its value.',
+        loosens=loosens_if_different,
+    )
+    mode: CompactMode = setting(
+        "auto",
+        one_of(CompactMode),
+        '"auto" summarises at compact.at, "remind" only reminds you, "off" also clears nothing.',
+        loosens=loosens_if_later(CompactMode),
+    )
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF, 'The context size that triggers a summary. "off": no size.'
+    )
+    prepare_at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        'The context size at which to write the summary in the background. "off": at compact.at.',
+    )
+    keep_tokens: int | Preset = _by_preset(
+        TOKENS,
+        "How many of the newest tokens a summary keeps unchanged, at most 15 % of the window.",
+    )
+    keep_messages: int | Preset = _by_preset(
+        whole_number("messages", 0),
+        "How many of the newest messages a summary always keeps unchanged.",
+    )
+    model: str | None = setting(
+        None,
+        or_none("auto", MODEL_ID),
+        'The model that summarises. "auto": model.id, "small": model.small.',
+        loosens=loosens_if_different,
+    )
+    summarizer: Summarizer | Preset = _by_preset(
+        one_of(Summarizer),
+        'Who writes the summary: the "model", the "api" itself if it can, or "mechanical": no '
+        "model.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DemoteSettings:
+    """[demote]"""
+
+    above: int | Preset | None = _by_preset(
+        or_none("off", whole_number("tokens", 1)),
+        'Move a larger result of a command, search or MCP server to a file. "off": never.',
+    )
+    reads_above: int | Preset = _by_preset(
+        whole_number("tokens", 1),
+        "The same for files and pages that are read; the larger of the two limits applies.",
+    )
+    preview_chars: int | Preset = _by_preset(
+        whole_number("characters", 0), "The length of the preview that the model gets."
+    )
+    line_numbers: bool | Preset = _by_preset(SWITCH, "Whether files are read with line numbers.")
+
+
+@dataclass(frozen=True, slots=True)
+class MicrocompactSettings:
+    """[microcompact]"""
+
+    when: ClearingMode = setting(
+        "auto",
+        one_of(ClearingMode),
+        "When to clear old results: as set by the preset, at each call, from a size on, or never.",
+        loosens=loosens_if_different,
+    )
+    from_: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        'The context size for "from", also used by presets ctx-001 and anchored. "off": no size.',
+    )
+    keep: int | Preset = _by_preset(
+        whole_number("results", 0), "How many of the newest results are never cleared."
+    )
+    above: int | Preset = _by_preset(TOKENS, "Only results above this size are cleared.")
+    tools: tuple[str, ...] | Preset = _by_preset(
+        TOOL_NAME_LIST, "Only results of these tools are cleared."
+    )
+    outline: bool | Preset = _by_preset(
+        SWITCH, "Whether to shorten old, finished calls to one line each if this saves money."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateSettings:
+    """[truncate]"""
+
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF,
+        'The context size from which to shorten long inputs of old calls. "off": never.',
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """[checkpoint]"""
+
+    at: Threshold = _by_preset(
+        THRESHOLD_OR_OFF, 'The context size at which to save a checkpoint. "off": at no size.'
+    )
