@@ -1,5 +1,5 @@
-"""Size limits for responses that are not streamed: errors, and answers about a model. The SDK would
-read the whole body, even if it decompresses to gigabytes.
+"""Size limits for the bodies of HTTP messages, also after decompression: a few megabytes can
+decompress to gigabytes.
 """
 
 import zlib
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 1 << 18  # of an error after decompression; the rest is cut off
 MAX_ANSWER_BYTES = 1 << 23  # of a non-streamed reply or a list of models
+MAX_UNPACKED_BYTES = 24 << 20  # of a recorded reply after decompression
+_UNPACK_STEP_BYTES = 1 << 20
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
@@ -56,3 +58,25 @@ async def _bounded(chunks: AsyncIterator[bytes], packing: str, left: int) -> Asy
         left -= len(part)
         if left <= 0:
             return
+
+
+def unpacked(data: bytes, packing: str, limit: int = MAX_UNPACKED_BYTES) -> bytes:
+    """Return a decompressed body. Raises ValueError for an unknown compression, invalid data, or
+    more than `limit` bytes.
+    """
+    packing = packing.strip().lower()
+    if packing in ("", "identity"):
+        return data
+    if packing not in _PACKED:
+        raise ValueError(f"an answer in the encoding {packing!r}")
+    unpack = zlib.decompressobj(_PACKED[packing])
+    found = bytearray()
+    try:
+        while data and not unpack.eof:
+            found += unpack.decompress(data, _UNPACK_STEP_BYTES)
+            data = unpack.unconsumed_tail
+            if len(found) > limit:
+                raise ValueError(f"an answer of more than {limit >> 20} MB")
+    except zlib.error as error:
+        raise ValueError(f"an answer that is not valid {packing}: {error}") from error
+    return bytes(found)

@@ -23,9 +23,19 @@ from ..models.sse import MAX_REPLY_BYTES
 from .bodies import BODY_FORMATS
 from .bodies.base import BodyFormat
 from .exchange import Exchange, Exchanges, refusal_of
-from .forward import OPENAI, Headers, answer_headers, decoded, read_all, request_headers, url_at
+from .forward import (
+    OPENAI,
+    Headers,
+    answer_headers,
+    chunks_of,
+    decoded,
+    read_ahead,
+    request_headers,
+    url_at,
+)
 
 MAX_BODY_BYTES = 64 << 20  # of a request; a larger one is forwarded unread
+MAX_REFUSAL_BYTES = 1 << 20  # of a refusal; a larger one is forwarded unread
 MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
 COUNT_TOKENS = "/count_tokens"
@@ -63,15 +73,18 @@ class Proxy:
         format = format_of(request) if request.method == "POST" else None
         url = self.url_of(request, format)
         length = request.headers.get("content-length")
-        is_read = format is not None and int(length or 0) <= MAX_BODY_BYTES
-        headers = request_headers(request.headers.items(), is_read=is_read)
+        has_body = length is not None or "transfer-encoding" in request.headers
+        content = request.stream() if has_body else b""
         try:
-            if format is not None and is_read:
-                return await self._exchange(format, await request.body(), url, headers, request)
-            has_body = length is not None or "transfer-encoding" in request.headers
-            content = request.stream() if has_body else b""
+            if format is not None and int(length or 0) <= MAX_BODY_BYTES:
+                data, rest = await read_ahead(request.stream(), MAX_BODY_BYTES)
+                if rest is None:
+                    headers = request_headers(request.headers.items(), is_read=True)
+                    return await self._exchange(format, data, url, headers, request)
+                content = rest
+            headers = request_headers(request.headers.items(), is_read=False)
             answer = await self.exchanges.upstream.send(request.method, url, headers, content)
-            return _streamed(answer, _chunks(answer))
+            return _streamed(answer, chunks_of(answer))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             place = url.partition("?")[0]  # a query may contain a key
             self.fail(f"cannot reach {place}: {error!r}")
@@ -120,8 +133,10 @@ class Proxy:
             is_ours = exchange.session is not None or exchange.is_edited or refused
             if not is_ours or answer.status_code not in EDIT_REFUSAL_STATUSES:
                 break
-            refusal = await read_all(answer)
-            error = self._error_of(answer, refusal)
+            refusal, rest = await read_ahead(chunks_of(answer), MAX_REFUSAL_BYTES)
+            if rest is not None:
+                return _streamed(answer, rest)
+            error = await self._error_of(answer, refusal)
             again = None if refused else await self._after_refusal(exchange, error)
             if again is None:
                 if error.message != refused:
@@ -133,10 +148,10 @@ class Proxy:
         self._stop_editing(exchange, refused)
         return _streamed(answer, self._forward_and_record(answer, exchange))
 
-    def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
+    async def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
         """Return the error in a refusal."""
         with self.failures_reported("cannot read a refusal"):
-            data = decoded(data, answer.headers)
+            data = await decoded(data, answer.headers)
         return refusal_of(answer.status_code, data, "", answer.headers)
 
     async def _after_refusal(self, exchange: Exchange, error: ModelError) -> Exchange | None:
@@ -165,7 +180,7 @@ class Proxy:
         read: list[bytes] = []
         size, ended = 0, False
         try:
-            async for chunk in _chunks(answer):
+            async for chunk in chunks_of(answer):
                 size += len(chunk)
                 if is_read and size <= MAX_REPLY_BYTES:
                     read.append(chunk)
@@ -238,14 +253,6 @@ async def _send_unless_disconnected(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-async def _chunks(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    try:
-        async for chunk in answer.aiter_raw():
-            yield chunk
-    finally:
-        await answer.aclose()
 
 
 def _streamed(answer: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> Response:

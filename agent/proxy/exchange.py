@@ -14,6 +14,7 @@ import httpx2
 from ..errors import ModelError, PromptTooLong
 from ..lazy import dataclass
 from ..models.address import host_of
+from ..models.bounded_body import MAX_UNPACKED_BYTES
 from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
 from ..models.refusals import ServerHints, classify_answer
 from ..models.retry import Fault
@@ -23,7 +24,7 @@ from ..session.entries import End
 from .asides import aside_of
 from .bodies.base import BodyFormat, Json, ServerReply
 from .conversations import Conversations
-from .forward import OPENAI, Headers, Upstream, decoded, read_all
+from .forward import OPENAI, Headers, Upstream, chunks_of, decoded, read_ahead
 from .host import EngineQuestion
 from .session import ProxySession
 
@@ -131,7 +132,8 @@ class Exchanges:
         session = exchange.session
         if session is None:
             return
-        reply = await read_reply(exchange.format, exchange.body, decoded(data, headers), headers)
+        data = await decoded(data, headers)
+        reply = await read_reply(exchange.format, exchange.body, data, headers)
         async with session.lock:
             is_newest = session.newest == exchange.turn
             session.finish(reply, exchange.saved, is_newest=is_newest)
@@ -165,7 +167,11 @@ class Exchanges:
             try:
                 async with asyncio.timeout(MAX_QUESTION_S):
                     answer = await self.upstream.send("POST", url, headers, dumps(asked))
-                    data = decoded(await read_all(answer), answer.headers)
+                    data, rest = await read_ahead(chunks_of(answer), MAX_UNPACKED_BYTES)
+                    if rest is not None:
+                        await answer.aclose()
+                        raise ValueError(f"an answer of more than {MAX_UNPACKED_BYTES >> 20} MB")
+                    data = await decoded(data, answer.headers)
             except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
                 raise ModelError(f"no answer: {error!r}") from error
             if answer.status_code >= 300:

@@ -1,10 +1,12 @@
 """Forward requests to the upstream and answers to the client, byte for byte."""
 
 import asyncio
-import zlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from ...tools.system.take_turn import in_thread
+from ..models.bounded_body import unpacked
 from ..models.providers import MESSAGES
 
 if TYPE_CHECKING:
@@ -91,24 +93,42 @@ class Upstream:
             await self._client.aclose()
 
 
-def decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
-    """Decompress the body of an answer. Raises ValueError for an unsupported or invalid
-    encoding.
+async def decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
+    """Decompress the body of an answer in a thread. Raises ValueError for an unsupported or invalid
+    encoding, and for a body that is too large to be read.
     """
-    encoding = headers.get("content-encoding", "identity").lower()
-    if encoding == "identity":
-        return data
-    if encoding not in READABLE:
-        raise ValueError(f"an answer in the encoding {encoding!r}")
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data)
-    except zlib.error as error:
-        raise ValueError(f"an answer that is not valid {encoding}: {error}") from error
+    return await in_thread(unpacked, data, headers.get("content-encoding", ""))
 
 
-async def read_all(response: "httpx2.Response") -> bytes:
-    """Return the complete raw body of an answer, and close the answer."""
+async def chunks_of(answer: "httpx2.Response") -> AsyncGenerator[bytes, None]:
+    """Yield the raw body of an answer, and close the answer."""
     try:
-        return b"".join([chunk async for chunk in response.aiter_raw()])
+        async for chunk in answer.aiter_raw():
+            yield chunk
     finally:
-        await asyncio.shield(response.aclose())
+        await asyncio.shield(answer.aclose())
+
+
+async def read_ahead(
+    source: AsyncGenerator[bytes, None], limit: int
+) -> tuple[bytes, AsyncGenerator[bytes, None] | None]:
+    """Return a body and None, or of a body with more than `limit` bytes its beginning and all of
+    its chunks.
+    """
+    read, size = list[bytes](), 0
+    async for chunk in source:
+        read.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            return b"".join(read), _continued(read, source)
+    return b"".join(read), None
+
+
+async def _continued(
+    read: Sequence[bytes], source: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(source):
+        for chunk in read:
+            yield chunk
+        async for chunk in source:
+            yield chunk

@@ -13,6 +13,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.models.bounded_body import MAX_UNPACKED_BYTES
+from ctxagent.agent.proxy.app import MAX_REFUSAL_BYTES
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.tests.support.proxy.clients import PATHS, Client, serialized, turns_by_chance
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
@@ -63,6 +65,34 @@ def test_unedited_requests_are_forwarded_byte_for_byte(protocol: str, tmp_path: 
 
         plays()
     assert len(server.requests) >= 200
+
+
+BLANKS = gzip.compress(b" " * (MAX_UNPACKED_BYTES + (1 << 20)))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, BLANKS, "an answer of more than 24 MB"),
+        (400, BLANKS, "an answer of more than 24 MB"),
+        (400, b"x" * (MAX_REFUSAL_BYTES + 1), ""),
+    ],
+)
+def test_an_answer_that_is_too_large_to_read_is_forwarded(
+    status: int, body: bytes, told: str, tmp_path: Path
+) -> None:
+    packed = {"content-encoding": "gzip"} if body is BLANKS else {}
+    answer = Answer((body[:500], body[500:]), status, {**OBJECT, **packed})
+    client = Client("messages", turns_by_chance(random.Random(1), 4, "t"))
+    with (
+        recorder(lambda received: answer) as server,
+        running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
+    ):
+        data = serialized(random.Random(1), {**next(iter(client.bodies())), "stream": False})
+        got = proxy.post(client.path, data)
+        assert (got.status, got.raw) == (status, body)
+        assert got.headers["x-request-id"] == "r1"
+        assert [told in report for report in proxy.reports] == [True] * bool(told)
 
 
 WRONG = (None, True, 0, -1.5, "", "x", [], [1], [[]], {}, {"type": 7}, {"role": None}, 2**70)

@@ -1,12 +1,13 @@
 """Requests and answers are forwarded unchanged."""
 
+import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.proxy.forward import decoded, request_headers, url_at
+from ctxagent.agent.proxy.forward import decoded, read_ahead, request_headers, url_at
 from ctxagent.tests.support.proxy.recorder import Answer, Recorder, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 
@@ -51,9 +52,9 @@ def test_only_readable_encodings_are_asked_for() -> None:
 
 def test_an_answer_that_cannot_be_read_is_no_answer() -> None:
     with pytest.raises(ValueError, match="encoding 'br'"):
-        decoded(b"x", {"content-encoding": "br"})
+        asyncio.run(decoded(b"x", {"content-encoding": "br"}))
     with pytest.raises(ValueError, match="not valid gzip"):
-        decoded(b"no such data", {"content-encoding": "gzip"})
+        asyncio.run(decoded(b"no such data", {"content-encoding": "gzip"}))
 
 
 @pytest.mark.slow
@@ -101,3 +102,23 @@ def test_headers_of_all_kinds_pass(server: Recorder, proxy: RunningProxy) -> Non
     (received,) = server.requests
     assert received.header("x-name") == "gr\xfc\xc3\xbc"
     assert [value for name, value in received.headers if name.lower() == "x-a"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("limit", [2, 5, 6, 7, 100])
+def test_a_body_is_read_ahead_up_to_a_limit(limit: int) -> None:
+    closed = []
+
+    async def source() -> AsyncGenerator[bytes, None]:
+        try:
+            for part in (b"abc", b"", b"def"):
+                yield part
+        finally:
+            closed.append(True)
+
+    async def read() -> bytes:
+        start, rest = await read_ahead(source(), limit)
+        assert (rest is None) == (limit >= 6)
+        return start if rest is None else b"".join([chunk async for chunk in rest])
+
+    assert asyncio.run(read()) == b"abcdef"
+    assert closed
