@@ -4,9 +4,11 @@ import glob
 import os
 import pwd
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import islice
+from functools import cache
+from itertools import islice, pairwise
 from pathlib import Path
 
 from ..lazy import regex
@@ -17,14 +19,6 @@ _BRACKETS = regex(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]*\])|
 
 _ODD_NAME = regex(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
 
-# Other programs read or run files with these names. Compared case-insensitively, since some file
-# systems ignore case.
-PROTECTED_NAMES = frozenset((
-    ".git", ".ctxagent", ".agentrc", ".ssh", ".envrc", ".gitconfig", ".gitmodules", ".bashrc",
-    ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
-    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".husky", ".githooks", ".vscode",
-    ".idea", ".zed", ".devcontainer", ".claude", ".mcp.json", ".cursor", ".codex", ".gemini",
-))  # fmt: skip
 # Links whose target depends on the process that opens them: a command gets other targets than we.
 _OWN_PROC_LINK = regex(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
 
@@ -80,7 +74,16 @@ def protected_name(
             if (first.startswith(".") or first == "bin") and first not in named:
                 return first
     parts = path[len(root) :].casefold().split("/")
-    return next((part for part in parts if part in PROTECTED_NAMES and part not in named), "")
+    pairs = ("/".join(pair) for pair in pairwise(parts))
+    known = (name for name in (*parts, *pairs) if name in protected_names())
+    return next((name for name in known if not set(name.split("/")) <= set(named)), "")
+
+
+@cache
+def protected_names() -> Mapping[str, str]:
+    """Return the kind of each protected name, "runs" or "instructs". A name may have two parts."""
+    text = Path(__file__).with_name("protected_names.toml").read_text(encoding="utf-8")
+    return {name: kind for kind, names in tomllib.loads(text).items() for name in names}
 
 
 def home_folders() -> list[str]:

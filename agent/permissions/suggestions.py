@@ -13,7 +13,7 @@ from ...tools.system.unicode import is_one_visible_line, reveal_invisible
 from ..errors import UsageError
 from .approval import Approval
 from .path_glob import UNESCAPED_WILDCARD, unescape_path
-from .paths import PROTECTED_NAMES
+from .paths import protected_names
 from .rules import (
     BLANKS,
     BUILD_TOOLS,
@@ -295,7 +295,8 @@ def _sample_hidden_paths(cwd: Path) -> Iterator[str]:
     obeys.
     """
     other = "any.of.them"
-    for name in (f".{other}", ".github", ".husky", ".vscode", ".idea", *sorted(PROTECTED_NAMES)):
+    hidden = (name for name, kind in protected_names().items() if kind == "runs" and name[0] == ".")
+    for name in (f".{other}", ".github", *hidden):
         yield f"{cwd}/{name}"
         yield f"{cwd}/{name}/{other}"
     for path in ("config", "info/attributes", f"hooks/{other}", "hooks/pre-commit"):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...tools.system.git_links import read_text, settings_in
 from ...tools.system.unicode import reveal_invisible
 from ..lazy import dataclass
-from ..permissions.paths import PROTECTED_NAMES
+from ..permissions.paths import protected_names
 from ..worktree.signatures import file_sha256
 from .sandbox_git import git_folders, repository_root
 
@@ -39,6 +39,7 @@ _CLOCK_TICK_NS = 2_000_000_000
 _OUTSIDE = -1  # the depth outside protected folders
 # Packages ship their own development settings, which no program reads there.
 _PACKAGE_FOLDERS = frozenset(("node_modules", "site-packages"))
+RUNS = "runs"  # the kind of protected names that are watched
 _BARE_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 
 Stamp = tuple[int, ...]
@@ -265,8 +266,10 @@ def _sort(
     """Sort entries (name, path, is folder) into folders to scan, watched paths and repositories."""
     folders, marks, repositories = [], [], []
     in_packages = not _PACKAGE_FOLDERS.isdisjoint(path.split("/"))
+    kinds, inside = protected_names(), path.rpartition("/")[2].casefold()
     for name, entry, is_folder in rows:
-        protected = name[0] == "." and name.casefold() in PROTECTED_NAMES
+        alone = name.casefold()
+        protected = RUNS in (kinds.get(alone), kinds.get(f"{inside}/{alone}"))
         if name.casefold() == ".git":
             repositories.append(entry)
         elif protected and depth == _OUTSIDE and not in_packages:

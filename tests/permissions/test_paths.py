@@ -1,17 +1,19 @@
 """Path forms, protected names, and the files that a pattern matches."""
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.permissions import paths
 from ctxagent.agent.permissions.paths import (
-    PROTECTED_NAMES,
     all_path_forms,
     expand_glob,
     is_within,
     path_forms,
     protected_name,
+    protected_names,
 )
 
 
@@ -56,7 +58,7 @@ def test_is_within_a_folder() -> None:
     assert not is_within("/a", [])
 
 
-@pytest.mark.parametrize("name", sorted(PROTECTED_NAMES))
+@pytest.mark.parametrize("name", sorted(protected_names()))
 def test_protected_names(name: str) -> None:
     assert protected_name(f"/p/x/{name}/y", ["/p"]) == name
     assert protected_name(f"/p/{name.upper()}", ["/p"]) == name
@@ -68,10 +70,29 @@ def test_protected_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [".git", ".agentrc", ".ssh", ".bashrc", ".profile", ".zshrc", ".vscode", ".idea", ".mcp.json",
-     ".envrc", ".gitmodules", ".husky", ".claude", ".ctxagent", ".devcontainer", ".cursor"],
+     ".envrc", ".gitmodules", ".husky", ".claude", ".ctxagent", ".devcontainer", ".cursor",
+     "opencode.json", ".windsurf", ".kiro", ".clinerules", ".aider.conf.yml", "agents.md",
+     ".github/copilot-instructions.md", ".mise.toml", ".pre-commit-config.yaml", "claude.md",
+     ".cargo/config.toml", ".npmrc", ".yarnrc.yml", ".gdbinit", ".exrc"],
 )  # fmt: skip
 def test_names_that_are_protected(name: str) -> None:
-    assert name in PROTECTED_NAMES
+    assert name in protected_names()
+
+
+def test_the_parts_of_a_name_stand_together() -> None:
+    assert protected_name("/p/.cargo/bin/config.toml", ["/p"]) == ""
+    assert protected_name("/p/a/.Cargo/Config.toml", ["/p"]) == ".cargo/config.toml"
+    assert protected_name("/p/.github/workflows/a.yml", ["/p"]) == ""
+
+
+def test_each_name_is_in_lower_case_and_has_a_source() -> None:
+    text = (Path(paths.__file__).parent / "protected_names.toml").read_text()
+    rows = [row for names in tomllib.loads(text).values() for row in names.items()]
+    assert len(rows) == len(protected_names())
+    for name, source in rows:
+        assert name == name.lower()
+        assert name.count("/") <= 1
+        assert ": " in source
 
 
 def test_the_agents_own_folders() -> None:
