@@ -98,10 +98,10 @@ def assemble(
 ) -> AgentState:
     """Return a conversation built from these parts. `open_subagent` is None for a subagent."""
     log, state, parent = parts.opened.log, parts.opened.state, parts.parent
-    folder, store = log.path.parent, Project(launch.state, launch.cwd).folder / "worktree.git"
+    folder, store = log.path.parent, Project(launch.state, launch.cwd).store
     context = _context(launch, parts)
     worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
-    saved = SavedFiles(store / SAVED_FOLDER)
+    saved = SavedFiles(store / SAVED_FOLDER / folder.name)
     unrecorded = missing_entries(folder, state.unreported, state.ledger.agents.values())
     for entry in unrecorded:  # count the usage of subagents before it is logged
         state.totals.add(entry)

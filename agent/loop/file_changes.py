@@ -137,10 +137,11 @@ class ChangeTracker:
             edit.ended |= edit.name == name
 
     async def save_before_rewind(self, paths: Iterable[str]) -> frozenset[str]:
-        """Save files that a rewind may restore. Return the paths that cannot be saved. Raises
-        RecordError.
+        """Save files that a rewind may restore, without dropping the versions that it needs. Return
+        the paths that cannot be saved. Raises RecordError.
         """
-        rows = await self.saver.save(paths, COMMAND) if self.saver is not None else ()
+        saver = self.saver
+        rows = await saver.save(paths, COMMAND, drop=False) if saver is not None else ()
         return frozenset(file.path for file in rows if file.why)
 
     def report_to_others(self, changes: Sequence[TreeChange]) -> None:

@@ -24,17 +24,22 @@ class FileSaver:
     _saved: set[tuple[str, str]] = field(default_factory=set)
 
     async def save(
-        self, paths: Iterable[str], by: str, left_out: Iterable[SavedFile] = ()
+        self,
+        paths: Iterable[str],
+        by: str,
+        left_out: Iterable[SavedFile] = (),
+        *,
+        drop: bool = True,
     ) -> Sequence[SavedFile]:
         """Save the files at these paths that were not saved since the newest point. Record and
-        return the saved files and `left_out`, which are files that cannot be saved. Raises
-        RecordError.
+        return the saved files and `left_out`, which are files that cannot be saved. `drop` is that
+        of `SavedFiles.save`. Raises RecordError.
         """
         if self.point() != self._since:
             self._since, self._saved = self.point(), set()
         wanted = [p for p in dict.fromkeys(paths) if p and (p, by) not in self._saved]
         self._saved.update((path, by) for path in wanted)
-        rows = [*await asyncio.to_thread(self.files.save, wanted), *left_out]
+        rows = [*await asyncio.to_thread(self.files.save, wanted, drop=drop), *left_out]
         if rows:
             self.record(saved_note(rows, by))
         return rows

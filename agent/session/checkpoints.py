@@ -312,8 +312,22 @@ class Checkpoints:
             done += worktree.changes_done(others, before.snapshot or then, then)
         return done
 
+    def no_longer_kept(self, plan: RestorePlan) -> list[str]:
+        """Return the changed files whose saved content has been dropped, for example an old version
+        of a large file. Blocks.
+        """
+        if self.saved is None:
+            return []
+        gone = [file for file in self._missing_from_snapshot(plan) if not self.saved.has(file)]
+        return sorted(change.path for change in self.saved.changes(gone))
+
     def _individually_saved(self, plan: RestorePlan) -> "list[SavedFile]":
-        """Return the individually saved files to restore: those missing from the point's snapshot.
+        """Return the individually saved files to restore."""
+        saved = self.saved
+        return [f for f in self._missing_from_snapshot(plan) if saved.has(f)] if saved else []
+
+    def _missing_from_snapshot(self, plan: RestorePlan) -> "list[SavedFile]":
+        """Return the individually saved files that are missing from the point's snapshot.
 
         A file that certainly did not exist at the point gets an empty blob, even if it was saved
         later. The absence of a file may only be inferred from its later creation. Such a file is
@@ -333,7 +347,7 @@ class Checkpoints:
                 if path not in held
                 and (path in absent or not file.inferred or not self.worktree.is_inside(path))
             }
-        return list(files.values()) if self.saved else []
+        return list(files.values())
 
     def _name(self, number: int) -> str:
         return f"{self.folder.name}/{number}"

@@ -31,6 +31,7 @@ from ...tools.system.files import (
 from ...tools.system.kept_text import KeptText
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
 from ..lazy import dataclass, regex
+from ..worktree import SAVED_FOLDER, STORE_FOLDER
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -72,6 +73,11 @@ class Project:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name)[:40].strip("-.") or "root"
         digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:10]
         return self.state / "projects" / f"{name}-{digest}"
+
+    @property
+    def store(self) -> Path:
+        """The store of snapshots and saved files."""
+        return self.folder / STORE_FOLDER
 
     def new_log(self) -> Path:
         """Return the path of a new session's log. Creates no file."""
@@ -134,6 +140,7 @@ class Project:
         target = self.new_log()
         try:
             _copy_session(log, target, inf if upto is None else upto)
+            _link_saved_files(log, target)
         except (OSError, SessionError) as error:
             shutil.rmtree(target.parent, ignore_errors=True)
             if isinstance(error, SessionError):
@@ -190,6 +197,17 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
             copy_tree_private(old.parent, new.parent)
         elif left_out_from is not None and old.is_file():
             _copy_session(old, new, run.told, left_out_from)
+
+
+def _link_saved_files(log: Path, target: Path) -> None:
+    """Give the files that a session has saved a second name in a copy of it. Raises OSError."""
+    here, there = (
+        each.resolve().parents[2] / STORE_FOLDER / SAVED_FOLDER for each in (target, log)
+    )
+    for source in (here / log.parent.name, there / log.parent.name):
+        if source.is_dir() and _has_no_symlink(source):
+            copy_tree_private(source, here / target.parent.name, share_private)
+            return
 
 
 def _copy_file(source: Path, folder: Path, name: str) -> None:

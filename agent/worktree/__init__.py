@@ -10,9 +10,9 @@ restores it.
 """
 
 from .diff import TreeChange
-from .object_store import REPOSITORY_FOLDER
+from .object_store import REPOSITORY_FOLDER, STORE_FOLDER
 from .repository_record import RepositoryRecorder
-from .saved_files import SAVED_FOLDER, SavedFile, SavedFiles, first_saved
+from .saved_files import SAVED_FOLDER, DiskRoom, SavedFile, SavedFiles, first_saved
 from .signatures import blob_digest
 from .snapshots import TreeState, WorkTree
 from .touch_record import DELETED, RECORD_FOLDER, UNKNOWN, Touches, TouchRecord, content_of
@@ -22,7 +22,9 @@ __all__ = [
     "RECORD_FOLDER",
     "REPOSITORY_FOLDER",
     "SAVED_FOLDER",
+    "STORE_FOLDER",
     "UNKNOWN",
+    "DiskRoom",
     "RepositoryRecorder",
     "SavedFile",
     "SavedFiles",

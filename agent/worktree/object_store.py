@@ -34,6 +34,7 @@ from .running_git import RunningGit
 if TYPE_CHECKING:
     from git import Git
 
+STORE_FOLDER = "worktree.git"  # in the project's folder
 # The pool of objects for records of the project's repository, see `repository_record`.
 REPOSITORY_FOLDER, GENERATIONS = "repository", ("new", "old")
 MAX_PACKED_REFS_BYTES = 64 << 20

@@ -2,15 +2,22 @@
 
 A snapshot needs a scan of the whole work tree, which can be too large or impossible. Saved files
 need no scan, no git and no repository. They cover ignored files, large files and files outside the
-project. The contents are in the store of the project's snapshots, each under its git blob name, and
-are kept as long as the snapshots.
+project. The contents are in the store of the project's snapshots, in a folder of the session, each
+under its git blob name. A copy of the session has hard links to them.
+
+Every small content is kept as long as the session. Of a large file, which has no diff, only the
+newest versions are kept.
 """
 
 import difflib
+import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +36,13 @@ from .signatures import blob_digest
 SAVED_FOLDER = "saved"
 MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is reported as not saved
 MAX_DIFF_BYTES = 100_000  # of a file in a diff
+MAX_SMALL_BYTES = 1 << 20  # every version of a file up to this size is kept
+KEPT_VERSIONS = 2  # of a larger file
 _COPY_BYTES = 1 << 20
 _BLOB = regex(r"[0-9a-f]{40}")
 _ABSENT = ""
+_DIGEST_CHARS = 16  # in the name of a folder of versions; a blob name is longer
+_NO_ROOM = "the state directory has reached its limit, state.max_gb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +81,36 @@ class SavedFile:
         return cls(mode=mode, **texts)
 
 
+@dataclass(slots=True)
+class DiskRoom:
+    """The bytes that a session may still add to the state directory, and those that it added."""
+
+    left: float = inf
+    added: int = 0
+
+    def add(self, size: int) -> None:
+        """Count added bytes, negative for removed ones."""
+        self.left -= size
+        self.added += size
+
+
+@dataclass(slots=True)
 class SavedFiles:
-    """The contents saved by the sessions of a project, in `folder`. All methods block."""
+    """The contents saved by a session, in `folder`. All methods block."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
+    room: DiskRoom = field(default_factory=DiskRoom)
 
-    def save(self, paths: Iterable[str]) -> list[SavedFile]:
+    def save(self, paths: Iterable[str], *, drop: bool = True) -> list[SavedFile]:
         """Save the current files at these paths. Never fails: a file that cannot be saved has the
-        reason in `why`. Folders and special files are skipped.
+        reason in `why`. Folders and special files are skipped. With `drop`, older versions of large
+        files are dropped, and a large file without room is not saved.
         """
-        return [found for path in paths if (found := self._save_one(path))]
+        return [found for path in paths if (found := self._save_one(path, drop=drop))]
+
+    def has(self, file: SavedFile) -> bool:
+        """Return True if the saved content is still there, or if there was no file."""
+        return not file.blob or self._find(file) is not None
 
     def changes(self, files: Iterable[SavedFile]) -> list[TreeChange]:
         """Return the changes that restoring these files would make."""
@@ -111,7 +141,7 @@ class SavedFiles:
                     f"{file.path} is not a file any more: nothing was changed",
                     hint="Move it elsewhere, then try again.",
                 )
-            if file.blob and not file.why and not (self.folder / file.blob).is_file():
+            if not file.why and not self.has(file):
                 raise RecordError(f"the saved content of {file.path} is gone")
 
     def restore(self, files: Sequence[SavedFile]) -> list[TreeChange]:
@@ -130,7 +160,7 @@ class SavedFiles:
                     ) from error
         return list(changes.values())
 
-    def _save_one(self, path: str) -> SavedFile | None:
+    def _save_one(self, path: str, *, drop: bool) -> SavedFile | None:
         try:
             found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -145,28 +175,64 @@ class SavedFiles:
             elif found.st_size > MAX_SAVED_BYTES:
                 why = f"it has {found.st_size >> 20:,} MB, at most {MAX_SAVED_BYTES >> 20:,} MB"
                 return SavedFile(path, mode=found.st_mode, why=f"{why} are saved")
-            else:
-                blob = self._keep_file(path)
+            elif found.st_size <= MAX_SMALL_BYTES:
+                blob = self._keep_file(path, self.folder)
+            elif not (blob := self._keep_version(path, found.st_size, drop=drop)):
+                return SavedFile(path, mode=found.st_mode, why=_NO_ROOM)
         except OSError as error:
             return SavedFile(path, mode=found.st_mode, why=str(error.strerror))
         return SavedFile(path, blob, found.st_mode)
 
-    def _keep_file(self, path: str) -> str:
-        """Copy a file into the folder unless its content is already there. Return its blob name."""
+    def _keep_version(self, path: str, size: int, *, drop: bool) -> str:
+        """Keep the content of a large file. With `drop`, then drop old versions. Return its blob
+        name, or "" if there is no room.
+        """
+        folder = self._versions(path)
+        before = sorted(_files_in(folder), key=lambda each: each[1].st_mtime_ns, reverse=True)
+        kept = KEPT_VERSIONS - 1 if drop else len(before)
+        if drop:
+            sizes, left = [found.st_size for _, found in before], max(0, self.room.left)
+            while kept and size - sum(sizes[kept:]) > left:
+                kept -= 1
+            if size - sum(sizes[kept:]) > left:
+                return ""
+        blob = self._keep_file(path, folder)
+        others = [(old, found.st_size) for old, found in before if old.name != blob]
+        for old, freed in others[kept:]:
+            old.unlink(missing_ok=True)
+            self.room.add(-freed)
+        return blob
+
+    def _keep_file(self, path: str, folder: Path) -> str:
+        """Copy a file into a folder unless its content is already there. Return its blob name."""
         known = blob_digest(path)
-        if known and (self.folder / known).is_file():
+        if known and (folder / known).is_file():
+            os.utime(folder / known, ns=(now := time.time_ns(), now))  # the newest version
             return known
-        make_private_folder(self.folder)
-        part = self.folder / f"{os.getpid()}.{os.urandom(4).hex()}.part"
+        make_private_folder(folder)
+        part = folder / f"{os.getpid()}.{os.urandom(4).hex()}.part"
         try:
             with open_kept(Path(path)) as file, replacing(part, durable=False) as copy:
                 while data := file.read(_COPY_BYTES):
                     copy.write(data)
             blob = blob_digest(str(part))  # of the copy: the file may have changed meanwhile
-            part.replace(self.folder / blob)
+            self.room.add(part.stat().st_size)
+            part.replace(folder / blob)
         finally:
             part.unlink(missing_ok=True)
         return blob
+
+    def _versions(self, path: str) -> Path:
+        """Return the folder for the versions of a large file."""
+        return self.folder / hashlib.sha256(os.fsencode(path)).hexdigest()[:_DIGEST_CHARS]
+
+    def _find(self, file: SavedFile) -> Path | None:
+        """Return the place of a saved content. The last one is the place of earlier versions of
+        this program.
+        """
+        folders = (self.folder, self._versions(file.path), self.folder.parent)
+        places = (folder / file.blob for folder in folders)
+        return next((place for place in places if place.is_file()), None)
 
     def _keep_bytes(self, data: bytes, link: str) -> str:
         blob = blob_digest(link)
@@ -175,7 +241,8 @@ class SavedFiles:
         return blob
 
     def _one_diff(self, file: SavedFile) -> str:
-        old, new = _text(file.path), "" if not file.blob else _text(str(self.folder / file.blob))
+        saved = self._find(file) if file.blob else None
+        old, new = _text(file.path), _text(str(saved)) if saved else ""
         if old is None or new is None:
             return f"Binary or large file {file.path} differs\n"
         names = (file.path if old else "/dev/null", file.path if new else "/dev/null")
@@ -188,7 +255,10 @@ class SavedFiles:
             path.unlink(missing_ok=True)
             _remove_empty(path.parent, file.above)
             return
-        data = (self.folder / file.blob).read_bytes()
+        saved = self._find(file)
+        if saved is None:
+            raise RecordError(f"the saved content of {file.path} is gone")
+        data = saved.read_bytes()
         if stat.S_ISLNK(file.mode):
             if not path.parent.exists():
                 edit_file(path, b"")  # creates the folders
@@ -236,6 +306,15 @@ def _text(path: str) -> str | None:
     if len(data) > MAX_DIFF_BYTES or b"\0" in data:
         return None
     return data.decode("utf-8", "replace")
+
+
+def _files_in(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the saved contents in a folder."""
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in found:
+            if _BLOB.fullmatch(entry.name):
+                with suppress(FileNotFoundError):
+                    yield Path(entry), entry.stat(follow_symlinks=False)
 
 
 def _nearest_folder(path: str) -> str:

@@ -628,6 +628,27 @@ def test_what_cannot_be_saved_first_is_not_overwritten(
 
 
 @pytest.mark.slow
+def test_versions_that_are_no_longer_kept_are_named(
+    desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_files, "MAX_SMALL_BYTES", 10)
+    turns = [call for n in range(4) for call in (*rewrite("data.bin", f"version {n}\n" * 5), OK)]
+    talk = desk(*turns, write("a.txt", "a\n"), OK)
+    (talk.cwd / ".gitignore").write_text("*.bin\n")
+    (talk.cwd / "data.bin").write_text("the first version\n")
+    for number in range(5):
+        talk.say(f"do {number}")
+    shown = " ".join(talk.run("/rewind 1", "n").split())
+    assert "only the newest two versions of a file over 1 MB are): data.bin" in shown
+    assert "would be removed: a.txt" in shown
+    talk.run("/rewind 3 files", "y")
+    assert (talk.cwd / "data.bin").read_text() == "version 1\n" * 5
+    talk.run("/fork")  # the copy has hard links to the saved versions
+    talk.run("/rewind 4 files", "y")
+    assert (talk.cwd / "data.bin").read_text() == "version 2\n" * 5
+
+
+@pytest.mark.slow
 def test_what_another_session_changed_stays(desk: Opened, tmp_path: Path) -> None:
     talk = three_turns(desk)
     other = TouchRecord(talk.agent.folder.parents[1] / RECORD_FOLDER, "other")

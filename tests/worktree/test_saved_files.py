@@ -135,3 +135,68 @@ def test_a_row_comes_back_as_it_was() -> None:
         SavedFile("/a", why="x"),
     ):
         assert SavedFile.from_json(file.to_json()) == file
+
+
+@pytest.fixture
+def large(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of a file that counts as large."""
+    monkeypatch.setattr(saved_files, "MAX_SMALL_BYTES", 10)
+    return work / "data.bin"
+
+
+def save_versions(saved: SavedFiles, path: Path, *texts: str) -> list[SavedFile]:
+    files = []
+    for text in texts:
+        path.write_text(text * 20)
+        files += saved.save([str(path)])
+    return files
+
+
+def contents(saved: SavedFiles) -> set[str]:
+    return {path.read_text()[:1] for path in saved.folder.rglob("*") if path.is_file()}
+
+
+def test_only_the_newest_versions_of_a_large_file_are_kept(saved: SavedFiles, large: Path) -> None:
+    files = save_versions(saved, large, "a", "b", "c", "d")
+    assert contents(saved) == {"c", "d"}
+    assert [saved.has(file) for file in files] == [False, False, True, True]
+    assert saved.room.added == 40
+    other = large.with_name("other.bin")
+    save_versions(saved, other, "x", "y", "z")
+    assert contents(saved) == {"c", "d", "y", "z"}
+    large.write_text("new")
+    saved.restore([files[2]])
+    assert large.read_text() == "c" * 20
+    with pytest.raises(RecordError, match=r"the saved content of .* is gone"):
+        saved.restore([files[0]])
+
+
+def test_a_version_that_returns_is_the_newest_one(saved: SavedFiles, large: Path) -> None:
+    save_versions(saved, large, "a", "b", "a", "c")
+    assert contents(saved) == {"a", "c"}
+
+
+def test_all_versions_of_small_files_are_kept(saved: SavedFiles, work: Path) -> None:
+    save_versions(saved, work / "a", "1", "2", "3", "4")
+    assert contents(saved) == {"1", "2", "3", "4"}
+
+
+def test_a_rewind_drops_no_version(saved: SavedFiles, large: Path) -> None:
+    save_versions(saved, large, "a", "b")
+    large.write_text("c" * 20)
+    saved.room.left = 0
+    (file,) = saved.save([str(large)], drop=False)
+    assert file.blob
+    assert contents(saved) == {"a", "b", "c"}
+
+
+def test_a_large_file_without_room_replaces_its_older_versions(
+    saved: SavedFiles, large: Path
+) -> None:
+    saved.room.left = 30
+    files = save_versions(saved, large, "a", "b")
+    assert contents(saved) == {"b"}
+    assert [file.why for file in files] == ["", ""]
+    (refused,) = save_versions(saved, large.with_name("other.bin"), "x")
+    assert "state.max_gb" in refused.why
+    assert save_versions(saved, large.with_name("small"), "")[0].blob

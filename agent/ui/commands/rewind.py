@@ -50,6 +50,10 @@ RESTORE_LIMITS = (
 )
 CHANGED_ELSEWHERE = "not restored, because another session changed them since"
 NOT_RECORDED = "not restored, because they may have existed then and their content was not saved"
+NO_LONGER_KEPT = (
+    "not restored, because that version is no longer kept (only the newest two versions of a file "
+    "over 1 MB are)"
+)
 NOT_SAVED = "not restored, because their current content could not be saved first"
 NOTHING_RESTORABLE = "no file can be restored; these may have existed then, but were not saved"
 UNCERTAIN_ORIGIN = (
@@ -92,6 +96,7 @@ class _RewindPlan:
     since: "FactsSincePoint | None" = None  # log facts since the point, if files may have changed
     lost: "Sequence[LostItems]" = ()  # data lost by the git repository
     repository_objection: str = ""  # why the repository cannot be restored, "" if it can
+    no_longer_kept: "Sequence[str]" = ()  # changed files whose saved version was dropped
 
     def objection(self, choice: str) -> str:
         """Return why a choice is impossible, "" if it is possible."""
@@ -220,21 +225,22 @@ async def _plan(
         )
     way, since = await asyncio.to_thread(_restore_sources, agent, point)
     repository = await asyncio.to_thread(_lost, agent, point)
+    gone = await asyncio.to_thread(agent.checkpoints.no_longer_kept, way)
     try:
         difference = await asyncio.to_thread(agent.checkpoints.difference, way)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
         files_objection = f"the files cannot be restored: {why}"
         return _RewindPlan(
-            point, turns, conversation_objection, files_objection, None, since, *repository
+            point, turns, conversation_objection, files_objection, None, since, *repository, gone
         )
     files_objection = "" if difference.changes else "the files have not changed since"
-    if difference.staying and not difference.changes:
+    if (difference.staying or gone) and not difference.changes:
         files_objection = "no other files have changed since"
     if difference.unknown and not difference.changes:
         files_objection = f"{NOTHING_RESTORABLE}: {_listed(agent, difference.unknown)}"
     return _RewindPlan(
-        point, turns, conversation_objection, files_objection, difference, since, *repository
+        point, turns, conversation_objection, files_objection, difference, since, *repository, gone
     )
 
 
@@ -322,6 +328,8 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.say(f"{CHANGED_ELSEWHERE}: {_listed(repl.agent, plan.difference.staying)}")
     if plan.difference and plan.difference.unknown:
         repl.say(f"{NOT_RECORDED}: {_listed(repl.agent, plan.difference.unknown)}")
+    if plan.no_longer_kept:
+        repl.notify("warning", f"{NO_LONGER_KEPT}: {_listed(repl.agent, plan.no_longer_kept)}")
     if plan.since and plan.point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
