@@ -120,6 +120,7 @@ def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) ->
     """Delete sessions with all their files. This cannot be undone."""
     from ...tools.system.plural import count_of
     from ..session.deletion import delete_session, locked_sessions
+    from ..session.reclaim import reclaim_space
 
     project = project_of(options)
     logs = [*dict.fromkeys(_whole_session(project.find_log(id)) for id in ids)]
@@ -137,6 +138,8 @@ def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) ->
         for log in logs:
             delete_session(log)
             say(f"deleted: {log.parent.name}")
+        for folder in {log.parents[2] for log in logs}:
+            reclaim_space(folder)
     return 0
 
 

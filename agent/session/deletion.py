@@ -1,7 +1,4 @@
-"""Delete sessions from disk.
-
-Snapshots of files stay in the project's object store, because copies of a session share them.
-"""
+"""Delete sessions from disk, with everything that only they used."""
 
 import os
 import shutil
@@ -13,9 +10,8 @@ from ...tools.system.files import make_private_folder
 from ..errors import RecordError, SessionBusy
 from .listing import Catalogue
 from .lock import acquire_lock
+from .reclaim import DELETED_FOLDER
 from .search import SearchIndex
-
-DELETED_FOLDER = "deleted"  # in the project's folder, while sessions are being deleted
 
 
 @contextmanager
@@ -35,17 +31,18 @@ def locked_sessions(logs: Sequence[Path]) -> Iterator[list[str]]:
 
 
 def delete_session(log: Path) -> None:
-    """Delete the folder of a locked session, and its text in the project's index and list. Raises
-    RecordError.
+    """Delete the folder of a locked session, and its text in the project's index and list. Then
+    `reclaim_space` frees its snapshots and saved files. Raises RecordError.
     """
     folder, project = log.parent, log.parents[2]
-    deleted = project / DELETED_FOLDER
+    deleted = project / DELETED_FOLDER / folder.name
     try:
-        make_private_folder(deleted)
-        folder.rename(deleted / folder.name)  # a killed process leaves no half of a session
+        make_private_folder(deleted.parent)
+        shutil.rmtree(deleted, ignore_errors=True)  # left by a killed process
+        folder.rename(deleted)  # a killed process leaves no half of a session
         SearchIndex(project).clear()
         Catalogue(project).save()
-        shutil.rmtree(deleted)
+        shutil.rmtree(deleted, ignore_errors=True)  # another deletion may be removing it too
     except OSError as error:
         raise RecordError(f"cannot delete {folder}: {error.strerror}") from error
 

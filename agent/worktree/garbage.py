@@ -4,11 +4,14 @@ Kept snapshots and the newest trees of every active session are needed; each ses
 in a file `live/<session>`. Objects younger than MIN_AGE_S are never deleted, because a scan may
 still be adding them. If a session has not scanned for MAX_IDLE_S, its trees may be deleted; its
 next scan then stages everything again.
+
+The snapshots of deleted sessions are dropped unless a copy of the session needs them.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,18 +28,20 @@ MAX_RECORD_BYTES = 4_096  # of one session's record of trees, about 100 trees
 PUBLISHED = "published"  # name for the trees of the index that later sessions start from
 
 _STAMP = "swept"
+_SNAPSHOTS = "refs/kept"  # refs to snapshots: `refs/kept/SESSION/NUMBER-SNAPSHOT`
 _TREE_NAME = regex(r"(?<!\S)[0-9a-f]{40}(?!\S)")
 
 
-def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
-    """Record the trees in use by `name`."""
+def protect_trees(store: ObjectStore, name: str, trees: Iterable[str], *, by: str = "") -> None:
+    """Record the trees in use by `name`, and the session that recorded them."""
     with suppress(OSError):
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
         _remove_left_parts(folder)
         part = f"{store.session}.{os.getpid()}.part"
         with replacing(folder / name, part_name=part, durable=False) as file:
-            file.write("".join(f"{tree}\n" for tree in trees).encode("ascii"))
+            lines = [*trees, *([f"by {by}"] if by else [])]
+            file.write("".join(f"{line}\n" for line in lines).encode("ascii"))
 
 
 def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
@@ -93,6 +98,76 @@ def sweep(store: ObjectStore, young: float = MIN_AGE_S) -> None:
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < before:
                     path.unlink()
+
+
+def drop_snapshots(
+    store: ObjectStore, sessions: Callable[[], Collection[str]], needed: Collection[str]
+) -> bool:
+    """Drop the snapshots of all sessions that do not exist, except the snapshots in `needed`, and
+    the index that such a session published. Return True if any snapshot stays. Raises GitFailed.
+    """
+    found = list(_snapshots(store))
+    existing = sessions()  # read after the snapshots: a session exists before its first snapshot
+    gone = [ref for ref, session, tree in found if session not in existing and tree not in needed]
+    if gone:
+        given = "".join(f"delete {ref}\n" for ref in gone)
+        store.run("update-ref", "--stdin", given=given.encode())
+    for path in (store.folder / "live").glob("*"):
+        if path.name != PUBLISHED and path.name not in existing and path.suffix != ".part":
+            path.unlink(missing_ok=True)
+    if _publisher(store) not in ("", *existing):
+        unpublish(store)
+    return len(gone) < len(found)
+
+
+def unpublish(store: ObjectStore) -> None:
+    """Delete the index that later sessions start from."""
+    for path in (store.folder / "live" / PUBLISHED, store.folder / "index"):
+        path.unlink(missing_ok=True)
+
+
+def remove_empty_folders(store: ObjectStore) -> None:
+    """Remove the empty folders of objects. Git may be writing to them while a session runs."""
+    for folder in (store.folder / "objects").glob("[0-9a-f][0-9a-f]"):
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
+
+
+def _publisher(store: ObjectStore) -> str:
+    """Return the session that published the index for later sessions, or "" if unknown."""
+    with suppress(OSError):
+        text = (store.folder / "live" / PUBLISHED).read_text("ascii", "replace")
+        return text.rpartition("\nby ")[2].strip() if "\nby " in text else ""
+    return ""
+
+
+def snapshot_bytes(store: ObjectStore) -> dict[str, int]:
+    """Return the size of the objects that only one session's snapshots need, by session. Raises
+    GitFailed.
+    """
+    trees: dict[str, list[str]] = {}
+    for _, session, tree in _snapshots(store):
+        trees.setdefault(session, []).append(tree)
+    asked = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--stdin")
+    needs = {
+        session: set(store.run(*asked, given="\n".join(some).encode()).decode().split())
+        for session, some in trees.items()
+    }
+    users = Counter(name for names in needs.values() for name in names)
+    sizes = dict.fromkeys(needs, 0)
+    for session, names in needs.items():
+        for name in names:
+            if users[name] == 1:
+                with suppress(FileNotFoundError):  # a borrowed object
+                    sizes[session] += store.place(name).stat().st_size
+    return sizes
+
+
+def _snapshots(store: ObjectStore) -> Iterator[tuple[str, str, str]]:
+    """Yield (ref, session, snapshot) for each snapshot."""
+    for ref in store.run("for-each-ref", "--format=%(refname)", _SNAPSHOTS).decode().split():
+        parts = ref.split("/")
+        yield ref, parts[2], parts[-1].rpartition("-")[2]
 
 
 def _live(store: ObjectStore) -> Iterator[str]:

@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field
 from pathlib import Path
@@ -217,6 +217,15 @@ class RepositoryRecorder:
                 return
             with replacing(target, durable=False) as file:
                 shutil.copyfileobj(old, file, 1 << 20)
+
+
+def drop_records(folder: Path, needed: Collection[str], before: float) -> None:
+    """Delete the records that were written before a time and are not needed. Raises OSError."""
+    for pool in (folder / each for each in GENERATIONS):
+        for record in (pool / "records").glob("*"):
+            with suppress(FileNotFoundError):
+                if record.name not in needed and record.stat().st_mtime < before:
+                    record.unlink()
 
 
 def _files_of(

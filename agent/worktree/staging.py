@@ -90,7 +90,8 @@ class StagingArea:
             self.tree, self._behind = self._write_tree(), False
         if first:  # let later sessions start from this index
             self.store.publish()
-            protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
+            tree = self.tree or self._write_tree()
+            protect_trees(self.store, PUBLISHED, [tree], by=self.store.session)
         return found.stats
 
     def _stage(self, names: Sequence[str], seconds: float) -> int:
