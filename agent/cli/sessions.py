@@ -1,4 +1,6 @@
-"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions."""
+"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage` and
+`prune` are in `sessions_disk`.
+"""
 
 import os
 from datetime import datetime
@@ -12,6 +14,7 @@ from ..errors import UsageError
 from .group import Group
 from .options import can_ask, exits_with_code, is_confirmed, load, project_of, say
 from .recover import print_passages
+from .sessions_disk import prune, usage
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -23,9 +26,13 @@ MAX_HITS = 20  # per directory
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def sessions(context: click.Context) -> None:
-    """List, show, export, fork, rename, delete or search sessions."""
+    """List, show, export, fork, rename, delete or search sessions, or free disk space."""
     if context.invoked_subcommand is None:
         context.invoke(list_sessions)
+
+
+sessions.add_command(usage)
+sessions.add_command(prune)
 
 
 @sessions.command("list")
@@ -157,9 +164,10 @@ def _whole_session(log: Path) -> Path:
 
 def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
+    from ...tools.system.plural import format_size
     from ..session.deletion import folder_bytes
     from ..session.listing import session_row
-    from ..ui.commands.sessions import age, format_size
+    from ..ui.commands.sessions import age
 
     row = session_row(log)
     title = clean(row.title)[:70] or "(no messages yet)"

@@ -185,6 +185,19 @@ THRESHOLD = ValueType(
 )
 
 
+def _read_positive(value: Any) -> int | float:
+    if type(value) not in (int, float) or not 0 < value <= MAX_WHOLE_NUMBER:
+        raise ValueError(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _number_literal(text: str) -> int | float:
+    return int(text) if text.isdecimal() else float(text)
+
+
+POSITIVE_NUMBER = ValueType("a number above 0", _read_positive, _number_literal)
+
+
 def loosens_never(new: Any, current: Any) -> bool:
     return False
 

@@ -38,6 +38,7 @@ from .keys import (
 )
 from .memory import MemorySettings
 from .preservation import ALWAYS, COMPACTABLE
+from .state_settings import StateSettings
 from .telemetry_settings import TelemetrySettings
 from .value_types import (
     ADDRESS,
@@ -70,7 +71,7 @@ LspMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "diagnostics", "hooks", "telemetry",
+    "result-schema", "diagnostics", "disk-budget", "hooks", "telemetry",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
@@ -373,24 +374,6 @@ class WebSettings:
         'Whether the model\'s server searches the web (costs extra). "auto": if it is the '
         'public API; "on": try any server.',
         loosens=loosens_if_later(SearchMode),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class StateSettings:
-    """[state]"""
-
-    dir: Path | None = setting(
-        None,
-        or_none("auto", FOLDER),
-        'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
-        loosens=loosens_if_different,
-    )
-    redact: bool = setting(
-        False,
-        SWITCH,
-        "Whether to remove apparent keys and tokens from results before they are stored.",
-        loosens=loosens_if_turned(False),
     )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from .keys import (
+    POSITIVE_NUMBER,
     THRESHOLD,
     list_including,
     list_of,
@@ -36,6 +37,8 @@ COMMAND = text_matching("a shell command on one line", rf"(?:{_VISIBLE_TEXT})?")
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
+GIGABYTES_OR_OFF = or_none("off", POSITIVE_NUMBER)
+DAYS_OR_OFF = or_none("off", whole_number("days", 1))
 SERVER_NAMES = list_of(text_matching("the name of an MCP server", r"[A-Za-z0-9_-]{1,64}"))
 LANGUAGE_SERVERS = list_of(
     text_matching(

@@ -13,11 +13,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from ...tools.search.engine import search_engine
-from ...tools.system.plural import count_of
+from ...tools.system.plural import count_of, format_size
 from ...tools.system.programs import describe_program, isolated_python
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
+from ..config.state_settings import StateSettings
 from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, UsageError, conceal
@@ -35,6 +36,8 @@ from ..models.factory import address_of, find_key
 from ..models.local_servers import find_local_servers
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
+from ..session.disk_budget import PRUNE, WARNING_SHARE, limit_bytes
+from ..session.usage import measure_state
 from .finding import Finding
 
 FETCH_TIMEOUT_S = 60
@@ -52,6 +55,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         _credentials(settings.model),
         *_local_servers(),
         _state(state),
+        _disk_usage(state, settings.state),
         _sandbox(settings.sandbox, cwd),
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
@@ -91,6 +95,18 @@ def _state(folder: Path) -> Finding:
     except OSError as error:
         return Finding("state", f"cannot create files in {folder}: {error.strerror}", ok=False)
     return Finding("state", f"{folder}")
+
+
+def _disk_usage(folder: Path, settings: StateSettings) -> Finding:
+    """Return the size of the state directory, with a note from WARNING_SHARE of the limit."""
+    limit, total = limit_bytes(settings), measure_state(folder).total
+    if limit is None:
+        return Finding("disk", f"{format_size(total)} in the state directory, without a limit")
+    found = f"{format_size(total)} of {format_size(limit)} in the state directory (state.max_gb)"
+    if total < WARNING_SHARE * limit:
+        return Finding("disk", found)
+    advice = f"`{PRUNE}` removes old sessions; `ctxagent sessions usage` shows the sizes"
+    return Finding("disk", f"{found}, {total / limit:.0%}: {advice}", note=True)
 
 
 def download_vocabulary() -> Finding:

@@ -16,6 +16,7 @@ from ..worktree import WorkTree
 from .attachments import AttachmentsFeature
 from .crash_recovery import CrashRecoveryFeature
 from .diagnostics import DiagnosticsFeature
+from .disk_budget import DiskBudgetFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .folder_instructions import FolderInstructionsFeature
@@ -114,6 +115,16 @@ def _diagnostics(
     return DiagnosticsFeature(handle, runner, launch.settings.lsp, parent, launch.plugins)
 
 
+def _disk_budget(
+    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+) -> Feature | None:
+    tracker, launch = runner.change_tracker, sources.launch
+    if sources.opener is None or tracker is None or tracker.saver is None:
+        return None  # a subagent saves files for its parent
+    room = tracker.saver.files.room
+    return DiskBudgetFeature(handle, launch.state, launch.settings.state, room)
+
+
 def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
     launch = sources.launch
     return HooksFeature(
@@ -176,6 +187,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "run-state": lambda handle, *_: RunStateFeature(handle),
     "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
     "diagnostics": _diagnostics,
+    "disk-budget": _disk_budget,
     "hooks": _hooks,
     "telemetry": _telemetry,
 }

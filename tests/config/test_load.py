@@ -72,6 +72,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
     texts = {
         "model.context_window": "100_000", "model.effort": "xhigh", "ui.plain": "True",
         "model.base_url": "http://127.0.0.1:1", "demote.above": "off", "state.dir": "/var/s",
+        "state.max_gb": "1.5", "state.max_age_days": "90",
         "permissions.mode": "plan", "permissions.sandboxed": "allow",
         "permissions.allow": "Read", "permissions.ask": "Bash", "permissions.deny": "Edit",
         "bash.keep_env": "X", "model.id": "m", "model.small": "m", "model.fallback": "m",

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import format_size
 from ....tools.system.shorten import one_line
 from ...errors import UsageError
 from .. import status
@@ -14,7 +15,7 @@ from ..menu import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
 from .registry import command
-from .sessions import age, format_size
+from .sessions import age
 
 if TYPE_CHECKING:
     from ...library.from_recording import Recordings

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....tools.system.plural import count_of
+from ....tools.system.plural import count_of, format_size
 from ...errors import UsageError
 from .. import status
 from ..menu import Menu, Option, Styled
@@ -179,7 +179,3 @@ def age(changed: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {name}"
     return "now"
-
-
-def format_size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"
