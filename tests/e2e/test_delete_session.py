@@ -5,12 +5,14 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from ctxagent.agent.session.log import Log
+from ctxagent.agent.worktree import WorkTree
 
-from ..support.command import Place
+from ..support.command import PATIENCE, Place, comes
 
 WORD = "quokka"
 
@@ -151,3 +153,38 @@ def test_a_deletion_frees_what_only_the_session_used(place: Place) -> None:
     done = place.run("sessions", "delete", "--yes", first)
     assert disk_bytes(place) < 300_000
     work(place, change)  # a new session works after that
+
+
+@pytest.mark.slow
+def test_a_deletion_leaves_a_running_session_all_it_needs(place: Place) -> None:
+    (place.project / ".gitignore").write_text("*.bin\n")
+    ids = [work(place, f"echo {n} > data.bin && echo {n} > a.txt") for n in range(2)]
+    os.mkfifo(place.project / "gate")
+    wait = "echo running > a.txt && touch waits && cat gate"
+    commands = ["echo begin > data.bin && echo begin > a.txt", wait, "echo end > a.txt"]
+    steps = [{"tools": [{"name": "Bash", "input": {"command": each}}]} for each in commands]
+    script = place.root / "running.json"
+    script.write_text(json.dumps({"steps": [*steps, {"text": "Done."}]}))
+    options = ("-p", "work", "--model", f"scripted:{script}", "--permission-mode", "bypass")
+    with place.start(*options, stdout=PIPE, stderr=PIPE) as process:
+        try:
+            assert comes((place.project / "waits").exists)
+            done = place.run("sessions", "delete", "--yes", *ids)
+            assert done.returncode == 0, done.stderr
+            (place.project / "gate").write_text("go\n")
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    (log,) = place.logs()
+    store = log.parents[2] / "worktree.git"
+    rows = place.entries()
+    files = [row for each in rows if each.get("topic") == "saved" for row in each["data"]["files"]]
+    blobs = {row["blob"] for row in files if row["blob"]}
+    assert blobs
+    assert all((store / "saved" / log.parent.name / blob).is_file() for blob in blobs)
+    index = log.parent / "worktree.index"
+    tree = WorkTree(place.project, store=store, index=index, env=dict(os.environ))
+    trees = {each["snapshot"] for each in rows if each["kind"] == "checkpoint"}
+    assert trees
+    assert all(tree.is_whole(each) for each in trees)
