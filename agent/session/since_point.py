@@ -29,6 +29,15 @@ class FactsSincePoint:
     commands: tuple[str, ...] = ()  # commands that may have changed files, oldest first
 
     @property
+    def unsaved_by_reason(self) -> dict[str, list[str]]:
+        """Paths whose content could not be saved, by the reason."""
+        found: dict[str, list[str]] = {}
+        for path, file in sorted(self.saved.items()):
+            if file.why:
+                found.setdefault(file.why, []).append(path)
+        return found
+
+    @property
     def not_saved(self) -> list[str]:
         """Changed files whose earlier content was not saved."""
         kept = {path for path, file in self.saved.items() if not file.why}

@@ -16,6 +16,7 @@ from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.config.settings import PermissionSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Ask, Emit, Event, Notice, TurnFinished
+from ctxagent.agent.features.disk_budget import DiskBudgetFeature
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
@@ -646,6 +647,31 @@ def test_versions_that_are_no_longer_kept_are_named(
     talk.run("/fork")  # the copy has hard links to the saved versions
     talk.run("/rewind 4 files", "y")
     assert (talk.cwd / "data.bin").read_text() == "version 2\n" * 5
+
+
+@pytest.mark.slow
+def test_files_that_were_never_saved_are_named_with_the_reason(
+    desk: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure_nothing(feature: DiskBudgetFeature) -> None:
+        pass
+
+    monkeypatch.setattr(DiskBudgetFeature, "session_started", measure_nothing)
+    monkeypatch.setattr(saved_files, "MAX_SMALL_BYTES", 10)
+    talk = desk(*rewrite("data.bin", "the second version\n"), write("a.txt", "a\n"), OK)
+    (talk.cwd / ".gitignore").write_text("*.bin\n")
+    (talk.cwd / "data.bin").write_text("the first version\n")
+    tracker = talk.agent.runner.change_tracker
+    assert tracker
+    assert tracker.saver
+    tracker.saver.files.room.left = 5
+    talk.say("do it")
+    shown = " ".join(talk.run("/rewind 1 files", "y").split())
+    assert "(the state directory has reached its limit, state.max_gb): data.bin" in shown
+    assert contents(talk.cwd) == {
+        ".gitignore": b"*.bin\n",
+        "data.bin": b"the second version\n",
+    }
 
 
 @pytest.mark.slow

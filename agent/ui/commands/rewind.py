@@ -54,6 +54,7 @@ NO_LONGER_KEPT = (
     "not restored, because that version is no longer kept (only the newest two versions of a file "
     "over 1 MB are)"
 )
+NEVER_SAVED = "not restored, because the content was not saved before the change"
 NOT_SAVED = "not restored, because their current content could not be saved first"
 NOTHING_RESTORABLE = "no file can be restored; these may have existed then, but were not saved"
 UNCERTAIN_ORIGIN = (
@@ -330,6 +331,9 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
         repl.say(f"{NOT_RECORDED}: {_listed(repl.agent, plan.difference.unknown)}")
     if plan.no_longer_kept:
         repl.notify("warning", f"{NO_LONGER_KEPT}: {_listed(repl.agent, plan.no_longer_kept)}")
+    if plan.since and plan.point.snapshot is not None:
+        for why, paths in plan.since.unsaved_by_reason.items():
+            repl.notify("warning", f"{NEVER_SAVED} ({why}): {_listed(repl.agent, paths)}")
     if plan.since and plan.point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
