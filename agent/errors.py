@@ -5,7 +5,8 @@
     │   └── ConfigError           2   a bad setting; names file, line and the nearest known key
     ├── SessionError              1   a session that cannot be read
     │   ├── NoSuchSession         2   an unknown session or checkpoint
-    │   └── SessionBusy           1   another process has it open; names the session and the process
+    │   ├── SessionBusy           1   another process has it open; names the session and the process
+    │   └── LogDamaged            1   the log lacks what its copies have; names both and the repair
     ├── CompactionFailed          1   a compaction failed and changed nothing; names the reason
     ├── ResultError               1   the final answer does not fit the requested schema
     ├── RecordError               1   the log could not be written: stop before the next effect
@@ -21,6 +22,8 @@
 Exit codes are part of the command line's contract.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .lazy import regex
@@ -79,6 +82,18 @@ class SessionBusy(SessionError):
         )
         self.session = session
         self.holder = holder
+
+
+class LogDamaged(SessionError):
+    """A log lacks entries that its copies have, or has them in another order."""
+
+    def __init__(self, log: Path, differences: Sequence[str]) -> None:
+        super().__init__(
+            f"the log of this session is damaged: {log}: {'; '.join(differences)}",
+            hint="Nothing was changed, so the copies are as they were. `ctxagent doctor "
+            f"{log.parent.name} --repair` rebuilds the log from its copies.",
+        )
+        self.log = log
 
 
 class RecordError(CtxagentError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.unicode import clean
-from ..errors import UsageError
+from ..errors import NoSuchSession, UsageError
 from .options import cwd_of, exits_with_code, load, project_of, say, single_action
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def doctor(
     project = project_of(options, loaded)
     done: list[str] | None = None
     if id is not None:
-        log = project.find_log(id)
+        log = _find_log(project, id)
         done = repair(log) if repairs else None
         findings = check_session(log)
     elif fetch_tokenizer:
@@ -81,6 +81,21 @@ def doctor(
         if id is not None and not whole and not repairs:
             say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1
+
+
+def _find_log(project: "Project", id: str) -> Path:
+    """Return the log of a session. The log may be missing if the session's folder has a copy.
+    Raises NoSuchSession.
+    """
+    from ..session.conversation import CONVERSATION_NAME
+
+    try:
+        return project.find_log(id)
+    except NoSuchSession:
+        log = project.log_for_task(id)
+        if not log.with_name(CONVERSATION_NAME).is_file():
+            raise
+        return log
 
 
 async def _test_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":

@@ -66,6 +66,7 @@ class RepairedLog:
     broken_count: int = 0  # damaged lines of the original
     other_versions: Counter[str] = field(default_factory=Counter)  # number of lines by version
     first_changed: int | None = None  # seq from which the content to send differs
+    end: int = 0  # the last seq that the log had according to its copies
 
     def note_change(self, seq: int) -> None:
         first = self.first_changed
@@ -97,13 +98,19 @@ def add_line(log: RepairedLog, line: RawLine) -> None:
             log.note_change(entry.seq)
 
 
-def repair_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
-    """Repair the rows. `load` reads the entry of a row, `folder` is the session's."""
+def correct_rows(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
+    """Correct the seqs and the order of the rows. `load` reads the entry of a row."""
     _correct_seqs(log, load)
     _drop_duplicates(log)
     _restore_order(log)
     _move_second_writer(log, load)
-    texts = _offloaded_texts(folder)
+
+
+def complete_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
+    """Fill the gaps between the rows, and remove what a server no longer accepts. `folder` is the
+    session's.
+    """
+    texts = offloaded_texts(folder)
     _fill_gaps(log, load, texts)
     for row in log.rows:  # a recovered result refers to the file with its text again
         result = row.entry
@@ -120,6 +127,22 @@ def lost_seqs(entry: Entry) -> range:
     if isinstance(lost, list) and len(lost) == 2 and isinstance(lost[1], int):
         return range(entry.seq, lost[1] + 1)
     return range(0)
+
+
+def new_row(entry: Entry) -> LogRow:
+    """Return the row of an entry that the original log does not have."""
+    return LogRow(
+        entry.seq, _last_seq(entry), entry.kind, 0, 0, 0, b"", has_thinking(entry), entry=entry
+    )
+
+
+def seq_ranges(seqs: Sequence[int]) -> str:
+    """Return rising seqs as text. Consecutive seqs become a range."""
+    ranges = list[tuple[int, int]]()
+    for seq in seqs:
+        first = ranges.pop()[0] if ranges and ranges[-1][1] == seq - 1 else seq
+        ranges.append((first, seq))
+    return listed([_seq_range(*each) for each in ranges], MAX_NAMED_ENTRIES)
 
 
 def _last_seq(entry: Entry) -> int:
@@ -217,19 +240,16 @@ def _fill_gaps(log: RepairedLog, load: Callable[[LogRow], Entry], texts: Offload
     """
     new: list[Entry] = []
     first = 1
-    for row in log.rows:
-        if row.seq > first:
+    for seq, last in [*((row.seq, row.last) for row in log.rows), (log.end + 1, log.end + 1)]:
+        if seq > first:
             log.note_change(first)
-            there = [seq for seq in texts if first <= seq < row.seq]
-            for start, end in _ranges_without(first, row.seq - 1, there):
+            there = [each for each in texts if first <= each < seq]
+            for start, end in _ranges_without(first, seq - 1, there):
                 log.changes.append(f"{_seq_range(start, end)}: lost; replaced by a note")
                 new.append(_note(start, end))
-            new += [_restored(log, load, seq, texts[seq]) for seq in there]
-        first = row.last + 1
-    rows = [
-        LogRow(e.seq, _last_seq(e), e.kind, 0, 0, 0, b"", has_thinking=False, entry=e) for e in new
-    ]
-    log.rows = sorted([*log.rows, *rows], key=lambda row: row.seq)
+            new += [_restored(log, load, each, texts[each]) for each in there]
+        first = max(first, last + 1)
+    log.rows = sorted([*log.rows, *map(new_row, new)], key=lambda row: row.seq)
 
 
 def _ranges_without(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -240,7 +260,8 @@ def _ranges_without(first: int, last: int, there: Sequence[int]) -> Iterator[tup
         first = seq + 1
 
 
-def _offloaded_texts(folder: Path) -> OffloadedTexts:
+def offloaded_texts(folder: Path) -> OffloadedTexts:
+    """Return the files with texts of messages and results."""
     found = {}
     for path in sorted((folder / "offloaded").glob("*.md")):
         if (named := _OFFLOADED.fullmatch(path.name)) and path.stat().st_size:

@@ -8,36 +8,38 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from ...tools.system.files import copy_private, replacing
+from ...tools.system.files import keeping_old, replacing
 from ...tools.system.plural import count_of
 from ..context.request import build_messages
 from ..context.view import fold
 from ..errors import SessionError
 from ..lazy import dataclass
+from ..loop.resume import CACHE_NAME
 from ..session.conversation import CONVERSATION_NAME, write_conversation
 from ..session.entries import Entry, Note, Revert, ToolResult, User
 from ..session.lock import acquire_lock, unwritable
 from ..session.log import LOG_NAME, Entries, encode_line, parse_entry, timestamp
 from ..session.store import AGENTS
 from . import folder as folder_checks
+from .copies import restore_from_copies
 from .finding import Finding
 from .references import References
-from .repair import LogRow, RepairedLog, add_line, repair_rows
+from .repair import LogRow, RepairedLog, add_line, complete_rows, correct_rows
 from .salvage import read_lines
 
 MAX_LISTED_REPAIRS = 200  # listed one by one
 EMPTY_LOG = "the log is empty: nothing can be recovered, and resuming starts from scratch"
-_CACHES = ("resume.json",)  # rebuilt from the log
 
 
 def check_session(log: Path) -> list[Finding]:
     """Return all findings about a session, including what a repair would do. Changes nothing.
     Raises SessionError if the log cannot be read.
     """
+    if not log.exists() and (copies := _other_copies(log.parent)):
+        return [Finding("log", f"{log} is missing", ok=False), *copies]
     folder, state = log.parent, folder_checks.check_lock(log)
     with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
         repaired, broken = examined.repaired, examined.repaired.broken_count
@@ -79,6 +81,8 @@ def repair(log: Path) -> list[str]:
 
 def _repair(log: Path) -> list[str]:
     done = []
+    if not log.exists():
+        log.touch(mode=0o600)
     if count := folder_checks.fix_modes(log.parent):
         done.append(
             f"permissions of {count_of(count, 'file or folder', 'files and folders')} fixed"
@@ -86,8 +90,10 @@ def _repair(log: Path) -> list[str]:
     with _examined(log) as examined:
         if to_do := examined.to_do:
             kept = _write(log, examined)
-            for name in _CACHES:
-                log.with_name(name).unlink(missing_ok=True)
+            cache = log.with_name(CACHE_NAME)
+            if cache.exists():
+                with keeping_old(cache):
+                    cache.unlink()
             with suppress(OSError):  # the next process that opens the session does it
                 write_conversation(log.parent, Entries(log))
             done += [*_first(to_do), f"the old log is kept: {kept}"]
@@ -164,10 +170,13 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
         for line in read_lines(log):
             if line.raw.endswith(b"\n") or not in_use:
                 add_line(examined.repaired, line)
-        repair_rows(examined.repaired, examined.load, log.parent)
+        correct_rows(examined.repaired, examined.load)
+        if not in_use:
+            restore_from_copies(examined.repaired, examined.load, log)
+        complete_rows(examined.repaired, examined.load, log.parent)
         for row in examined.repaired.rows:
             examined.references.add(examined.load(row))
-        empty = not os.fstat(file.fileno()).st_size
+        empty = not os.fstat(file.fileno()).st_size and not examined.repaired.rows
         examined.to_do = [EMPTY_LOG] if empty else [*examined.repaired.changes]
         examined.drop_missing_texts(log.parent)
         examined.revert_impossible_summaries()
@@ -176,27 +185,16 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
 
 def _write(log: Path, examined: _Examined) -> Path:
     """Write the repaired log and return the path of the original's copy. Raises OSError."""
-    now = datetime.now(UTC)
-    kept = log.with_name(f"{log.name}.{now:%Y%m%d-%H%M%S}.bak")
-    while kept.exists():
-        kept = kept.with_name(f"{kept.stem}-2.bak")
-    text = f"repaired by ctxagent doctor; the log as it was is {kept.name}"
-    data = {"repaired": _first(examined.to_do)}
-    examined.add(Note(topic="warning", text=text, data=data))
-    try:
-        os.link(log, kept)
-    except OSError:  # a file system without hard links
-        copy_private(log, kept)
-    try:
+    with keeping_old(log) as kept:
+        text = f"repaired by ctxagent doctor; the log as it was is {kept.name}"
+        data = {"repaired": _first(examined.to_do)}
+        examined.add(Note(topic="warning", text=text, data=data))
         with replacing(log) as out:
             for row in examined.repaired.rows:
                 out.write(examined.raw(row) if row.entry is None else encode_line(row.entry))
             for entry in examined.added:
                 out.write(encode_line(entry))
-    except OSError:
-        kept.unlink(missing_ok=True)
-        raise
-    return kept
+        return kept
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -217,5 +215,5 @@ def _other_copies(folder: Path) -> list[Finding]:
         "checkpoints": "saved states of the session",
     }
     found = [f"{name} ({what})" for name, what in there.items() if (folder / name).exists()]
-    found += sorted(path.name for path in folder.glob(f"{LOG_NAME}.*.bak"))
+    found += sorted(path.name for path in folder.glob("*.bak"))
     return [Finding("other copies", ", ".join(found))] if found else []

@@ -1,13 +1,22 @@
 """Find and open the log of the requested session."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+from ..errors import LogDamaged
 from ..launch import SessionChoice
 from ..session.log import Log
 from ..session.store import Project
-from .resume import OpenedLog, SessionState, copy_cache, create_session, resume_session
+from .resume import (
+    OpenedLog,
+    SessionState,
+    create_session,
+    read_cache,
+    resume_session,
+    write_cache,
+)
 
 
 def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
@@ -18,11 +27,20 @@ def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
     if choice.id is None and not choice.newest:
         return create_session(project.new_log())
     path = project.newest_log() if choice.id is None else project.find_log(choice.id)
-    if choice.fork:
-        copy = project.fork(path)
-        copy_cache(path, copy)
-        path = copy
-    return resume_session(path, read_only=choice.read_only)
+    return _fork(project, path) if choice.fork else resume_session(path, read_only=choice.read_only)
+
+
+def _fork(project: Project, path: Path) -> OpenedLog:
+    """Copy a session and open the copy. Raises SessionError and leaves no copy of a damaged log."""
+    cache = read_cache(path)
+    copy = project.fork(path)
+    write_cache(copy, cache)
+    try:
+        return resume_session(copy)
+    except LogDamaged:
+        shutil.rmtree(copy.parent, ignore_errors=True)
+        resume_session(path).log.close()  # raises the error of the original
+        raise
 
 
 def fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:

@@ -24,11 +24,12 @@ from ...tools.system.files import open_kept, replace_file
 from ..compaction.drift import WATCHED_TURNS
 from ..context import tokens
 from ..context.view import Folding, View, start_folding
-from ..errors import RecordError, SessionError
+from ..errors import LogDamaged, RecordError, SessionError
 from ..lazy import dataclass
 from ..session.checkpoints import PointCounter
 from ..session.codec import from_json, signature, to_json
-from ..session.conversation import conversation_text, new_conversation
+from ..session.conversation import CONVERSATION_NAME, conversation_text, new_conversation
+from ..session.copies import LogScan, check_copies
 from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
@@ -49,6 +50,7 @@ class SessionState:
     entries: int = 0  # number of entries
     newest: int = 0  # seq of the last entry
     highest: int = 0  # the largest seq
+    in_order: bool = True  # each seq is larger than all before it
     own_prompt: str = ""  # the user's system prompt, replacing the built-in one
     began: str | None = None  # the directory in which the session was first opened
     session: str = ""  # the ID under which it was last opened
@@ -88,6 +90,7 @@ class SessionState:
         text = conversation_text(entry)
         self.conversation_bytes += len(text)
         self.entries += 1
+        self.in_order = self.in_order and entry.seq > self.highest
         self.newest, self.highest = entry.seq, max(self.highest, entry.seq)
         if isinstance(entry, Session):
             self.began = entry.cwd if self.began is None else self.began
@@ -191,6 +194,7 @@ class ResumeCache:
         self._path, self._left = log.with_name(CACHE_NAME), log.with_name(LOG_STATE_NAME)
         self.reached = 0
         self._size = 0  # bytes of the cache
+        self.contradicting = CachedState()  # the content of a cache that does not match the log
         self._behind = False  # a newer entry requires reading the whole log
         self._thread: threading.Thread | None = None
 
@@ -205,7 +209,8 @@ class ResumeCache:
             with ThreadPoolExecutor(1) as aside:  # checking and parsing are slow
                 holds = aside.submit(self._matches_log, told["segments"])
                 kept = _parsed_state(told)
-                kept = kept if holds.result() else None
+                if kept is not None and not holds.result():
+                    self.contradicting, kept = kept, None
         if kept is None:
             kept, self._size = CachedState(), 0
         self.reached = kept.offset
@@ -219,6 +224,11 @@ class ResumeCache:
             self.reached = 0  # makes `keep` write, else each resume reads the whole log
         return kept
 
+    def stored(self) -> CachedState | None:
+        """Return the content of the cache, whether or not it matches the log."""
+        told = self._load()
+        return _parsed_state(told) if told else None
+
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
         """Rewrite the cache if the log has grown enough.
 
@@ -229,8 +239,7 @@ class ResumeCache:
             size = self._log.stat().st_size
             if self._behind or size - self.reached < self._min_growth:
                 return
-            told = self._load()
-            kept = (_parsed_state(told) if told else None) or CachedState()
+            kept = self.stored() or CachedState()
             if size - kept.offset > most:
                 return
             kept.follow(self._log)
@@ -333,33 +342,54 @@ class OpenedLog(NamedTuple):
 
 
 def create_session(path: Path) -> OpenedLog:
-    """Create a log and return it with an empty state."""
+    """Create a log and return it with an empty state. Raises LogDamaged if the session's folder
+    has copies of a log that is missing.
+    """
     log = Log(path)
+    check_copies(path, (), LogScan())
     log.keep_conversation(0)
     return OpenedLog(log, SessionState(), ResumeCache(path))
 
 
-def copy_cache(log: Path, copy: Path) -> None:
-    """Copy the cache of a log for a copy of the log."""
-    with suppress(OSError):
-        with open_kept(log.with_name(CACHE_NAME)) as file:
-            data = file.read()
-        replace_file(copy.with_name(CACHE_NAME), data, single_writer=True, durable=False)
+def read_cache(log: Path) -> bytes:
+    """Return the cache of a log for a copy of the log, b"" if there is none. Call this before the
+    log is copied, because the cache must not contain more than the copy.
+    """
+    with suppress(OSError), open_kept(log.with_name(CACHE_NAME)) as file:
+        return file.read()
+    return b""
+
+
+def write_cache(copy: Path, data: bytes) -> None:
+    """Write the result of `read_cache` next to the copy of the log."""
+    if data:
+        with suppress(OSError):
+            replace_file(copy.with_name(CACHE_NAME), data, single_writer=True, durable=False)
 
 
 def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
     """Open an existing log and return it with its state. Raises the errors of `Log.open`."""
     resumption, kept = ResumeCache(path), CachedState()
 
-    def read(log: Log) -> tuple[int, list[str]]:
+    def read(log: Log) -> LogScan:
         nonlocal kept
         kept = resumption.read(writes=not read_only)
-        if not read_only:
-            resumption.keep(kept)
-        return kept.state.highest, kept.warnings(path)
+        state, cached = kept.state, resumption.contradicting.state.entries
+        return LogScan(
+            state.entries, state.highest, kept.warnings(path), state.conversation_bytes,
+            state.in_order, cached,
+        )  # fmt: skip
 
-    log = Log.open(path, read, read_only=read_only)
+    conversation = path.with_name(CONVERSATION_NAME)
+    had_conversation = conversation.exists()
+    try:
+        log = Log.open(path, read, read_only=read_only)
+    except LogDamaged:
+        if not had_conversation:  # `read` wrote it
+            conversation.unlink(missing_ok=True)
+        raise
     if not read_only:
+        resumption.keep(kept)
         log.keep_conversation(kept.state.conversation_bytes)
     return OpenedLog(log, kept.state, resumption)
 

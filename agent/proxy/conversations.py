@@ -16,6 +16,7 @@ from typing import Any
 
 from ..compaction.policy import Policy
 from ..context.view import fold
+from ..errors import LogDamaged
 from ..lazy import dataclass, regex
 from ..models.catalog import DEFAULT_LIMITS, known_limits
 from ..security.redaction import redaction_for
@@ -219,10 +220,13 @@ class Conversations:
     def _resumed(
         self, format: BodyFormat, path: Path, digests: Digests, model: str
     ) -> ProxySession | None:
-        """Open the session in a log. Return None if the log does not match the messages. Raises
-        CtxagentError.
+        """Open the session in a log. Return None if the log is damaged or does not match the
+        messages. Raises CtxagentError.
         """
-        log = Log.open(path)
+        try:
+            log = Log.open(path)
+        except LogDamaged:
+            return None
         with log.closed_on_error():
             entries = [*log.entries()]
             session = self._session(format, log, model, {}, entries)

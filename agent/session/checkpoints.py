@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...tools.system.files import make_private_folder, read_below, replace_file
 from ..errors import NoSuchSession, RecordError, SessionError
 from ..lazy import dataclass
+from .copies import CHECKPOINTS_FOLDER
 from .entries import Checkpoint, Entry, User
 from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ..worktree import RepositoryRecorder, SavedFile, SavedFiles, TreeChange, WorkTree
     from ..worktree.repository_restore import RepositoryRestorer
 
-CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # trigger of a snapshot at the start of a turn
 BEFORE_REWIND_TRIGGER = "before rewind"
 OBJECTS_GONE = "git has deleted objects that the snapshot needs"

@@ -3,17 +3,24 @@
 Each entry's text is appended right after the entry is written to the log, and compaction does not
 change it. The expected file size is computed from the log, so a size check shows whether the file
 is complete. If the file is too short, the missing texts are appended. If its content differs from
-the log, the file is rewritten.
+the log, the file is rewritten. The old file is kept if it has text that the log does not have.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Reversible, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...tools.system.files import open_kept, private_opener, replacing, sync_file
+from ...tools.system.files import (
+    keeping_old,
+    open_kept,
+    private_opener,
+    replacing,
+    sync_file,
+)
 from ..errors import RecordError, SessionError
+from .conversation_copy import compare
 from .entries import Assistant, Block, Entry, ToolResult, User, summarized_text
 from .searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
 
@@ -65,15 +72,22 @@ def _text_of_blocks(content: Any) -> str:
 
 class ConversationFile:
     """`conversation.md` in the folder of a session that this process writes. `size` is the total
-    size in bytes of the texts of all `entries`. The entries are read only if the file is wrong.
+    size in bytes of the texts of all `entries`, and `missing` are the texts that the file lacks at
+    its end, if they are known. The entries are read only if the file is wrong.
     """
 
-    def __init__(self, folder: Path, entries: Reversible[Entry], size: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        entries: Reversible[Entry],
+        size: int,
+        missing: Sequence[bytes] | None = None,
+    ) -> None:
         self.path = folder / CONVERSATION_NAME
         self._entries, self._size = entries, size
         self._is_whole = False  # the file matches the log
         with suppress(OSError, SessionError):
-            self._complete(may_rewrite=size <= MAX_BYTES_AT_OPEN)
+            self._complete(missing, may_rewrite=size <= MAX_BYTES_AT_OPEN)
 
     def add(self, entry: Entry) -> None:
         """Append the newest entry of the log. After a failure, the next call appends the missing
@@ -82,7 +96,7 @@ class ConversationFile:
         if text := conversation_text(entry):
             before, self._size = self._size, self._size + len(text)
             with suppress(OSError, SessionError):
-                if self._is_whole and _size(self.path) == before:
+                if self._is_whole and size_of(self.path) == before:
                     _append(self.path, before, [text])
                 else:
                     self._complete()
@@ -103,12 +117,15 @@ class ConversationFile:
                 hint="Free disk space, then continue.",
             ) from error
 
-    def _complete(self, *, may_rewrite: bool = True) -> None:
+    def _complete(
+        self, missing: Sequence[bytes] | None = None, *, may_rewrite: bool = True
+    ) -> None:
         """Make the file match the log. Rewrite it only if `may_rewrite`. Raises OSError, and
         SessionError for a missing log.
         """
-        size = _size(self.path)
-        missing = self._missing_texts(size) if 0 < size <= self._size else None
+        size = size_of(self.path)
+        if size and missing is None:
+            missing = missing_texts(self.path, self._entries, self._size)
         if missing:
             _append(self.path, self._size - sum(map(len, missing)), missing)
         elif missing is None and (size or self._size):
@@ -117,30 +134,45 @@ class ConversationFile:
             write_conversation(self.path.parent, self._entries)
         self._is_whole = True
 
-    def _missing_texts(self, size: int) -> list[bytes] | None:
-        """Return the texts that a file of `size` bytes lacks. Return None if the file must be
-        rewritten, because too much is missing or the text before the gap differs.
-        """
-        begin, missing = self._size, list[bytes]()
-        for text in filter(None, map(conversation_text, reversed(self._entries))):
-            if begin <= size:
-                with open_kept(self.path) as file:
-                    file.seek(max(0, begin - len(text)))
-                    return missing[::-1] if file.read(len(text)) == text else None
-            begin -= len(text)
-            missing.append(text)
-            if self._size - begin > MAX_BYTES_AT_OPEN:
-                break
+
+def missing_texts(path: Path, entries: Reversible[Entry], whole_size: int) -> list[bytes] | None:
+    """Return the texts of `entries` that a conversation file lacks at its end. `whole_size` is the
+    size in bytes of all texts. Return None if the file must be rewritten, because too much is
+    missing or the text before the gap differs. Raises OSError.
+    """
+    size, begin, missing = size_of(path), whole_size, list[bytes]()
+    if size > whole_size:
         return None
+    for text in filter(None, map(conversation_text, reversed(entries))):
+        if begin <= size:
+            with open_kept(path) as file:
+                file.seek(max(0, begin - len(text)))
+                return missing[::-1] if file.read(len(text)) == text else None
+        begin -= len(text)
+        missing.append(text)
+        if whole_size - begin > MAX_BYTES_AT_OPEN:
+            break
+    return None
 
 
 def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
-    """Rewrite the whole conversation. Raises OSError and leaves the old file unchanged on
-    failure.
+    """Rewrite the whole conversation. Keep the old file if it has text that the entries do not
+    have. Raises OSError and leaves the old file unchanged on failure.
     """
     path = folder / CONVERSATION_NAME
-    with replacing(path, part_name=f"{path.name}.part") as file:
+    is_foreign = bool(size_of(path)) and compare(path, conversation_texts(entries)).has_foreign_text
+    with (
+        keeping_old(path) if is_foreign else nullcontext(),
+        replacing(path, part_name=f"{path.name}.part") as file,
+    ):
         file.writelines(map(conversation_text, entries))
+
+
+def conversation_texts(entries: Iterable[Entry]) -> Iterator[tuple[int, bytes]]:
+    """Yield the seq and the text of each entry that adds text to the conversation."""
+    for entry in entries:
+        if text := conversation_text(entry):
+            yield entry.seq, text
 
 
 @contextmanager
@@ -168,7 +200,7 @@ def new_conversation(folder: Path) -> Iterator[Callable[[bytes], None]]:
         yield write
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
     """Return the size of a file, or 0 for a missing file. Raises OSError."""
     try:
         return path.stat().st_size

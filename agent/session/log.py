@@ -19,7 +19,8 @@ from typing import BinaryIO, Protocol, TypeVar
 from ...tools.system.files import open_kept
 from ..errors import SessionError
 from ..lazy import dataclass, regex
-from .conversation import ConversationFile
+from .conversation import ConversationFile, conversation_text
+from .copies import LogScan, check_copies
 from .entries import VERSION, Entry, decode, encode
 from .log_file import LogFile
 
@@ -123,10 +124,16 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise SessionError(f"cannot read the log {path}: {error.strerror}") from error
 
 
-def scan_log(path: Path) -> tuple[int, list[str]]:
-    """Read a whole log and return its highest seq and its warnings."""
+def scan_log(path: Path) -> LogScan:
+    """Read a whole log."""
     warnings: list[str] = []
-    return max((entry.seq for entry in Entries(path, warnings)), default=0), warnings
+    count, highest, size, in_order = 0, 0, 0, True
+    for entry in Entries(path, warnings):
+        count += 1
+        size += len(conversation_text(entry))
+        in_order = in_order and entry.seq > highest
+        highest = max(highest, entry.seq)
+    return LogScan(count, highest, warnings, size, in_order)
 
 
 def find_entry(path: Path, seq: int) -> Entry | None:
@@ -228,6 +235,8 @@ class Log(LogFile):
         self.warn: Callable[[str], None] | None = None  # receives warnings, else `warnings` does
         self.redact: Redact = without_redaction
         self.last_seq = 0
+        # The texts that `conversation.md` lacks at its end, None if not known.
+        self._missing: list[bytes] | None = None
         self.conversation: ConversationFile | None = (
             None  # None unless `keep_conversation` was called
         )
@@ -236,16 +245,16 @@ class Log(LogFile):
     def open(
         cls,
         path: Path,
-        read: "Callable[[Log], tuple[int, list[str]]] | None" = None,
+        read: "Callable[[Log], LogScan] | None" = None,
         *,
         read_only: bool = False,
     ) -> "Log":
         """Open an existing log, lock it and cut off an incomplete last line.
 
-        `read` runs under the lock and returns the log's highest seq and warnings; by default the
-        whole log is scanned. With `read_only`, nothing is locked, cut off or appended, because
-        another process may have the log. Raises SessionError for a missing log, and SessionBusy if
-        another process has it.
+        `read` runs under the lock; by default the whole log is scanned. With `read_only`, nothing
+        is locked, cut off or appended, because another process may have the log. Raises
+        SessionError for a missing log, SessionBusy if another process has it, and LogDamaged if a
+        copy has more than the log.
         """
         log = cls(path, read_only=read_only)
         if not path.is_file():
@@ -255,20 +264,19 @@ class Log(LogFile):
         if not read_only:
             log.warnings += log.lock()
         with log.closed_on_error():
-            cut = [] if read_only else log._cut_torn_end()
-            log.last_seq, warnings = read(log) if read else scan_log(path)
-        log.warnings += [*warnings, *cut]
+            with _opened(path) as file:
+                size = file.seek(0, os.SEEK_END)
+                end = end_of_whole_lines(file, size)
+            scan = read(log) if read else scan_log(path)
+            log.last_seq = scan.highest
+            log.warnings += scan.warnings
+            if not read_only:
+                log._missing = check_copies(path, Entries(path), scan, is_torn=end < size)
+                log.truncate(end)
+        if end < size and not read_only:
+            cut = f"{path}: cut off an incomplete last line of {size - end} bytes"
+            log.warnings.append(cut)
         return log
-
-    def _cut_torn_end(self) -> list[str]:
-        """Cut off an incomplete last line and return a warning if there was one."""
-        with _opened(self.path) as file:
-            size = file.seek(0, os.SEEK_END)
-            end = end_of_whole_lines(file, size)
-        self.truncate(end)
-        if end == size:
-            return []
-        return [f"{self.path}: cut off an incomplete last line of {size - end} bytes"]
 
     def append(self, entry: Entry) -> Entry:
         """Write an entry and return it as a reader of the file will see it. Raises RecordError and
@@ -293,7 +301,9 @@ class Log(LogFile):
         """Start to maintain `conversation.md` next to the log. `size` is the size in bytes of the
         texts of all entries so far.
         """
-        self.conversation = ConversationFile(self.path.parent, Entries(self.path), size)
+        self.conversation = ConversationFile(
+            self.path.parent, Entries(self.path), size, self._missing
+        )
 
     def sync_all(self) -> None:
         """Flush the log and the conversation to the storage device. Raises RecordError."""

@@ -163,6 +163,8 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
     """
     source, folder = log.parent.resolve(), target.parent
     make_private_folder(folder)
+    if upto == inf:  # before the log: a copy must not have more than its log
+        _copy_file(source, folder, CONVERSATION_NAME)
     paths, runs = set[str](), dict[str, SubagentRun]()
     left_out_from: str | None = None  # time of the first entry left out
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -185,9 +187,8 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
     for path in filter(None, paths):
         _copy_file(source, folder, path)
     if left_out_from is None:
-        for name in (CONVERSATION_NAME, SUMMARY_NAME):
-            _copy_file(source, folder, name)
-    else:
+        _copy_file(source, folder, SUMMARY_NAME)
+    if upto != inf:
         write_conversation(folder, Entries(target))
     for id, run in runs.items():
         old, new = (each / AGENTS / id / LOG_NAME for each in (source, folder))

@@ -23,6 +23,7 @@ from ctxagent.agent.doctor.salvage import without_thinking
 from ctxagent.agent.errors import SessionError
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.conversation import CONVERSATION_NAME
 from ctxagent.agent.session.entries import (
     Assistant,
     Entry,
@@ -165,8 +166,8 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "no kind": (lambda ls: [*ls[:3], b'{"v": 1, "seq": 4}\n', *ls[4:]], "not an entry: no kind"),
     "empty line": (lambda ls: [*ls[:3], b"\n", *ls[3:]], "line 4: it is empty"),
     "a foreign line": (lambda ls: [*ls[:3], b"tail -f\n", *ls[3:]], "line 4: not JSON"),
-    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: lost; replaced by a note"),
-    "first lines gone": (lambda ls: ls[2:], "#1 to #2: lost"),
+    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: restored from conversation.md"),
+    "first lines gone": (lambda ls: ls[2:], "#2: restored from conversation.md"),
     "torn tail": (lambda ls: [*ls[:-1], ls[-1][:30]], "cut off after 30 bytes"),
     "no last line end": (lambda ls: [*ls[:-1], ls[-1][:-1]], "only its line end is missing"),
     "torn in the middle": (
@@ -222,8 +223,10 @@ def test_each_damage_is_explained_and_repaired(log: Path, kind: str) -> None:
     assert account.data["repaired"] == done[:-1]
 
 
-def test_an_empty_log_is_reported(log: Path) -> None:
+def test_an_empty_log_without_copies_is_reported(log: Path) -> None:
     log.write_bytes(b"")
+    log.with_name(CONVERSATION_NAME).unlink()
+    shutil.rmtree(log.parent / "offloaded")
     assert "nothing can be recovered" in said(log, ok=False)
     repair(log)
     assert said(log, ok=False) == ""
@@ -235,6 +238,7 @@ def test_a_repair_keeps_refs_and_drops_later_thinking(log: Path) -> None:
     gone = next(seq for seq, e in whole.items() if isinstance(e, ToolResult) and not e.offloaded)
     lines = lines_of(log)
     log.write_bytes(b"".join([*lines[: gone - 1], *lines[gone:]]))
+    log.with_name(CONVERSATION_NAME).unlink()
     repair(log)
     entries = {entry.seq: entry for entry in read_log(log).entries}
     assert "lost" in (full_text(log, gone) or "")

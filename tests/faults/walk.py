@@ -40,7 +40,7 @@ from ctxagent.agent.errors import (
 )
 from ctxagent.agent.events import Accepted, Compacted, Delta, Event, TextDelta, ToolOutput
 from ctxagent.agent.loop import user_commands
-from ctxagent.agent.loop.resume import copy_cache
+from ctxagent.agent.loop.resume import read_cache, write_cache
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
@@ -454,9 +454,10 @@ class Walk:
     async def _go_on_in_copy(self, upto: int | None = None) -> None:
         """Go on in a copy of the session, or of its first entries; the files stay as they are."""
         agent = self.talk.agent
+        cache = read_cache(agent.log.path)
         copy = Project(self.folder, self.cwd).fork(agent.log.path, upto)
         if upto is None:
-            copy_cache(agent.log.path, copy)
+            write_cache(copy, cache)
         self._copies += 1
         copy.parent.rename(agent.folder.with_name(f"s{self._copies:03}"))  # as a seed says
         await agent.close_except_model()

@@ -41,6 +41,7 @@ from ctxagent.agent.session.totals import Counts, Totals
 
 from ..compaction.test_engine import RECORD
 from ..support.server.validator import validate
+from ..support.sessions.killed import write_killed
 from ..support.sessions.setup import every_tool
 
 Player = Callable[["Talk", str, int], Step]
@@ -565,10 +566,10 @@ def test_a_killed_subagent_is_reported_and_can_be_resumed(tmp_path: Path) -> Non
     # As a kill leaves it: the parent's log ends with the start, the other's within its second call.
     lines = log.read_bytes().splitlines(keepends=True)
     start = next(n for n, line in enumerate(lines) if b'"kind": "agent"' in line)
-    log.write_bytes(b"".join(lines[: start + 1]))
+    write_killed(log, lines[: start + 1])
     lines = inner.read_bytes().splitlines(keepends=True)
     cut = next(n for n, line in enumerate(lines) if b"Half way." in line)
-    inner.write_bytes(b"".join(lines[: cut + 1]) + lines[cut + 1][:20])
+    write_killed(inner, [*lines[: cut + 1], lines[cut + 1][:20]])
     go_on = {"description": "go on", "prompt": "Go on.", "resume": agent.id}
     talk.parent = [Step(tools=[("Task", go_on)]), Step(text="Done.")]
     loop = talk.open(SessionChoice(newest=True))

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.context.view import fold
-from ctxagent.agent.errors import SessionError
+from ctxagent.agent.errors import LogDamaged, SessionError
 from ctxagent.agent.loop import resume
 from ctxagent.agent.loop.resume import (
     CACHE_NAME,
@@ -26,8 +26,9 @@ from ctxagent.agent.loop.resume import (
     CachedState,
     ResumeCache,
     SessionState,
-    copy_cache,
+    read_cache,
     resume_session,
+    write_cache,
 )
 from ctxagent.agent.session.codec import codec, from_json, signature, to_json
 from ctxagent.agent.session.entries import (
@@ -248,6 +249,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     last = len(history.entries)
     history.entries += [Revert(seq=last + 1, target=last + 2), replace(summary(), seq=last + 2)]
     history.entries += [User(seq=last + 3, content="Still.", source="environment")]
+    history.entries.insert(2, Note(seq=1, topic="phase", text="out of order"))
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"garbage\n" * 101 + b"".join(map(encode_line, history.entries)))
     kept = whole(log)
@@ -387,6 +389,12 @@ def test_a_log_that_was_changed_is_read_again(log: Path, change: Callable[[bytes
     edited(log, change)
     assert covered(log) == 0
     assert folds(ResumeCache(log).read()) == folds(whole(log))
+    if change is not EDITS["a letter"]:  # the cache has more entries than the log
+        cache = log.with_name(CACHE_NAME).read_bytes()
+        with pytest.raises(LogDamaged, match="its cache"):
+            resume_session(log)
+        assert log.with_name(CACHE_NAME).read_bytes() == cache
+        return
     held, _, _ = resume_session(log)  # which keeps what it reads
     held.close()
     assert covered(log) in (0, log.stat().st_size)
@@ -419,7 +427,7 @@ def test_after_a_copy_or_a_kill_only_digests_are_checked(log: Path, tmp_path: Pa
     copy = tmp_path / "copy" / "log.jsonl"
     copy.parent.mkdir()
     copy.write_bytes(log.read_bytes())
-    copy_cache(log, copy)
+    write_cache(copy, read_cache(log))
     assert covered(copy) == size
     edited(copy, EDITS["a letter"])
     assert covered(copy) == 0
@@ -653,10 +661,10 @@ def test_a_state_knows_the_files_and_the_todo_list(
 
 def test_a_session_that_is_copied_without_a_cache_has_none(short: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.jsonl"
-    copy_cache(short, copy)
+    write_cache(copy, read_cache(short))
     assert list(tmp_path.iterdir()) == [short.parent]
     leave(short)
-    copy_cache(short, copy)
+    write_cache(copy, read_cache(short))
     assert copy.with_name(CACHE_NAME).read_bytes() == short.with_name(CACHE_NAME).read_bytes()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.session.conversation import CONVERSATION_NAME
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import Entries
 from ctxagent.tests.support.proxy.clients import PATHS, Client, Turn, session_of
@@ -176,6 +177,7 @@ def test_a_torn_batch_is_completed(client: Client, server: Recorder, tmp_path: P
     before = len(lines)
     while len(lines) > 4:  # up to the first reply
         log.write_bytes(b"".join(lines))
+        log.with_name(CONVERSATION_NAME).unlink()  # a kill leaves nothing that the log lacks
         with running_proxy(tmp_path, server.url, EAGER) as proxy:
             server.requests.clear()
             ask(proxy, server, client, 5)

@@ -14,6 +14,7 @@ import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import Request
+from ctxagent.agent.errors import LogDamaged
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.conversation import (
@@ -159,14 +160,24 @@ def test_only_the_missing_end_is_written_after_a_kill(log: Log) -> None:
     assert (conversation(log.path), path.stat().st_ino) == (of_log(log.path), before)
 
 
-def test_what_the_log_lost_is_no_longer_there(log: Log) -> None:
-    """After a power loss."""
+@pytest.mark.parametrize("lost", [1, 5])
+def test_what_the_log_lost_stays(log: Log, lost: int) -> None:
+    """After a power loss. Only the entry of the torn line may be lost without a repair."""
+    log.append(SAID[0])
     log.close()
+    before = conversation(log.path)
     lines = log.path.read_bytes().splitlines(keepends=True)
-    log.path.write_bytes(b"".join(lines[:2]) + lines[2][:9])
+    log.path.write_bytes(b"".join(lines[:-lost]) + lines[-lost][:9])
+    damaged = log.path.read_bytes()
+    if lost > 1:
+        with pytest.raises(LogDamaged, match=r"lacks #7, #8, which .*conversation\.md has"):
+            resume_session(log.path)
+        assert (conversation(log.path), log.path.read_bytes()) == (before, damaged)
+        return
     resume_session(log.path)[0].close()
     assert conversation(log.path) == of_log(log.path)
-    assert "x = 1" not in conversation(log.path).decode()
+    (kept,) = log.path.parent.glob("conversation.md.*.bak")
+    assert kept.read_bytes() == before
 
 
 def test_a_reader_does_not_change_it(log: Log) -> None:

@@ -27,6 +27,7 @@ from ..features.test_subagents import Talk, approximate, task
 from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.server.loopback import Step as ServerStep
+from ..support.sessions.killed import write_killed
 
 FACT = "the gateway is zanzibar"
 
@@ -36,7 +37,7 @@ def cut_after(log: Path, status: str, count: int = 1) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     mark = f'"status": "{status}"'.encode()
     places = [n for n, line in enumerate(lines) if b'"kind": "agent"' in line and mark in line]
-    log.write_bytes(b"".join(lines[: places[count - 1] + 1]))
+    write_killed(log, lines[: places[count - 1] + 1])
 
 
 def notices(talk: Talk) -> list[str]:
@@ -189,7 +190,7 @@ def test_one_that_had_finished_before_the_kill_is_not_called_unfinished(tmp_path
         if moment == "done":
             lines = talk.agent.log.path.read_bytes().splitlines(keepends=True)
             kept = [line for line in lines if b'"kind": "tool_result"' not in line]
-            talk.agent.log.path.write_bytes(b"".join(kept))
+            write_killed(talk.agent.log.path, kept)
         talk.parent = [Step(text="Good.")]
         talk.open(SessionChoice(newest=True))
         talk.say("on")
@@ -214,7 +215,7 @@ def test_unfinished_subagents_are_reported_once(tmp_path: Path) -> None:
     agent = talk.agents()["t"]
     cut_after(talk.agent.log.path, "running")
     inner = talk.agent.folder / agent.log
-    inner.write_bytes(b"".join(inner.read_bytes().splitlines(keepends=True)[:-2]))
+    write_killed(inner, inner.read_bytes().splitlines(keepends=True)[:-2])
     for number in range(3):
         talk.parent = [Step(text="No, thanks.")]
         talk.open(SessionChoice(newest=True))

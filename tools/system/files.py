@@ -11,7 +11,8 @@ import select
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -65,6 +66,21 @@ def replacing(
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def keeping_old(path: Path) -> Iterator[Path]:
+    """Keep the file that the block replaces, and yield the path of this copy: `NAME.<time>.bak`.
+    If the block fails, no copy remains. Raises OSError.
+    """
+    kept = path.with_name(f"{path.name}.{datetime.now(UTC):%Y%m%d-%H%M%S}.bak")
+    while kept.exists():
+        kept = kept.with_name(f"{kept.stem}-2.bak")
+    share_private(path, kept)
+    with ExitStack() as undo:
+        undo.callback(kept.unlink, missing_ok=True)
+        yield kept
+        undo.pop_all()
 
 
 def sync_file(descriptor: int) -> None:

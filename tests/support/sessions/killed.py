@@ -1,0 +1,15 @@
+"""Leave the files of a session as a kill does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctxagent.agent.session.conversation import CONVERSATION_NAME
+from ctxagent.agent.session.conversation import write_conversation as write
+from ctxagent.agent.session.log import Entries
+
+
+def write_killed(log: Path, lines: Sequence[bytes]) -> None:
+    """Write a log that ends with `lines`. The conversation never has more than the log."""
+    log.write_bytes(b"".join(lines))
+    log.with_name(CONVERSATION_NAME).unlink()
+    write(log.parent, Entries(log))
