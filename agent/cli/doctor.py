@@ -16,6 +16,7 @@ from .options import cwd_of, exits_with_code, load, project_of, say, single_acti
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..doctor import Finding
+    from ..models.server_model import ServerModel
     from ..session.store import Project
 
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Test what the model's server accepts, with 10 requests.",
 )
+@click.option(
+    "--network",
+    "tests_network",
+    is_flag=True,
+    help="Test proxy, certificates, the model's server and a small request.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -38,6 +45,7 @@ def doctor(
     repairs: bool,
     fetch_tokenizer: bool,
     tests_server: bool,
+    tests_network: bool,
     as_json: bool,
 ) -> int:
     """Check the installation or one session, and suggest repairs.
@@ -47,11 +55,15 @@ def doctor(
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
-    single_action({"fetch_tokenizer": fetch_tokenizer, "server": tests_server, "repair": repairs})
-    if (fetch_tokenizer or tests_server) and id:
-        raise UsageError(
-            f"{'--server' if tests_server else '--fetch-tokenizer'} does not take a session"
-        )
+    actions = {
+        "--fetch-tokenizer": fetch_tokenizer,
+        "--server": tests_server,
+        "--network": tests_network,
+    }
+    given = {name[2:].replace("-", "_"): is_given for name, is_given in actions.items()}
+    single_action({**given, "repair": repairs})
+    if id and (chosen := [name for name, is_given in actions.items() if is_given]):
+        raise UsageError(f"{chosen[0]} does not take a session")
     if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     loaded = load(options)
@@ -66,6 +78,8 @@ def doctor(
         findings = [download_vocabulary()]
     elif tests_server:
         findings = asyncio.run(_test_server(loaded, project.state))
+    elif tests_network:
+        findings = asyncio.run(_test_network(loaded, project.state))
     else:
         findings = check_all(loaded, project)
     whole = all(finding.ok for finding in findings)
@@ -98,16 +112,36 @@ def _find_log(project: "Project", id: str) -> Path:
         return log
 
 
-async def _test_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
-    """Return what the model's server accepts. Raises UsageError for a scripted model."""
-    from ..doctor import Finding
+async def _test_network(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+    """Return the state of each link to the model's server. Raises UsageError for a scripted
+    model.
+    """
+    from ..doctor.network import check_network
+
+    model = _server_model(loaded, state)
+    try:
+        return await check_network(model)
+    finally:
+        await model.close()
+
+
+def _server_model(loaded: "LoadedSettings", state: Path) -> "ServerModel":
+    """Return the model of the settings. Raises UsageError for a scripted model."""
     from ..models.factory import make_model
-    from ..models.probe import check_server
     from ..models.server_model import ServerModel
 
     model = make_model(loaded.settings, os.environ, state)
     if not isinstance(model, ServerModel):
         raise UsageError(f"{model.id} is scripted and has no server")
+    return model
+
+
+async def _test_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
+    """Return what the model's server accepts. Raises UsageError for a scripted model."""
+    from ..doctor import Finding
+    from ..models.probe import check_server
+
+    model = _server_model(loaded, state)
     try:
         return [Finding(*answer) async for answer in check_server(model)]
     finally:

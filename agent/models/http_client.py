@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import cache
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..errors import ToolError
+from ...tools.system.tls import CertificatesUnreadable, tls_options
+from ..errors import RequestRejected, ToolError, conceal
 from ..lazy import dataclass
 from .address import LOOPBACK_HOSTS
 from .bounded_body import MAX_ANSWER_BYTES, bound_body
 
 if TYPE_CHECKING:
     import httpx2
+
+C = TypeVar("C")
 
 _IMPORT_SWITCH_INTERVAL_S = 0.001  # keeps other threads responsive during imports
 
@@ -67,7 +70,7 @@ def _freeze() -> None:
 
 
 def client_options(address: str) -> dict[str, Any]:
-    """Return the options of an `httpx2` client for a server."""
+    """Return the options of an `httpx2` client for a server. Raises CertificatesUnreadable."""
     import httpx2
 
     options: dict[str, Any] = {
@@ -78,7 +81,28 @@ def client_options(address: str) -> dict[str, Any]:
     if url.scheme == "http" and url.hostname in LOOPBACK_HOSTS:
         # No proxy and no TLS context, which takes 40 ms to create.
         options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
+    else:
+        options |= tls_options()
     return options
+
+
+def open_client(make: Callable[..., C], address: str, **options: Any) -> C:
+    """Return a new `httpx2` client for a server. Raises RequestRejected for unreadable certificates
+    and for a proxy that cannot be used.
+    """
+    try:
+        return make(**client_options(address), **options)
+    except CertificatesUnreadable as error:
+        raise RequestRejected(
+            f"No connection is possible: {error}",
+            hint="Correct or unset the variable. `ctxagent doctor --network` tests the connection.",
+        ) from error
+    except (ValueError, ImportError) as error:
+        raise RequestRejected(
+            f"The proxy in the environment cannot be used: {conceal(str(error))}",
+            hint="Set HTTPS_PROXY or ALL_PROXY to http://HOST:PORT or socks5://HOST:PORT, "
+            "or unset it.",
+        ) from error
 
 
 async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
@@ -88,7 +112,7 @@ async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[in
     import httpx2
 
     try:
-        async with httpx2.AsyncClient(**client_options(url), timeout=None) as client:
+        async with open_client(httpx2.AsyncClient, url, timeout=None) as client:
             asked = client.build_request("POST", url, content=content, headers=dict(headers))
             answer = await client.send(asked, stream=True)
             body = bytearray()
@@ -98,7 +122,7 @@ async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[in
                     break
             await answer.aclose()
             return answer.status_code, body.decode(errors="replace")
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RequestRejected) as error:
         raise ToolError(str(error) or type(error).__name__) from error
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from .http_client import client_options, start_import
+from .http_client import open_client, start_import
 from .providers import LOCAL, Provider, endpoint_of, providers
 
 TIMEOUT_S = 1.0  # for each step of a server's answer
@@ -38,7 +38,7 @@ async def _ask(provider: Provider, environ: Mapping[str, str]) -> LocalServer | 
     with suppress(httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError):
         async with (
             asyncio.timeout(MAX_SECONDS),
-            httpx2.AsyncClient(timeout=TIMEOUT_S, **client_options(address)) as client,
+            open_client(httpx2.AsyncClient, address, timeout=TIMEOUT_S) as client,
         ):
             answer = await client.get(f"{address}/models", headers=headers)
             rows = answer.json()["data"] if answer.status_code == 200 else None

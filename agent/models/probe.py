@@ -6,7 +6,7 @@ so that sessions do not send requests that the server would refuse.
 
 import base64
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -46,7 +46,7 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # earlier messages
 
 
-async def check_server(model: ServerModel) -> AsyncIterator[FeatureTestResult]:
+async def check_server(model: ServerModel) -> AsyncGenerator[FeatureTestResult]:
     """Yield the result of each test. Raises NoCredentials."""
     first: Reply | None = None
     table = model.wire.gaps

@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ...tools.system.tls import certificate_problem
 from ..context.request import Request
 from ..errors import RequestRejected, conceal
 from ..events import Accepted, Delta, Notice, Retrying
@@ -276,6 +277,13 @@ class ServerModel:
                 error.status, error.kind, error.words, error.headers, error.request_id
             ) from error
         except (TimeoutError, NotConnected, httpx2.HTTPError) as error:
+            if why := certificate_problem(error):
+                raise RequestRejected(
+                    f"The certificate of {display_address(self.access.endpoint)} is not trusted: "
+                    f"{why}.",
+                    hint="Set SSL_CERT_FILE to the certificates of your organization's proxy. "
+                    "`ctxagent doctor --network` tests the connection.",
+                ) from error
             if not draft.complete:
                 raise Fault(self._describe(error, draft, limit)) from error
 

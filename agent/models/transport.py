@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from ..errors import RequestRejected, conceal
 from ..lazy import dataclass, regex
 from .address import check_address
-from .http_client import Timeouts, client_options, start_import, timeout_of
+from .http_client import Timeouts, open_client, start_import, timeout_of
 from .keys import key_headers
 from .local_servers import address_of_local
 from .providers import LOCAL
@@ -87,10 +87,11 @@ class HttpTransport:
         if self._client is None:  # a concurrent call may have connected
             import httpx2
 
-            self._client = httpx2.AsyncClient(
+            self._client = open_client(
+                httpx2.AsyncClient,
+                self._address,
                 headers={"content-type": "application/json", **headers},
                 timeout=timeout_of(Timeouts()),
-                **client_options(self._address),
             )
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
@@ -127,6 +128,22 @@ class HttpTransport:
         if self._client is None:
             raise NotConnected
         return self._client
+
+
+async def status_of(address: str, timeout_s: float) -> int:
+    """Return the status of the answer to a GET request. Raises NotConnected, and RequestRejected if
+    the proxy or the certificates in the environment cannot be used.
+    """
+    import httpx2
+
+    try:
+        async with (
+            open_client(httpx2.AsyncClient, address, timeout=timeout_s) as client,
+            client.stream("GET", address) as answer,
+        ):
+            return answer.status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise NotConnected from error
 
 
 async def _local_address(environ: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from ...tools.system.take_turn import in_thread
+from ...tools.system.tls import CertificatesUnreadable, tls_options
 from ..models.bounded_body import unpacked
 from ..models.providers import MESSAGES
 
@@ -81,7 +82,10 @@ class Upstream:
             # No read timeout: clients and answers can be silent for hours.
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
             timeout = httpx2.Timeout(None, connect=CONNECT_S)
-            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits)
+            try:
+                self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, **tls_options())
+            except CertificatesUnreadable as error:
+                raise httpx2.ConnectError(str(error)) from error
         # `self._client.build_request` would add headers, and cookies of other requests.
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         extensions = {"timeout": self._client.timeout.as_dict()}

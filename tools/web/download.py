@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urljoin, urlunsplit
 
 from ...agent.errors import ToolError
 from ...agent.lazy import dataclass
+from ..system.tls import tls_context
 from .addresses import PORTS, parse_url, public_addresses
 
 MAX_BYTES = 10_000_000  # of a page, decompressed
@@ -98,7 +99,7 @@ class Downloader:
         connection.sock = self._connected(host, port)
         try:
             if parts.scheme == "https":
-                context = ssl.create_default_context()
+                context = tls_context() or ssl.create_default_context()
                 connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
             self._socket = connection.sock
             path = urlunsplit(("", "", parts.path, parts.query, ""))

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ....tools.system.tls import tls_options
 from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, ExitInfo, run_server
 from .config import ServerConfig
 from .login import authentication, login_required
@@ -191,6 +192,7 @@ async def http(
             headers={**config.headers, "accept-encoding": "identity"},
             timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
             event_hooks={"response": [bound]},
+            **tls_options(),
         ) as client,
     ):
         transport = streamable_http_client(

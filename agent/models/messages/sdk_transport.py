@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import NoCredentials, conceal
 from ..address import check_address
-from ..http_client import Timeouts, client_options, import_in_background, timeout_of
+from ..http_client import Timeouts, import_in_background, open_client, timeout_of
 from ..keys import ANY_TOKEN
 from ..providers import DEFAULT_PROVIDER, Endpoint
 from ..transport import ErrorAnswer, NotConnected, parse_error
@@ -67,7 +67,7 @@ class SdkTransport:
             "default_headers": {**endpoint.provider.headers},
             "max_retries": 0,
             "timeout": timeout_of(self._timeouts),
-            "http_client": anthropic.DefaultAsyncHttpxClient(**client_options(endpoint.address)),
+            "http_client": open_client(anthropic.DefaultAsyncHttpxClient, endpoint.address),
         }
 
     def _build(self, **options: Any) -> Any:
