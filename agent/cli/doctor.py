@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from ...tools.system.unicode import clean
 from ..errors import NoSuchSession, UsageError
-from .options import cwd_of, exits_with_code, load, project_of, say, single_action
+from .options import cwd_of, exits_with_code, load, project_of, say, single_action, warn_of_problems
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -66,7 +67,7 @@ def doctor(
         raise UsageError(f"{chosen[0]} does not take a session")
     if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
-    loaded = load(options)
+    loaded = load(options, skip_invalid=True)
     distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
     project = project_of(options, loaded)
     done: list[str] | None = None
@@ -82,6 +83,8 @@ def doctor(
         findings = asyncio.run(_test_network(loaded, project.state))
     else:
         findings = check_all(loaded, project)
+    if id is not None or tests_server or tests_network:
+        warn_of_problems(loaded)
     whole = all(finding.ok for finding in findings)
     if as_json:
         rows = [finding._asdict() for finding in findings]
@@ -106,10 +109,11 @@ def _find_log(project: "Project", id: str) -> Path:
     try:
         return project.find_log(id)
     except NoSuchSession:
-        log = project.log_for_task(id)
-        if not log.with_name(CONVERSATION_NAME).is_file():
-            raise
-        return log
+        with suppress(UsageError):  # not an ID
+            log = project.log_for_task(id)
+            if log.with_name(CONVERSATION_NAME).is_file():
+                return log
+        raise
 
 
 async def _test_network(loaded: "LoadedSettings", state: Path) -> "list[Finding]":

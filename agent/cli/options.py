@@ -323,14 +323,18 @@ def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
     say(f"note: {made.id} {made.line}", err=True)
 
 
-def load(options: dict[str, Any]) -> "LoadedSettings":
-    """Load all settings, and the API keys that `/login` stored. Raises ConfigError."""
+def load(options: dict[str, Any], *, skip_invalid: bool = False) -> "LoadedSettings":
+    """Load all settings, and the API keys that `/login` stored. With `skip_invalid`, invalid values
+    of a project file are left out. Raises ConfigError.
+    """
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
     from ..library.login import add_stored_keys
 
     flags = setting_flags(options)
-    loaded = load_settings(cwd_of(options), os.environ, flags, safe=options["safe"])
+    loaded = load_settings(
+        cwd_of(options), os.environ, flags, safe=options["safe"], skip_invalid=skip_invalid
+    )
     add_stored_keys(os.environ, state_dir(loaded.settings, os.environ))
     return loaded
 
@@ -360,6 +364,25 @@ def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
     """Print notices about the settings on stderr."""
     for line in [*loaded.notices, *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
+
+
+def warn_of_problems(loaded: "LoadedSettings") -> None:
+    """Print the errors in the project file that were skipped."""
+    for problem in loaded.problems:
+        say(f"warning: ignored: {problem}", err=True)
+
+
+def load_for_reading(options: dict[str, Any]) -> "LoadedSettings":
+    """Load the settings for a command that starts nothing: skip and print errors in the project
+    file.
+    """
+    from ..config.places import state_notice
+
+    loaded = load(options, skip_invalid=True)
+    warn_of_problems(loaded)
+    if where := state_notice(loaded.settings, os.environ):
+        say(f"note: {where}", err=True)
+    return loaded
 
 
 def project_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "Project":

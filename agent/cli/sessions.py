@@ -12,7 +12,7 @@ import click
 from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .group import Group
-from .options import can_ask, exits_with_code, is_confirmed, load, project_of, say
+from .options import can_ask, exits_with_code, is_confirmed, load_for_reading, project_of, say
 from .recover import print_passages
 from .sessions_disk import prune, usage
 
@@ -44,7 +44,7 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     from ..session.listing import session_rows
     from ..session.store import all_logs
 
-    project = project_of(options)
+    project = project_of(options, load_for_reading(options))
     logs = all_logs(project.state) if everywhere else project.logs()
     rows = list(session_rows(logs))
     widest = max((len(each.id) for each in rows), default=0)
@@ -89,7 +89,7 @@ def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> 
 @exits_with_code
 def fork_session(options: dict[str, Any], id: str) -> int:
     """Copy a session and print the ID of the copy."""
-    project = project_of(options)
+    project = project_of(options, load_for_reading(options))
     say(project.fork(project.find_log(id)).parent.name)
     return 0
 
@@ -105,7 +105,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
     from ..security.redaction import redaction_for as secrets_of
     from ..session.titles import save_title, title_note
 
-    loaded = load(options)
+    loaded = load_for_reading(options)
     redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
     note = redaction.clean_entry(title_note(" ".join(name)))
     log, _, _ = resume_session(project_of(options, loaded).find_log(id))
@@ -129,7 +129,7 @@ def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) ->
     from ..session.deletion import delete_session, locked_sessions
     from ..session.reclaim import reclaim_space
 
-    project = project_of(options)
+    project = project_of(options, load_for_reading(options))
     logs = [*dict.fromkeys(_whole_session(project.find_log(id)) for id in ids)]
     with locked_sessions(logs) as warnings:
         for warning in warnings:
@@ -186,7 +186,7 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
     from ..session.search import SearchIndex
     from ..session.search.recall import to_passage
 
-    project = project_of(options)
+    project = project_of(options, load_for_reading(options))
     folders = sorted(project.state.glob("projects/*/")) if everywhere else [project.folder]
     query, found = " ".join(words), 0
     for folder in folders:
@@ -199,7 +199,7 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
 
 
 def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
-    loaded = load(options)
+    loaded = load_for_reading(options)
     say(exported(project_of(options, loaded).find_log(id), format, loaded), nl=False)
     return 0
 

@@ -8,6 +8,7 @@ are ignored with a notice until the user trusts the file's content.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
@@ -68,6 +69,7 @@ class LoadedSettings(NamedTuple):
     trust_dir: Path  # the state folder with the list of trusted files
     given: Sequence[LayerValue] = ()  # the values in force, lowest layer first
     untrusted: Sequence[LayerValue] = ()  # values of the untrusted project file, not in force
+    problems: Sequence[str] = ()  # errors in the project file that were skipped
 
 
 class SettingRow(NamedTuple):
@@ -86,33 +88,52 @@ def load_settings(
     environ: Mapping[str, str],
     flags: Sequence[str] = (),
     check_rule: Callable[[str], object] | None = None,
+    skip_invalid: bool = False,
 ) -> LoadedSettings:
     """Return the settings for work in `cwd`. `flags` are `section.key=value`; later flags win.
     `check_rule` raises UsageError for a malformed permission rule. Raises ConfigError for unknown
-    settings and invalid values.
+    settings and invalid values. With `skip_invalid`, invalid values of the project file are left
+    out. This is only for commands that start nothing, because such a value may be a deny rule.
     """
+    problems: list[str] | None = [] if skip_invalid else None
     user, above = _user_file(environ), _read_variables(environ) + _read_flags(flags)
     given = _read_document(user, _read_bytes(user)) if user else []
     trust_dir = state_dir(_merge(given + above)[0], environ)
     notices: list[str] = []
     untrusted: list[LayerValue] = []
-    project = _project_file(cwd.resolve(), home_folder(environ).resolve())
-    if project and not (user and project.samefile(user)):
-        given, untrusted = _add_project_layer(given, project, trust_dir)
-        if untrusted:
-            names = ", ".join(dict.fromkeys(each.key.name for each in untrusted))
-            notices.append(
-                f"{project} is not trusted, so {names} in it was ignored. "
-                "Read the file, then accept it with `ctxagent config --trust`."
-            )
+    project: Path | None = None
+    with _skipping(problems):
+        project = _project_file(cwd.resolve(), home_folder(environ).resolve())
+        if project and not (user and project.samefile(user)):
+            given, untrusted = _add_project_layer(given, project, trust_dir, problems)
+    if untrusted:
+        names = ", ".join(dict.fromkeys(each.key.name for each in untrusted))
+        notices.append(
+            f"{project} is not trusted, so {names} in it was ignored. "
+            "Read the file, then accept it with `ctxagent config --trust`."
+        )
     given += above
     if check_rule:
-        _check_rules(given, check_rule)
+        with _skipping(problems):
+            _check_rules(given, check_rule)
     settings, origins = _merge(given)
-    check_keys(settings.keys, origins)
+    with _skipping(problems):
+        check_keys(settings.keys, origins)
     if where := state_notice(settings, environ):
         notices.append(where)
-    return LoadedSettings(settings, origins, notices, project, trust_dir, given, untrusted)
+    found = (settings, origins, notices, project, trust_dir, given, untrusted)
+    return LoadedSettings(*found, problems or ())
+
+
+@contextmanager
+def _skipping(problems: list[str] | None) -> Iterator[None]:
+    """End the block at a ConfigError and add the error to `problems`, unless that is None."""
+    try:
+        yield
+    except ConfigError as error:
+        if problems is None:
+            raise
+        problems.append(str(error))
 
 
 def settings_from_flags(flags: Sequence[str]) -> Settings:
@@ -209,11 +230,11 @@ def _unreadable(path: Path, why: str | None) -> ConfigError:
 
 
 def _add_project_layer(
-    given: list[LayerValue], path: Path, trust_dir: Path
+    given: list[LayerValue], path: Path, trust_dir: Path, problems: list[str] | None
 ) -> tuple[list[LayerValue], list[LayerValue]]:
     """Return the values with the project file added, and its values that need trust first."""
     data = _read_bytes(path)
-    project = _read_document(path, data)
+    project = _read_document(path, data, problems)
     if is_trusted(path, data, trust_dir):
         return given + project, []
     values, _ = _merged_values(given)
@@ -275,24 +296,27 @@ def _read_bytes(path: Path) -> bytes:
         raise _unreadable(path, error.strerror) from None
 
 
-def _read_document(path: Path, data: bytes) -> list[LayerValue]:
-    """Return the values in a settings file, in file order."""
+def _read_document(path: Path, data: bytes, problems: list[str] | None = None) -> list[LayerValue]:
+    """Return the values in a settings file, in file order. With `problems`, skip invalid ones."""
     table, lines = parse_toml(data, path)
     given = []
     for section, content in table.items():
         where = f"{path}:{lines[(section,)]}"
-        if section not in (*SECTIONS, EXTENSIONS):
-            raise _unknown_key(section, where)
-        if not isinstance(content, dict):
-            hint = f"Write [{section}] on a line of its own, and its keys below."
-            raise ConfigError(f"{section} is a section, not a key", where=where, hint=hint)
-        for at, raw in _fields((section,), content):
-            line = lines[at]
-            source = f"{path}:{line}"
-            key = setting_key(".".join(at), source)
-            items = range(len(raw)) if isinstance(raw, list) else ()
-            sources = tuple(f"{path}:{lines.get((*at, item), line)}" for item in items)
-            given.append(LayerValue(key, _checked_value(key, raw, source), source, sources))
+        with _skipping(problems):
+            if section not in (*SECTIONS, EXTENSIONS):
+                raise _unknown_key(section, where)
+            if not isinstance(content, dict):
+                hint = f"Write [{section}] on a line of its own, and its keys below."
+                raise ConfigError(f"{section} is a section, not a key", where=where, hint=hint)
+            for at, raw in _fields((section,), content):
+                line = lines[at]
+                source = f"{path}:{line}"
+                items = range(len(raw)) if isinstance(raw, list) else ()
+                sources = tuple(f"{path}:{lines.get((*at, item), line)}" for item in items)
+                with _skipping(problems):
+                    key = setting_key(".".join(at), source)
+                    value = _checked_value(key, raw, source)
+                    given.append(LayerValue(key, value, source, sources))
     return given
 
 

@@ -69,6 +69,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
             ),
         ),
         Finding("settings", ", ".join(loaded.notices) or "all applied", note=bool(loaded.notices)),
+        *(Finding("settings", f"ignored: {each}", ok=False) for each in loaded.problems),
     ]
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
 
 
 def load(
-    cwd: Path, environ: Mapping[str, str], flags: Sequence[str], *, safe: bool = False
+    cwd: Path,
+    environ: Mapping[str, str],
+    flags: Sequence[str],
+    *,
+    safe: bool = False,
+    skip_invalid: bool = False,
 ) -> "LoadedSettings":
     """Load all settings for work in `cwd`. `flags` are KEY=VALUE and override other settings. With
-    `safe`, extensions do not run, but rules may name their tools. Raises ConfigError.
+    `safe`, extensions do not run, but rules may name their tools. With `skip_invalid`, invalid
+    values of a project file are left out. Raises ConfigError.
     """
     from ..config.load import load_settings
     from ..config.places import config_home
@@ -34,13 +41,16 @@ def load(
         from ..models.catalog import add_models
 
         add_models(own / "models.toml")
+    settings_with = partial(
+        load_settings, cwd, environ=environ, flags=flags, skip_invalid=skip_invalid
+    )
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
     except ConfigError:  # perhaps a rule names the tool of an extension
-        loaded = load_settings(cwd, environ=environ, flags=flags)
+        loaded = settings_with()
         source = extension_source(loaded, cwd, environ)
         if not source.exists:
-            raise
+            return settings_with(check_rule=parse_rule)  # raises again, or skips
     from ..features.extension_features import load_extensions
 
     if safe or load_extensions(source).warnings:
@@ -48,7 +58,7 @@ def load(
         given = loaded.settings.permissions
         rules = (*given.allow, *given.ask, *given.deny)
         add_tool_names(rule.partition("(")[0].strip() for rule in rules)
-    return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
+    return settings_with(check_rule=parse_rule)
 
 
 def extension_source(

@@ -16,6 +16,7 @@ from ctxagent.agent.config.settings import (
 from ctxagent.agent.config.trust import trust
 from ctxagent.agent.errors import ConfigError, UsageError
 from ctxagent.agent.models.catalog import known_models
+from ctxagent.agent.permissions.rules import parse_rule
 
 from .conftest import Place
 
@@ -410,3 +411,23 @@ def test_credentials_in_an_address_are_not_shown(place: Place) -> None:
     shown = {row.key: row.value for row in explain_settings(loaded)}["model.base_url"]
     assert shown == '"https://…@proxy.example/v1"'
     assert "secret" not in str(place.fails("model.base_url=ftp://me:secret@proxy.example"))
+
+
+def test_invalid_values_of_a_project_can_be_skipped(tmp_path: Path) -> None:
+    """The other values of the file stay in force."""
+    project = tmp_path / ".agentrc"
+    project.write_text(
+        'oops = 1\n[ui]\nplain = true\ntheme = "no such theme"\n[model]\nwindow = 3\n'
+        '[permissions]\ndeny = ["Bash(((", "Read"]\n'
+    )
+    with pytest.raises(ConfigError):
+        load_settings(tmp_path, environ={}, check_rule=parse_rule)
+    loaded = load_settings(tmp_path, environ={}, check_rule=parse_rule, skip_invalid=True)
+    assert loaded.settings.ui.plain
+    assert loaded.settings.ui.theme == DEFAULTS.ui.theme
+    told = "\n".join(loaded.problems)
+    for line in (1, 4, 6):
+        assert f"{project}:{line}" in told
+    project.write_text("[ui\n")
+    loaded = load_settings(tmp_path, environ={}, skip_invalid=True)
+    assert [f"{project}" in each for each in loaded.problems] == [True]

@@ -176,6 +176,18 @@ def test_an_unknown_setting(place: Place) -> None:
     assert (result["exit_code"], result["error"]["type"]) == (2, "ConfigError")
 
 
+def test_commands_that_start_nothing_report_an_invalid_setting(place: Place) -> None:
+    (place.project / ".agentrc").write_text("[model]\neffrot = 'high'\n[ui]\nplain = true\n")
+    wrong = f"{place.project}/.agentrc:2"
+    listed = place.run("sessions")
+    assert listed.returncode == 0
+    assert f"warning: ignored: {wrong}" in listed.stderr
+    checked = place.run("doctor", "--json")
+    rows = json.loads(checked.stdout)["findings"]
+    (found,) = [row for row in rows if wrong in row["found"]]
+    assert (found["what"], found["ok"]) == ("settings", False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
