@@ -171,15 +171,23 @@ class PromptTooLong(RequestRejected):
 
 class ModelUnavailable(ModelError):
     """The model could not be reached. `is_overload` is True for a temporary overload (529, 503,
-    429). `reason` is why the last attempt failed.
+    429). `may_refuse` is True if the server answered each attempt in the same way, so that the
+    request may be the cause. `reason` is why the last attempt failed.
     """
 
     def __init__(
-        self, message: str, *, reason: str = "", is_overload: bool = False, **more: Any
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        is_overload: bool = False,
+        may_refuse: bool = False,
+        **more: Any,
     ) -> None:
         super().__init__(message, **more)
         self.reason = reason or message
         self.is_overload = is_overload
+        self.may_refuse = may_refuse
 
 
 class ScriptExhausted(ModelError):

@@ -179,7 +179,8 @@ class SummaryApplier:
     ) -> Summary:
         """Check the summary and record it.
 
-        Raises CompactionFailed if the context would not get smaller. Also raises it if more than
+        Raises CompactionFailed if the context would not get smaller, unless the newest request was
+        refused: then another form of the context is a way out. Also raises it if more than
         `max_after` tokens would remain and `max_after` is below half the window.
         """
         cut = draft.by_api.cut if draft.by_api else cut
@@ -352,7 +353,7 @@ class SummaryApplier:
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
             raise CompactionFailed(too_large_message(before, fitted.tokens_after))
-        if fitted.tokens_after >= before.tokens:
+        if fitted.tokens_after >= before.tokens and not self.host.ledger.was_refused:
             raise CompactionFailed(
                 f"the context would not get smaller: {before.tokens:,} tokens before, "
                 f"{fitted.tokens_after:,} after"

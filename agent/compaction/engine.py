@@ -16,7 +16,7 @@ from dataclasses import field, replace
 
 from ...tools.system.plural import count_of
 from ..context.window import MIN_OUTPUT_TOKENS, Window
-from ..errors import CompactionFailed, PromptTooLong, RequestRejected
+from ..errors import CompactionFailed, ModelError
 from ..events import Notice, waiting
 from ..lazy import dataclass, regex
 from ..models.base import text_of
@@ -32,6 +32,7 @@ from .history import act_with_masks, last_acts
 from .host import EngineHost
 from .layers import microcompact
 from .layers.apply import LayerRunner
+from .layers.images import REFUSED, results_with_images
 from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
 from .summary.account import OUTPUT_PRICE, REPLY_SHARE, SummaryAccount, SummaryCost
@@ -51,9 +52,13 @@ from .verify.exam import ExamReport
 
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps too much
-STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
+THINKING_REFUSED = "the server refused the request with it"
+INSTRUCTIONS_IGNORED = (
+    "the instructions have no effect: the summary is built from the log, without a model. "
+    "-c compact.summarizer=model lets the model write it"
+)
 NOTHING_YET = "there is nothing to summarise yet"
 MIN_WORTHWHILE_SHARE = 0.2  # of the context, saved by a manual summary
 
@@ -131,9 +136,10 @@ class CompactionEngine:
             self._layers.clear_by_extensions()
         await self.force_fit()
 
-    async def force_fit(self) -> None:
+    async def force_fit(self, *, again: bool = False) -> None:
         """Shrink the context until the next request fits; results that the model has not answered
-        are cleared last. Raises LimitReached, with the largest parts, if it cannot fit.
+        are cleared last. With `again`, summarise even soon after a summary. Raises LimitReached,
+        with the largest parts, if it cannot fit.
         """
         if self._fits():
             return
@@ -142,7 +148,8 @@ class CompactionEngine:
             self._layers.clear_all(answered_only=True)
             if not self._fits():
                 self._layers.truncate_all()
-            if not self._fits() and self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES:
+            is_due = again or self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES
+            if is_due and not self._fits():
                 try:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
@@ -153,19 +160,30 @@ class CompactionEngine:
                 return
         raise full_window_error(self.host.view, self.host.current_window(), self.policy, why)
 
-    def drop_refused_images(self, refusal: RequestRejected) -> bool:
+    def drop_refused_images(self, refusal: ModelError) -> bool:
         """Remove images that may have caused a refusal. Return True if there were any.
 
         If the server does not mention images, only images new in this request can be the cause.
         """
         if not self.host.takes_images():
             return self._layers.drop_all_images()
-        if refusal.status not in STATUS_OF_REFUSED_IMAGES:
-            return False
-        named = refusal.status == 413 or _NAMES_IMAGE.search(refusal.message)
-        if isinstance(refusal, PromptTooLong) and not named:
-            return False
+        named = self.names_images(refusal)
         return self._layers.drop_images(refusal.message, only_unseen=not named)
+
+    def names_images(self, refusal: ModelError) -> bool:
+        """Return True if a refusal may be about the images of earlier requests."""
+        return refusal.status == 413 or bool(_NAMES_IMAGE.search(refusal.message))
+
+    def has_images(self) -> bool:
+        """Return True if the context has images."""
+        return bool(results_with_images(self.host.view))
+
+    def drop_optional(self, *, images: bool) -> bool:
+        """Remove the thinking of all replies after a refusal; with `images`, also all images.
+        Return True if there was any.
+        """
+        dropped = images and self._layers.drop_all_images(REFUSED)
+        return self._layers.drop_thinking(THINKING_REFUSED) or dropped
 
     async def compact(
         self,
@@ -192,6 +210,8 @@ class CompactionEngine:
         cut = prepared.cut if prepared else self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
             self._check_worth(cut, before, max_after)
+        if instructions and draft is None and not self._uses_model:
+            self.host.emit(Notice("warning", INSTRUCTIONS_IGNORED))
         event = {
             "trigger": trigger,
             "tokens": before.tokens,
@@ -526,9 +546,12 @@ class CompactionEngine:
 
     async def _check_can_shrink(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed if even the shortest summary would leave too much. The check uses
-        a summary of the recorded facts, user messages and rules, so no model is called.
+        a summary of the recorded facts, user messages and rules, so no model is called. After a
+        refused request, also remove what may be the cause, whatever the size.
         """
-        if self._uses_model:
+        if self.host.ledger.was_refused:
+            self.drop_optional(images=True)
+        elif self._uses_model:
             draft = self._writer().from_ledger(document_of(self.host.view.summary))
             await self._applier.fit(cut, draft, before, max_after, is_estimate=True)
 

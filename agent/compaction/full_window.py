@@ -19,8 +19,9 @@ HINT_FULL = (
 )
 HINT_FIXED = (
     "The system prompt and the tools are part of every request. `--preset small` makes them "
-    "shorter, `features.off` switches tools off. Or serve the model with a larger window, and set "
-    "its size with `--context-window`."
+    "shorter, `features.off` switches tools off. Or serve the model with a larger window (Ollama: "
+    "OLLAMA_CONTEXT_LENGTH, or num_ctx in the Modelfile), and set its size with "
+    "`--context-window`."
 )
 
 

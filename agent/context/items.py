@@ -43,6 +43,7 @@ class Item:
     # For a reply: the base of its request, and whether history before it was edited later.
     base: RequestBase = RequestBase()
     edited: bool = False
+    without_thinking: bool = False  # a mask removed the thinking from every request
     by_other_model: bool = False  # another model than the current one gave this reply
     measured: int = 0  # full size according to its usage; 0 if unknown
     # Texts that replace results, by tool_use ID. In a reply they replace a search and its result;

@@ -75,9 +75,18 @@ class Request:
     # Seconds to retry an overloaded server; None to limit the attempts, as for other errors.
     overload_wait: float | None = None
     fallback_after: float | None = None  # seconds of overload or 429 until another model is used
+    # Equal failures of the server after which the request may be the cause; None to retry longer.
+    same_failures: int | None = None
+    failed_attempts: int = 0  # that count for this request already
     # IDs of calls that are in the view but not in the messages. New calls must not use them.
     taken_ids: frozenset[str] = frozenset()
     on_send: Callable[[], None] | None = None  # called before each attempt is sent to a server
+
+    def has_thinking(self) -> bool:
+        """Return True if a message contains thinking of an earlier reply."""
+        return any(
+            block["type"] in THINKING for message in self.messages for block in message["content"]
+        )
 
     def call_ids(self) -> frozenset[str]:
         """Return the IDs that new calls and searches must not use."""

@@ -176,6 +176,13 @@ class View:
         newer = takewhile(lambda r: self._positions[r.item.seq] >= begin, reversed(self.results()))
         return [*newer][::-1]
 
+    def thinking_items(self) -> list[Item]:
+        """Return the replies whose thinking is in the view, oldest first."""
+        return [
+            item for item in self.items
+            if item.thinking and any(block.get("type") in THINKING for block in shown_blocks(item))
+        ]  # fmt: skip
+
     def position(self, seq: int) -> int | None:
         """Return the index of an entry's item, or None if the entry is not in the view."""
         return self._positions.get(seq)
@@ -273,6 +280,10 @@ class View:
             if place is None:
                 continue
             item, call = self.items[place], str(target.get("tool_use_id", ""))
+            if target.get("thinking") is False:
+                item.without_thinking = True
+                self._show(item)
+                continue
             if isinstance(target.get("stub"), str):
                 item.stubs[call], item.masked_at = target["stub"], entry.seq
                 # Thinking may follow a search in the same message.
@@ -390,7 +401,8 @@ class View:
             return
         item.by_other_model = item.base.model != self.model
         bound = item.edited or not item.base.matches(self._bases[-1])
-        thinking = not item.by_other_model and not (self.binds_thinking and bound)
+        hidden = item.by_other_model or item.without_thinking
+        thinking = not hidden and not (self.binds_thinking and bound)
         changed, item.thinking = thinking != item.thinking, thinking
         if changed and any(block.get("type") in THINKING for block in item.blocks):
             self._resize(item)

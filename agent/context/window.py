@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ..lazy import dataclass
+from ..lazy import dataclass, regex
 from .view import MAX_CREDIBLE_FACTOR, View
 
 Level = Literal["GREEN", "YELLOW", "ORANGE", "RED", "CRITICAL"]
@@ -15,6 +15,12 @@ LEVELS: tuple[tuple[float, Level], ...] = (  # (upper limit as a share of the wi
 )
 MIN_MARGIN_SHARE = 0.02  # of the window, kept free because estimates may be too low
 MIN_OUTPUT_TOKENS = 1_024  # the smallest useful reply
+CUT_AFTER_REQUESTS = 3  # growing requests with the same count
+MIN_GROWTH = 1.2  # of our estimate over these requests
+MIN_EXCESS = 1.2  # of our estimate over the server's count
+MAX_FLAT_SPREAD = 0.05  # of the server's counts
+SAME_NUMBER_SHARE = 0.02  # difference of two counts of the same prompt
+_NUMBER = regex(r"(?<![\w.])(?:\d{4,9}|\d{1,3}(?:,\d{3})+)(?![\w.]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,40 @@ class LearnedWindow:
         """Forget the learned size and return it."""
         forgotten, self.size = self.size, None
         return forgotten
+
+
+@dataclass(slots=True)
+class CutPrompts:
+    """Notices that a server cuts prompts without an error: its count of the prompt stays the same
+    while the requests grow.
+    """
+
+    first: int = 0  # our estimate of the first request with about this count
+    counted: int = 0  # the server's largest count since then
+    requests: int = 0
+    last: int = 0  # our estimate of the last request
+
+    def add(self, estimate: int, counted: int) -> int | None:
+        """Note an accepted prompt. Return the size at which the server cuts, None if it does not
+        cut.
+        """
+        is_flat = abs(counted - self.counted) <= self.counted * MAX_FLAT_SPREAD
+        if not (is_flat and estimate > self.last):
+            self.first, self.counted, self.requests = estimate, counted, 0
+        self.last, self.counted = estimate, max(self.counted, counted)
+        self.requests += 1
+        has_grown = estimate >= max(self.first * MIN_GROWTH, counted * MIN_EXCESS)
+        is_cut = counted and self.requests >= CUT_AFTER_REQUESTS and has_grown
+        return self.counted if is_cut else None
+
+
+def window_named(words: str, least: int, prompt: int) -> int | None:
+    """Return the number in a refusal that may be the window of a server that refused `prompt`
+    tokens: the largest one below the prompt. A number near `prompt` is the prompt itself.
+    """
+    numbers = (int(found.replace(",", "")) for found in _NUMBER.findall(words))
+    limit = prompt * (1 - SAME_NUMBER_SHARE)
+    return max((n for n in numbers if least <= n < limit), default=None)
 
 
 def learn_from_refusal(

@@ -7,6 +7,7 @@ from ..context.request import Request
 from ..events import Delta
 from ..models.base import Abilities, Reply, abilities_of
 from ..models.catalog import Limits, add_prices
+from ..models.gaps import ServerGaps
 from ..models.price_data import Price
 
 
@@ -33,7 +34,7 @@ class CustomModel(ABC):
         """Raises ValueError for an invalid price. Also raises it if only one of `input_price` and
         `output_price` is given, or another price without both.
         """
-        self.id = id
+        self.id, self.gaps = id, ServerGaps(None, "", id, {})
         self._limits = Limits(window, output, "setting")
         given = (input_price, output_price, cache_read_price, cache_write_price)
         if input_price is not None and output_price is not None:

@@ -2,48 +2,43 @@
 
 from ...tools.system.take_turn import take_turn
 from ..context.request import build_request
-from ..context.window import learn_from_refusal
-from ..errors import LimitReached, ModelUnavailable, PromptTooLong, RequestRejected
+from ..errors import LimitReached, ModelError, ModelUnavailable, RequestRejected
 from ..events import CallStarted, Notice
 from ..models.base import Reply
 from .agent import AgentState
+from .ladder import Ladder, refusal_in
 
 
 async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     """Compact if needed and ask the model for one reply.
 
-    If the server refuses images, they are removed. If it refuses the prompt as too long, the
-    context is shrunk, once. Then the request is repeated. If the server stays overloaded, the
-    fallback model is used.
+    A refused request is repeated in other forms (`ladder`). If the server stays overloaded, the
+    fallback model is used. Raises ModelError and LimitReached.
     """
     await take_turn()
     _switch_model(agent)
     await _fit_window(agent, turn_start=turn_start)
-    first_size = 0  # tokens of the request that was too long
+    ladder = Ladder(agent)
     while True:
         try:
-            return await _send_request(agent)
-        except ModelUnavailable as error:
-            takes_over, told = agent.model.roles.take_over(agent.model.id, error)
-            if not takes_over:
-                raise
-            if told:
-                agent.emit(Notice("warning", told))
-            _switch_model(agent)
-            await _fit_window(agent, turn_start=False)
-        except RequestRejected as error:
-            if agent.engine.drop_refused_images(error):
-                if agent.model.takes_images():
-                    agent.emit(Notice("info", f"retrying without images: {error.message}"))
+            reply = await _send_request(agent, ladder)
+            error: ModelError | None = refusal_in(reply)
+        except ModelUnavailable as failure:
+            takes_over, told = agent.model.roles.take_over(agent.model.id, failure)
+            if takes_over:
+                if told:
+                    agent.emit(Notice("warning", told))
+                _switch_model(agent)
+                await _fit_window(agent, turn_start=False)
                 continue
-            if await agent.features.request_refused(error):
-                continue
-            if not isinstance(error, PromptTooLong):
-                raise
-            if first_size:
-                raise _too_long_error(agent, error, first_size) from error
-            first_size = agent.model.current_window().tokens
-            await _shrink_context(agent, error)
+            error = failure
+        except RequestRejected as refusal:
+            error = refusal
+        if error is None:
+            ladder.accepted()
+            return reply
+        if not await ladder.climb(error):
+            raise ladder.failure(error) from error
 
 
 def _switch_model(agent: AgentState) -> None:
@@ -67,7 +62,7 @@ async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
         # The learned size may be wrong, so the server decides.
 
 
-async def _send_request(agent: AgentState) -> Reply:
+async def _send_request(agent: AgentState, ladder: Ladder) -> Reply:
     window = await agent.model.window()
     request = build_request(
         agent.view,
@@ -76,53 +71,11 @@ async def _send_request(agent: AgentState) -> Reply:
         effort=agent.model.effort,
         stable_before=agent.engine.stable_before(),
     )
+    request = ladder.limit_failures(request)
+    size = agent.view.size
     agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
     reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
     agent.model.token_correction = 1.0
-    if reply.usage.web_searches:
-        return reply  # each search counts the prompt again in the usage
-    if wrong := agent.model.learned_window.accept(reply.usage.prompt):
-        text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is larger "
-        agent.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
+    if not reply.usage.web_searches:  # each search counts the prompt again in the usage
+        agent.model.accept(reply.usage.prompt, size)
     return reply
-
-
-async def _shrink_context(agent: AgentState, refusal: PromptTooLong) -> None:
-    """Shrink the context below a prompt that the server refused. Use the window size in the refusal
-    if it is plausible and a request fits into it. Raises LimitReached if nothing can be removed.
-    """
-    before, size_before = agent.model.current_window(), agent.view.size
-    size, correction = learn_from_refusal(
-        before, refusal.tokens, refusal.maximum, least=agent.model.least_window()
-    )
-    agent.model.learned_window.size = size
-    agent.model.token_correction *= correction
-    learned = f"the window is {size:,} tokens" if size else "the window is smaller than assumed"
-    if refusal.maximum and not size:
-        learned = f"the server's window size of {refusal.maximum:,} tokens is not plausible"
-    agent.emit(Notice("info", f"the prompt was too long; {learned}"))
-    try:
-        await agent.engine.force_fit()
-    except LimitReached as error:
-        agent.model.token_correction = 1.0
-        if agent.view.size >= size_before:
-            raise _too_long_error(agent, refusal, before.tokens) from error
-        agent.model.learned_window.forget()
-
-
-def _too_long_error(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
-    """Return the error for a prompt that is refused even at its smallest. Forget the learned window
-    size, so that the next turn starts without it.
-    """
-    agent.model.learned_window.forget()
-    agent.model.token_correction = 1.0
-    tokens = agent.model.current_window().tokens
-    tried = f"reduced from about {first_size:,} tokens to {tokens:,}, it was refused again"
-    if tokens >= first_size:
-        tried = f"its {tokens:,} tokens (estimated) could not be reduced"
-    return LimitReached(
-        f"the server refused the request as too long; {tried}. The server said: {refusal.message}",
-        limit="context",
-        hint="Send another message; nothing is lost. If it is refused too, start with an empty "
-        "context (/clear) or choose a model with a larger window (/model).",
-    )

@@ -2,20 +2,26 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
+from ..compaction.host import CompactionPurpose
 from ..compaction.layers import truncate
 from ..compaction.preserve import PreservedSection, preserved_sections
+from ..context.request import Request
 from ..context.view import View
+from ..errors import ModelError, PromptTooLong
 from ..events import Emit
+from ..models.base import Reply
 from ..models.catalog import CacheTerms, cost, price_factor
 from ..session.entries import Checkpoint, Usage, User
 from ..session.store import content_text, find_texts
 from .agent import AgentState
 from .feature import Veto
+from .ladder import SAME_FAILURES, may_be_cause
 
 
 def attach_engine(agent: AgentState) -> AgentState:
@@ -33,7 +39,7 @@ class CompactionHost:
         self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
         self.record_model = agent.handle.record_model
         self.sync, self.recall = agent.log.sync_all, partial(find_texts, agent.log.path)
-        self.current_window, self.ask_model = model.current_window, model.ask
+        self.current_window = model.current_window
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction
         self.reinserted, self.after_summary = features.reinserted, features.after_summary
         self.file_sha256 = truncate.file_sha256
@@ -97,6 +103,21 @@ class CompactionHost:
 
     def redact(self, words: str) -> str:
         return content_text(self._agent.log.redact(User(content=words)).content)
+
+    async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
+        """Ask the model. A refusal for any reason counts as too long: the engine then asks for the
+        summary in parts, as plain text.
+        """
+        try:
+            return await self._agent.model.ask(
+                replace(request, same_failures=SAME_FAILURES), purpose
+            )
+        except ModelError as error:
+            if not may_be_cause(error) or isinstance(error, PromptTooLong):
+                raise
+            raise PromptTooLong(
+                error.message, status=error.status, request_id=error.request_id
+            ) from error
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:
         try:

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 from ..lazy import dataclass
 from ..models.catalog import cost, known_model
-from ..session.entries import SAMPLING, WARMING, Assistant, Entry, Session, SubagentRun, Usage
+from ..session.entries import (
+    CHECK,
+    SAMPLING,
+    WARMING,
+    Assistant,
+    Entry,
+    Session,
+    SubagentRun,
+    Usage,
+)
 from ..session.totals import Counts, Totals
 
 PURPOSES = {
@@ -19,6 +28,7 @@ PURPOSES = {
     SAMPLING: "asked by MCP servers",
     WARMING: "cache kept warm",  # only in older logs
     "attempt": "broken attempts",
+    CHECK: "checks after refusals",
 }
 
 

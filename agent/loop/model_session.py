@@ -8,7 +8,7 @@ from dataclasses import field, replace
 
 from ..config.settings import ImagesMode
 from ..context.request import Request
-from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
+from ..context.window import MIN_OUTPUT_TOKENS, CutPrompts, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
 from ..events import Accepted, CallFinished, Delta, Emit, Notice, Retrying, waiting
 from ..lazy import dataclass
@@ -23,6 +23,11 @@ from .session_record import SessionRecord
 
 MAX_REASON_CHARS = 200  # of a refusal's reason, in a notice
 DEFAULT_REPLY_TOKENS = 32_000  # requested without a setting
+CUT_PROMPT = (
+    "the server cuts prompts without an error: it read {window:,} of about {prompt:,} tokens. "
+    "{window:,} tokens are taken as the window. To use more, serve the model with a larger window "
+    "(Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in the Modelfile)"
+)
 
 
 @dataclass
@@ -43,6 +48,8 @@ class ModelSession:
     limits: Limits | None = None  # None until they are requested
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)
     token_correction: float = 1.0  # the server's token count divided by our estimate
+    _cut_prompts: CutPrompts = field(default_factory=CutPrompts)
+    _has_asked_again: bool = False  # for the limits, after the first reply
     # When this process last called each model for this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
 
@@ -70,6 +77,8 @@ class ModelSession:
         if self.limits is None:
             with waiting(self.emit, "checking the model's context window"):
                 self.limits = await self.client.limits()
+            if self.learned_window.size is None and self.limits.source != "setting":
+                self.learned_window.size = self.client.gaps.window
         return self.current_window()
 
     def current_window(self) -> Window:
@@ -78,13 +87,35 @@ class ModelSession:
         window = measure(self.session.view, self.learned_window.limit(size))
         return replace(window, tokens=round(window.tokens * self.token_correction))
 
+    def accept(self, prompt: int, estimate: int) -> None:
+        """Note that the server accepted a request and counted `prompt` tokens. `estimate` is our
+        unscaled count. Notify the user if this shows another window.
+        """
+        wrong = self.learned_window.accept(prompt)
+        if prompt > (self.client.gaps.window or prompt):
+            self.client.gaps.keep_window(None)
+        if wrong:
+            text = f"a request of {prompt:,} tokens was accepted: the window is larger "
+            self.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
+        elif cut_at := self._cut_prompts.add(estimate, prompt):
+            self.learned_window.size = cut_at
+            self.client.gaps.keep_window(cut_at)
+            text = CUT_PROMPT.format(prompt=estimate, window=cut_at)
+            self.emit(Notice("warning", text))
+        if self.limits and self.limits.source == "default" and not self._has_asked_again:
+            self.limits, self._has_asked_again = None, True  # a local server has loaded the model
+
     def least_window(self) -> int:
         """Return a lower bound of the model's window in tokens: the largest accepted prompt, or the
         system prompt, the tools and a reply.
         """
+        return max(self.learned_window.accepted, self.fixed_tokens())
+
+    def fixed_tokens(self) -> int:
+        """Return the tokens of the system prompt, the tools and a short reply."""
         view = self.session.view
         fixed = view.size - sum(item.size for item in view.items)
-        return max(self.learned_window.accepted, view.scaled(fixed) + MIN_OUTPUT_TOKENS)
+        return view.scaled(fixed) + MIN_OUTPUT_TOKENS
 
     def reply_room(self) -> int:
         """Return the number of tokens for the next reply; 0 if there is no room."""

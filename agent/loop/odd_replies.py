@@ -76,9 +76,3 @@ def raise_if_turn_ends(reply: Reply) -> None:
             "the model declined to answer (stop reason: refusal)",
             hint="Its reply is in the log but not in the context. Rephrase your message.",
         )
-    if reply.stop_reason == "model_context_window_exceeded":
-        raise LimitReached(
-            "the model's context window is full",
-            limit="context",
-            hint="Run /compact to make room. The log keeps the whole conversation.",
-        )

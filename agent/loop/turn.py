@@ -18,10 +18,11 @@ from typing import Any, Literal
 
 from ...tools.system.tasks import finish_despite_cancel
 from ..context.request import PAUSED_STOP_REASON
-from ..errors import CtxagentError, LimitReached, RecordError
+from ..errors import CtxagentError, KeyRefused, LimitReached, RecordError, RequestRejected
 from ..events import Notice, TurnFinished
 from ..models.base import text_of
 from ..session.entries import Content, End, Note, User
+from ..session.ledger import REFUSED
 from .agent import AgentState
 from .ask_model import ask_for_reply
 from .denials import denial_error
@@ -129,6 +130,9 @@ def _failed(agent: AgentState, error: Exception) -> TurnFinished:
     status: Literal["limit", "error"] = "limit" if isinstance(error, LimitReached) else "error"
     shown = {"type": type(error).__name__, "message": str(error)}
     data: dict[str, Any] = dict(shown)
+    is_full = isinstance(error, LimitReached) and error.limit == "context"
+    if is_full or (isinstance(error, RequestRejected) and not isinstance(error, KeyRefused)):
+        data[REFUSED] = True
     if not isinstance(error, CtxagentError | Veto):
         shown["message"] = f"internal error: {shown['type']}: {error}"
         data["traceback"] = traceback.format_exception(error)

@@ -18,6 +18,7 @@ from .catalog import CacheTerms, Limits, cache_terms
 
 if TYPE_CHECKING:
     from ..config.settings import ModelSettings
+    from .gaps import ServerGaps
     from .providers import Endpoint
 
 
@@ -76,6 +77,11 @@ class Model(Protocol):
     """A model that answers requests."""
 
     id: str
+
+    @property
+    def gaps(self) -> "ServerGaps":
+        """What the model's server does not accept, as learned."""
+        ...
 
     @property
     def abilities(self) -> Abilities:

@@ -1,7 +1,8 @@
 """Classify error answers: retry, or reject.
 
 `classify_answer` returns a `Fault` (retry) or a typed `RequestRejected` with advice, from the
-status and the error message. The patterns match messages of many servers and protocols.
+status and the error message. The patterns match messages of many servers and protocols. They only
+choose what is tried first after a refusal (see `loop.ladder`), and name the size of the window.
 """
 
 import re
@@ -31,7 +32,8 @@ _STATUS = {
 }
 # Error names of the Responses API for invalid images and prompts.
 _INVALID = regex(r"invalid_|\w*_policy|unsupported_|\w*image")
-_NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even if the server advises a retry
+_KEY_STATUSES = (401, 402, 403)
+_NEVER_RETRIED = (*_KEY_STATUSES, 404, 413)  # not even if the server advises a retry
 _TOO_LONG = (
     regex(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
     regex(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
@@ -40,6 +42,7 @@ _TOO_LONG = (
     regex(r"contains (?P<tokens>\d+) tokens.*with (?P<maximum>\d+) maximum context", re.S),
     regex(r"prompt length is (?P<maximum>\d+) but.*?contains (?P<tokens>\d+) tokens", re.S),
     regex(r"token count \((?P<tokens>\d+)\) exceeds the maximum.*?\((?P<maximum>\d+)\)"),
+    regex(r"limit:? (?P<maximum>\d+)\D{1,20}requested:? (?P<tokens>\d+)", re.I),  # per minute
     # llama.cpp's server
     regex(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
     regex(
@@ -48,6 +51,7 @@ _TOO_LONG = (
         re.I,
     ),
 )
+NO_REASON = "the server gave no reason"
 _MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other numbers are ignored
 _IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
 _NO_IMAGES = (  # messages of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
@@ -70,6 +74,15 @@ class ServerHints(NamedTuple):
     address: str
     key: str
     address_end: str = "with the version, such as /v1"  # how a valid address ends
+
+
+def may_be_cause(refusal: RequestRejected) -> bool:
+    """Return True if a request was sent, and may be refused for what it contains: for any reason
+    but the key, payment and address.
+    """
+    status = refusal.status
+    is_answer = status is not None and not 300 <= status < 400
+    return is_answer and not isinstance(refusal, KeyRefused)
 
 
 def says_no_images(words: str) -> bool:
@@ -101,6 +114,9 @@ def classify_answer(
         status = _STATUS.get(kind, 400 if _INVALID.match(kind) else 500)
     if status >= 400 and says_no_images(words):  # some servers use 404 or 500
         return _rejection(status, words, model, request_id, hints)
+    too_long = _too_long(status, words, kind, request_id)
+    if too_long is not None:
+        return too_long
     advice = headers.get("x-should-retry")
     retried = (status in _RETRIED or status >= 500) and advice != "false"
     if retried or (advice == "true" and status not in _NEVER_RETRIED):
@@ -112,7 +128,26 @@ def classify_answer(
             request_id=request_id,
             overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
         )
-    return _rejection(status, words, model, request_id, hints, kind)
+    return _rejection(status, words, model, request_id, hints)
+
+
+def _too_long(status: int, words: str, kind: str, request_id: str | None) -> PromptTooLong | None:
+    """Return the refusal of a prompt that is too long by its status, name or message, else None. A
+    rate limit counts only if the request is larger than the whole limit.
+    """
+    if status < 400 or status in (*_KEY_STATUSES, 404):
+        return None
+    found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
+    figures = {name: int(value) for name, value in (found.groupdict() if found else {}).items()}
+    if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
+        figures = {}
+    if status == RATE_LIMITED and figures.get("tokens", 0) <= figures.get("maximum", 0):
+        return None
+    if not (found or status == 413 or kind == "context_length_exceeded"):
+        return None
+    if status == 413:
+        words = f"the request is too large for the server (413): {words}"
+    return PromptTooLong(words, status=status, request_id=request_id, **figures)
 
 
 def _fault_reason(status: int, kind: str) -> str:
@@ -131,24 +166,12 @@ def _rejection(
     model: str,
     request_id: str | None,
     hints: ServerHints,
-    kind: str = "",
 ) -> RequestRejected:
-    if status == 413:
-        return PromptTooLong(
-            f"the request is too large for the server (413): {words}",
-            status=status,
-            request_id=request_id,
-        )
-    found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
-    if status == 400 and (found or kind == "context_length_exceeded"):
-        told = found.groupdict() if found else {}
-        figures = {name: int(value) for name, value in told.items()}
-        if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
-            figures = {}
-        return PromptTooLong(words, status=status, request_id=request_id, **figures)
     what, hint = _advice(status, words, model, hints)
-    error = KeyRefused if status in (401, 402, 403) else RequestRejected
-    return error(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
+    error = KeyRefused if status in _KEY_STATUSES else RequestRejected
+    return error(
+        f"{what} ({status}): {words or NO_REASON}", hint=hint, status=status, request_id=request_id
+    )
 
 
 def _advice(status: int, words: str, model: str, hints: ServerHints) -> tuple[str, str]:

@@ -7,6 +7,7 @@ It gives up on overload after a time limit, on anything else after a number of a
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
 from typing import Any
@@ -28,6 +29,14 @@ class Fault(Exception):
     status: int | None = None
     request_id: str | None = None
     overloaded: bool = False
+    no_reply: bool = False  # the server accepted the request, and sent nothing
+    no_server: bool = False  # nothing listens at an address on this machine
+
+    @property
+    def may_refuse(self) -> bool:
+        """True if the request may be the cause."""
+        is_answer = self.status is not None and self.status != RATE_LIMITED
+        return self.no_reply or (is_answer and not self.overloaded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class RetryPolicy:
     """Limits for the attempts of one request. The wait doubles after each attempt, with jitter."""
 
     attempts: int = 8  # total, without attempts under a time limit
+    local_attempts: int = 3  # if nothing listens at an address on this machine
     first_wait: float = 0.5  # seconds
     longest_wait: float = 8.0
     longest_overload_wait: float = 30.0  # between two attempts under a time limit
@@ -57,6 +67,8 @@ class RetryPlan:
     overloads: int = 0  # attempts under the time limit
     overloaded_since: float | None = None
     fallback_after: float | None = None  # seconds of overload or rate limit before a fallback
+    same_failures: int | None = None  # equal failures after which the request may be the cause
+    _reasons: list[str] = field(default_factory=list)  # of the counted attempts
 
     @property
     def tried(self) -> int:
@@ -74,9 +86,11 @@ class RetryPlan:
         if limit is not None and not has_output:
             return self._after_overload(fault, limit)
         self.failed += 1
+        self._reasons.append(fault.reason if fault.may_refuse else "")
         asked, policy = fault.wait or 0.0, self.policy
         self.overlong += asked > policy.longest_requested_wait
-        if self.failed >= policy.attempts or self.overlong > 1:
+        most = policy.local_attempts if fault.no_server else policy.attempts
+        if self.failed >= most or self.overlong > 1 or self._is_repeated(fault):
             raise self._unavailable(fault)
         seconds = max(asked, self._backoff(self.failed, policy.longest_wait))
         seconds = min(seconds, policy.longest_requested_wait)
@@ -115,9 +129,27 @@ class RetryPlan:
             hint = "Try again after that, or use another model (--model) or key."
         else:
             message = f"{fault.reason} (tried {_times(self.tried)})"
-            hint = "Nothing recorded is lost: try again later"
-            hint += "." if fault.overloaded else f", or check the network and {self.address}."
-        return ModelUnavailable(message, hint=hint, **_about(fault))
+            hint = self._advice(fault)
+        may_refuse = self.overlong <= 1 and (fault.may_refuse or fault.status == RATE_LIMITED)
+        return ModelUnavailable(message, hint=hint, may_refuse=may_refuse, **_about(fault))
+
+    def _is_repeated(self, fault: Fault) -> bool:
+        """Return True if the server has failed in the same way often enough."""
+        last = self._reasons[-(self.same_failures or 0) :]
+        return len(last) == self.same_failures and {*last} == {fault.reason}
+
+    def _advice(self, fault: Fault) -> str:
+        """Return what the user can do after this fault."""
+        if fault.no_server:
+            return f"Start the model server, or set its address with {self.address}."
+        later = "Nothing recorded is lost: try again later"
+        if fault.overloaded:
+            return f"{later}."
+        if fault.status == RATE_LIMITED:
+            return f"{later}, or use another model (--model) or key."
+        if fault.status is not None or fault.no_reply:
+            return f"{later}, or use another model (--model): the server itself fails."
+        return f"{later}, or check the network and {self.address}."
 
 
 def _is_overload(fault: Fault) -> bool:

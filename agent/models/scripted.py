@@ -24,6 +24,7 @@ from ..prompts import prompt_text
 from ..session.entries import Block, Usage
 from .base import Abilities, Model, Reply, abilities_of
 from .catalog import DEFAULT_LIMITS, Limits
+from .gaps import ServerGaps
 from .messages.body import WIRE
 from .wire import encode
 
@@ -78,6 +79,7 @@ class ScriptedModel:
         `check` is called with the JSON body of each request and can raise an error.
         """
         self.id = id
+        self.gaps = ServerGaps(None, "", id, {})
         self.pace = pace
         self.window = window
         self.check = check

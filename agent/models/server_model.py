@@ -7,23 +7,26 @@ before the first byte, obey any retry-after, and accept a truncated stream as fi
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...tools.system.tls import certificate_problem
+from ..context.compaction_block import COMPACTION
 from ..context.request import Request
-from ..errors import RequestRejected, conceal
+from ..errors import ModelUnavailable, PromptTooLong, RequestRejected, conceal
 from ..events import Accepted, Delta, Notice, Retrying
 from ..lazy import dataclass
+from .address import LOOPBACK_HOSTS, host_of
 from .base import Abilities, Reply
 from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
-from .gaps import IMAGES, ServerGaps
+from .gaps import IMAGES, ServerGaps, has_images
 from .http_client import Timeouts
+from .providers import CHAT
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
-from .server_limits import find_in_list, parse_limits
+from .server_limits import ask_local, find_in_list, parse_limits
 from .shared_wait import OTHERS_WAIT, SharedWait
 from .sse import limit_silence, parse_events
 from .transport import (
@@ -96,9 +99,11 @@ class ServerModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Yield deltas, a `Retrying` before each wait, a `Notice` for each learned gap, and the
-        reply. Repeat a refused request without the refused feature. Raise the refusal if it is
-        about images, or if the request asks for a compaction block. Raises the errors of `send`.
+        reply. Repeat a refused request without the features that may be the cause. Raise the
+        refusal if it is about images or the size, or if the request asks for a compaction block.
+        Raises the errors of `send`.
         """
+        first: RequestRejected | None = None
         while True:
             gaps, has_output = self._gaps_for(request), False
             try:
@@ -106,35 +111,46 @@ class ServerModel:
                     async for delta in deltas:
                         has_output = has_output or not isinstance(delta, Retrying)
                         if isinstance(delta, Reply):
-                            self._learn_from_reply(request, delta)
+                            self._learn_from_reply(request, delta, gaps)
                         yield delta
                 return
+            except ModelUnavailable:
+                self.gaps.note_refused(self.wire.fitted_body(request, gaps))
+                raise
             except RequestRejected as error:
                 refusal = error
-            if self._gaps_for(request) != gaps:  # another conversation learned it meanwhile
-                if has_output:
-                    yield Retrying(1, None, 0.0, refusal.message[:MAX_WHY_CHARS])
-                continue
-            gap = self.gaps.learn(refusal, self.wire.fitted_body(request, gaps))
-            # Images are removed from the context by the caller, so that the log shows it.
-            if not gap or gap == IMAGES:
-                raise refusal
-            why, what = refusal.message[:MAX_WHY_CHARS], self.wire.gaps[gap].what
-            yield Notice(
-                "info", f"{self.id} accepts {what}: requests are adapted from now on ({why})"
-            )
-            if request.compaction is not None:
-                raise refusal
+            why = refusal.message[:MAX_WHY_CHARS]
+            if self._gaps_for(request) == gaps:  # else another conversation learned it meanwhile
+                body = self.wire.fitted_body(request, gaps)
+                suspects = self.gaps.suspect(refusal, body, has_thinking=request.has_thinking())
+                # Images are removed from the context by the caller, so that the log shows it.
+                if not suspects or IMAGES in suspects:
+                    raise refusal if first is None or isinstance(refusal, PromptTooLong) else first
+                first = first or refusal
+                if request.compaction is not None:
+                    if COMPACTION in suspects:  # our own summary does not need it
+                        self.gaps.add(COMPACTION)
+                    raise refusal
+                yield Notice("info", self._adaptation(suspects, why))
             if has_output:
                 yield Retrying(1, None, 0.0, why)
+
+    def _adaptation(self, suspects: Sequence[str], why: str) -> str:
+        """Return the notice for features that requests omit from now on."""
+        what = ", ".join(self.wire.gaps[name].what for name in suspects)
+        if len(suspects) > 1:
+            return f"retrying with {what}: {why}"
+        return f"{self.id} accepts {what}: requests are adapted from now on ({why})"
 
     def _gaps_for(self, request: Request) -> tuple[str, ...]:
         """Return the features to omit from a request."""
         return self.gaps.names
 
-    def _learn_from_reply(self, request: Request, reply: Reply) -> None:
-        """Record that the server accepted a request."""
-        self.gaps.confirm_guesses()
+    def _learn_from_reply(self, request: Request, reply: Reply, gaps: Collection[str]) -> None:
+        """Record that the server accepted a request without the features in `gaps`."""
+        sent = self.wire.fitted_body(request, gaps)
+        whole = self.wire.fitted_body(request, ()) if gaps else sent
+        self.gaps.accept(gaps, sent, whole, images=has_images(request))
 
     async def send(
         self, request: Request, gaps: Collection[str]
@@ -144,7 +160,8 @@ class ServerModel:
         ModelUnavailable after the last attempt.
         """
         plan = RetryPlan(self.retry, self.access.hints.address, request.overload_wait)
-        plan.fallback_after = request.fallback_after
+        plan.fallback_after, plan.same_failures = request.fallback_after, request.same_failures
+        plan.failed = request.failed_attempts
         while True:
             has_output = False
             if (told := self._shared_wait.seconds_left()) > 0:
@@ -208,7 +225,8 @@ class ServerModel:
             finally:
                 await response.aclose()
         if not draft.complete:
-            raise Fault("the stream ended before the reply was finished")
+            words = "the stream ended before the reply was finished"
+            raise Fault(words, no_reply=not draft.began)
         yield draft.reply()
 
     async def _read(
@@ -245,18 +263,20 @@ class ServerModel:
     async def _whole(self, chunks: AsyncGenerator[bytes, None], kind: str) -> dict[str, Any]:
         """Return an answer that is not an event stream. Raises RequestRejected and StreamError."""
         data, answer = bytearray(), None
-        if self.wire.takes_unstreamed:
-            async for chunk in chunks:
-                data += chunk
-            with suppress(ValueError, RecursionError):
-                answer = json.loads(data.decode())
-        if isinstance(answer, dict) and answer.get("error"):
-            raise StreamError(*(parse_error(answer) or ("", "")))
-        if isinstance(answer, dict):
-            return answer
+        async for chunk in chunks:
+            data += chunk
+        with suppress(ValueError, RecursionError):
+            answer = json.loads(data.decode())
+        reply = answer if self.wire.takes_unstreamed and isinstance(answer, dict) else {}
+        if (error := parse_error(answer)) and (reply.get("error") or not reply):
+            raise StreamError(*error)
+        if reply:
+            return reply
+        if not data:
+            raise Fault("the server answered with an empty body", no_reply=True)
         what = kind or "no content type"
-        if self.wire.takes_unstreamed and (not data or "json" in kind):
-            what = "broken JSON" if data else "an empty body"
+        if self.wire.takes_unstreamed and "json" in kind:
+            what = "broken JSON"
         raise RequestRejected(
             f"{display_address(self.access.endpoint)} answered with {what}, not with a stream of "
             f"events: this is not a {self.wire.title} server.",
@@ -285,7 +305,10 @@ class ServerModel:
                     "`ctxagent doctor --network` tests the connection.",
                 ) from error
             if not draft.complete:
-                raise Fault(self._describe(error, draft, limit)) from error
+                is_here = host_of(self.access.endpoint.address) in LOOPBACK_HOSTS
+                refused = isinstance(error.__cause__ or error, httpx2.ConnectError)
+                reason = self._describe(error, draft, limit)
+                raise Fault(reason, no_server=is_here and refused) from error
 
     def _classify(
         self, status: int, kind: str, words: str, headers: Any, request_id: str | None
@@ -317,6 +340,13 @@ class ServerModel:
             return f"the connection broke: {what}"
         return f"no connection to {display_address(self.access.endpoint)}: {what}"
 
+    @property
+    def _is_local(self) -> bool:
+        """True if the server is on the user's machine or network."""
+        endpoint = self.access.endpoint
+        is_loopback = host_of(endpoint.address) in LOOPBACK_HOSTS
+        return endpoint.provider.local or (is_loopback and endpoint.protocol == CHAT)
+
     async def _ask_limits(self) -> Limits:
         """Return the limits from the server, or the default if the server reports none."""
         transport, name = self.access.transport, self.access.endpoint.name
@@ -327,6 +357,8 @@ class ServerModel:
                 if found := parse_limits(await transport.get(f"{models}/{quote(name, safe='')}")):
                     return found
                 found = parse_limits(find_in_list(await transport.get(models), name))
+                if found is None and self._is_local:
+                    found = await ask_local(transport.get_local, transport.post_local, name)
                 return found or DEFAULT_LIMITS
         return DEFAULT_LIMITS
 

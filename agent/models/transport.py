@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from html import unescape
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..errors import RequestRejected, conceal
 from ..lazy import dataclass, regex
@@ -61,6 +61,14 @@ class Transport(Protocol):
 
     async def get(self, path: str) -> object:
         """Return the JSON answer to a GET request, None on failure."""
+        ...
+
+    async def get_local(self, path: str) -> object:
+        """Return the JSON answer of a server on this machine, outside the API. None on failure."""
+        ...
+
+    async def post_local(self, path: str, body: dict[str, Any]) -> object:
+        """Like `get_local`, for a POST request."""
         ...
 
     async def close(self) -> None:
@@ -116,6 +124,21 @@ class HttpTransport:
 
         with suppress(httpx2.HTTPError, ValueError):
             answer = await self._connected().get(f"{self._address}{path}")
+            return answer.json() if answer.status_code < 300 else None
+        return None
+
+    async def get_local(self, path: str) -> object:
+        return await self._ask_local("GET", path)
+
+    async def post_local(self, path: str, body: dict[str, Any]) -> object:
+        return await self._ask_local("POST", path, body)
+
+    async def _ask_local(self, method: str, path: str, body: object = None) -> object:
+        import httpx2
+
+        with suppress(httpx2.HTTPError, ValueError):
+            url = f"{self._address.removesuffix('/v1')}{path}"
+            answer = await self._connected().request(method, url, json=body)
             return answer.json() if answer.status_code < 300 else None
         return None
 

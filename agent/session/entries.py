@@ -23,6 +23,7 @@ LOADED_TOOLS = "loaded tools"
 # entries.
 WARMING = "warm"
 SAMPLING = "sampling"  # purpose of a reply that an MCP server asked for
+CHECK = "check"  # purpose of a tiny request after a refusal, to learn if the server answers at all
 BOUND, FREE = "bound", "free"  # values of `Session.thinking`
 PLAN = "plan"  # source of a plan: approved by the user, or made without a user present
 SKILL_LIST = "skill list"  # source of the list of available skills
@@ -233,7 +234,8 @@ class Mask(Entry):
     kind: ClassVar[str] = "mask"
     layer: str
     # {"seq", "tool_use_id", "stub"} for a result, {"seq", "tool_use_id", "input"} for the input of
-    # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the reply with its call.
+    # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the reply with its call,
+    # {"seq", "thinking": False} for a reply whose thinking is removed.
     targets: list[dict[str, Any]]
     tokens_before: int
     tokens_after: int

@@ -3,18 +3,21 @@
 from ...tools.system.plural import count_of
 
 WITH_SUMMARY = "with the summary"  # trigger of masks made together with an automatic summary
+THINKING_LAYER = "thinking"  # removes the thinking of replies after a refusal
 LAYER_NAMES = {
     "demote": "moved to files",
     "microcompact": "cleared",
     "truncate": "cut short",
     "outline": "outlined",
     "summary": "summary",
+    THINKING_LAYER: "without thinking",
 }
 _DONE = {  # per layer: object in the singular and plural, action in the singular and plural
     "demote": ("result", "results", "moved to a file", "moved to files"),
     "microcompact": ("old result", "old results", "cleared", "cleared"),
     "truncate": ("old input", "old inputs", "cut short", "cut short"),
     "outline": ("old call", "old calls", "outlined", "outlined"),
+    THINKING_LAYER: ("reply", "replies", "now without thinking", "now without thinking"),
 }
 
 

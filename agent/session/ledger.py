@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ..lazy import dataclass
 from .command_output import CommandOutput, telling_lines
 from .command_work import Work, answers_no, find_work
+from .denied_calls import denial_reason, is_denial
 from .entries import (
     ATTACHMENT,
     PLAN,
@@ -60,6 +61,7 @@ CHANGED_BY_TOPIC = {  # author of the changes listed in a note, by topic
     "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
 }  # fmt: skip
 WHILE_RAN = "while {tool} ran"  # author of a change that is not certainly the tool's
+REFUSED = "refused"  # in the data of the note of a request that was refused in every form
 PLAN_TOPIC = "plan"  # topic of the note that a plan was dropped
 MAX_FAILED_CALLS = 20  # failed calls kept, of tools that run no commands
 MAX_JOB_LINES = 2_000  # output lines kept of a running job
@@ -179,6 +181,7 @@ class Ledger:
     jobs: dict[str, JobFact] = field(default_factory=dict)  # by id
     skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, last loaded last
     plan: PlanFact | None = None  # the current plan
+    was_refused: bool = False  # the server refused the newest request in every form
 
     def add(self, entry: Entry) -> None:
         """Process one entry. Malformed data is ignored."""
@@ -187,6 +190,7 @@ class Ledger:
             tool = self._calls.pop(entry.tool_use_id, "")
             self._add_result(entry, tool, by=tool)
         elif isinstance(entry, Assistant):
+            self.was_refused = self.was_refused and entry.purpose != "turn"
             for block in entry.content:
                 if block.get("type") == "tool_use" and entry.purpose == "turn":
                     self._calls[str(block.get("id"))] = str(block.get("name"))
@@ -202,21 +206,7 @@ class Ledger:
             elif entry.source == "notice":
                 self._add_job(entry.seq, entry.details)
         elif isinstance(entry, Note):
-            if entry.topic == "permission":
-                if _is_denial(entry):
-                    self._denials.setdefault(entry.text, entry.seq)
-                    if reason := _denial_reason(entry):
-                        self._denial_reasons[entry.text] = reason
-            elif entry.topic == "decision":
-                self._decisions[entry.seq] = [entry.text]
-            elif entry.topic == "phase":
-                self.phase = entry.text
-            elif entry.topic == TITLE_TOPIC:
-                self.title = entry.text
-            elif entry.topic == PLAN_TOPIC:
-                self.plan = None
-            elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
-                self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
+            self._add_note(entry)
         elif isinstance(entry, Summary):
             self.summarized_todos = self.todos
             self._decisions[entry.seq] = _section_texts(entry.document, "decisions")
@@ -234,6 +224,25 @@ class Ledger:
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
             self._jobs.clear()  # they ended with the previous process; outcome unknown
+
+    def _add_note(self, entry: Note) -> None:
+        refused = isinstance(entry.data, dict) and entry.data.get(REFUSED) is True
+        self.was_refused = self.was_refused or refused
+        if entry.topic == "permission":
+            if is_denial(entry):
+                self._denials.setdefault(entry.text, entry.seq)
+                if reason := denial_reason(entry):
+                    self._denial_reasons[entry.text] = reason
+        elif entry.topic == "decision":
+            self._decisions[entry.seq] = [entry.text]
+        elif entry.topic == "phase":
+            self.phase = entry.text
+        elif entry.topic == TITLE_TOPIC:
+            self.title = entry.text
+        elif entry.topic == PLAN_TOPIC:
+            self.plan = None
+        elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
+            self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
 
     @property
     def messages(self) -> Sequence[LoggedMessage]:
@@ -557,18 +566,6 @@ class Ledger:
         if failed is not None and failed.ref < since:
             del self._failing[key]
             self.resolved.append((failed, ref))
-
-
-def _is_denial(note: Note) -> bool:
-    """Return True if a permission note records a denied call."""
-    answer = note.data.get("answer") if isinstance(note.data, dict) else None
-    return answer in (None, "", "no", "hook")
-
-
-def _denial_reason(denial: Note) -> str:
-    """Return the user's reason for denying a call, on one line, or "" if the user gave none."""
-    data = denial.data if isinstance(denial.data, dict) else {}
-    return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
 
 
 def _section_texts(document: Any, section: str) -> list[str]:

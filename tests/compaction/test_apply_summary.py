@@ -17,8 +17,9 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import CompactionFailed
+from ctxagent.agent.events import Notice
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Assistant, Entry, Summary, ToolResult, User
+from ctxagent.agent.session.entries import Assistant, Entry, Note, Summary, ToolResult, User
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.tools.base import Context, Output, Params, Tool
 
@@ -312,6 +313,27 @@ def test_a_summary_is_rejected_if_reinserted_entries_outweigh_it(project: Path) 
     with pytest.raises(CompactionFailed, match="the context would not get smaller"):
         asyncio.run(talk.agent.engine.compact())
     assert talk.of(Summary) == []
+
+
+def test_after_a_refused_request_a_summary_may_make_the_context_larger(project: Path) -> None:
+    """The other form of the context may be accepted. Thinking and images go too."""
+    talk = talking(project, replace(BARE, mode="remind"), calls=3)
+    talk.say("Go.")
+    talk.environment.after_summary_entries = lambda: [
+        User(content="rule " * 4_000, source="environment")
+    ]
+    talk.agent.record(Note(topic="warning", text="refused", data={"refused": True}))
+    asyncio.run(talk.agent.engine.compact())
+    assert len(talk.of(Summary)) == 1
+
+
+def test_instructions_for_a_summary_without_a_model_are_reported_as_ignored(project: Path) -> None:
+    talk = talking(project, replace(BARE, mode="remind", summarizer="mechanical"), calls=30)
+    talk.say("Go.")
+    asyncio.run(talk.agent.engine.compact("keep the schema"))
+    told = [event.text for event in talk.seen(Notice) if "instructions" in event.text]
+    assert len(told) == 1
+    assert "have no effect" in told[0]
 
 
 @pytest.mark.slow

@@ -667,7 +667,9 @@ def test_an_interrupted_compaction_blocks_nothing(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_refusal_without_numbers_does_not_shrink_the_window_permanently(project: Path) -> None:
+def test_the_largest_accepted_prompt_is_the_window_after_a_refusal_without_numbers(
+    project: Path,
+) -> None:
     refused = [0]
 
     def step(request: Request) -> Step:
@@ -681,7 +683,8 @@ def test_a_refusal_without_numbers_does_not_shrink_the_window_permanently(projec
     player = Player(30, 2_500)
     talk = Conversation(project, step, window=60_000)
     assert talk.say("count").text == "All counted."
-    assert talk.agent.model.current_window().size == 60_000
+    learned = talk.agent.model.learned_window
+    assert learned.size == learned.accepted < 60_000
     assert talk.say("again").text == "All counted."
 
 

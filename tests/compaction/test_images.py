@@ -9,8 +9,8 @@ from ctxagent.agent.compaction.layers import images
 from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.events import TurnFinished
-from ctxagent.agent.models.messages.refusals import classify_error
-from ctxagent.agent.models.refusals import says_no_images
+from ctxagent.agent.models.messages.model import HINTS
+from ctxagent.agent.models.refusals import classify_answer, says_no_images
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Assistant, Entry, Mask, ToolResult
 
@@ -88,9 +88,7 @@ class Refusing(ScriptedModel):
     async def stream(self, request: Any) -> Any:
         text = str(request.messages)
         if text.count("'image'") > self.limit:
-            raise classify_error(
-                self.status, "invalid_request_error", self.words, model=self.id, headers={}
-            )
+            raise classify_answer(self.status, self.words, model=self.id, headers={}, hints=HINTS)
         async for event in super().stream(request):
             yield event
 

@@ -107,7 +107,7 @@ async def counted(talk: Conversation) -> None:
 
 
 def told_too_long(talk: Conversation) -> list[str]:
-    return [n.text for n in talk.seen(Notice) if "the prompt was too long" in n.text]
+    return [n.text for n in talk.seen(Notice) if n.text.startswith("retrying with about")]
 
 
 @pytest.mark.variants
@@ -253,7 +253,7 @@ def test_a_window_smaller_than_believed_is_learned_once(project: Path) -> None:
 
         run(talk, play())
     assert server.rejected == []
-    assert told_too_long(talk) == ["the prompt was too long; the window is 20,000 tokens"]
+    assert len(told_too_long(talk)) == 1
     learned = [e.tokens for e in talk.seen(CallStarted) if e.tokens > 20_000]
     assert len(learned) == 1
     assert talk.agent.model.current_window().size == 20_000

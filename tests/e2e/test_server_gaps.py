@@ -93,14 +93,20 @@ def test_missing_feature_is_learned_once(place: Place, name: str) -> None:
 
 
 def test_server_that_refuses_without_a_reason(place: Place) -> None:
-    """Each feature is left out in turn, until the server accepts a first request."""
+    """All optional parts are left out. Later requests contain them again, one after another, until
+    the cause is found.
+    """
     script = Partial([(has, 400, "Bad Request") for has, _, _ in (LACKS["thinking"],)])
     with Server(script, lenient=True) as server:
+        for _ in range(3):
+            ran(place, server, "-c", "model.images=off")
+        assert script.refused == 2, "with everything, and with thinking alone"
         ran(place, server, "-c", "model.images=off")
-        first = script.refused
-        ran(place, server, "-c", "model.images=off")
-    assert 0 < first <= 4
-    assert script.refused == first
+    assert script.refused == 2
+    assert "thinking" not in server.requests[-1]
+    assert "cache_control" in json.dumps(server.requests[-1])
+    (kept,) = json.loads((place.state / "servers.json").read_text()).values()
+    assert [*kept["gaps"]] == ["thinking"]
 
 
 def test_a_refusal_for_another_reason_stands(place: Place) -> None:
@@ -262,5 +268,6 @@ def test_a_server_that_answers_in_its_own_way(place: Place) -> None:
 def test_wrong_use_of_a_feature_does_not_disable_it(place: Place, words: str) -> None:
     with Server(lambda body: Fail(400, words), lenient=True) as server:
         done = place.run("-p", "go", *MODEL, env=place.server(server.url))
-    assert (done.returncode, len(server.requests)) == (5, 1)
+    assert (done.returncode, len(server.requests)) == (5, 3), "also plain, and a tiny request"
+    assert words in done.stderr
     assert not (place.state / "servers.json").exists()

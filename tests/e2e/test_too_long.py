@@ -31,7 +31,8 @@ class Refuser:
 
 
 def test_refusal_of_a_small_request_is_quoted_and_the_session_continues(place: Place) -> None:
-    with Server(Refuser(1)) as server:
+    """The request is also refused without its optional parts, and so is a tiny one."""
+    with Server(Refuser(3), lenient=True) as server:
         env = place.server(server.url)
         refused = place.run("-p", "hello", env=env)
         again = place.run("--continue", "-p", "and now?", env=env)
@@ -39,23 +40,23 @@ def test_refusal_of_a_small_request_is_quoted_and_the_session_continues(place: P
     assert WORDS in refused.stderr
     assert "(estimated) could not be reduced" in refused.stderr
     assert "/model" in refused.stderr
-    assert (again.returncode, again.stdout) == (0, "Answer 2.\n")
+    assert (again.returncode, again.stdout) == (0, "Answer 4.\n")
     assert server.rejected == []
 
 
-def test_a_server_that_refuses_everything_is_asked_once_a_turn(place: Place) -> None:
-    with Server(Refuser(99)) as server:
+def test_a_server_that_refuses_everything_is_asked_three_times_a_turn(place: Place) -> None:
+    with Server(Refuser(99), lenient=True) as server:
         env = place.server(server.url)
         turns = [place.run(*more, "-p", "hello", env=env) for more in ([], ["--continue"])]
     for done in turns:
         assert done.returncode == 4
         assert WORDS in done.stderr
         assert "Traceback" not in done.stderr
-    assert len(server.requests) == 2
+    assert len(server.requests) == 6
 
 
 def test_window_below_an_accepted_size_is_ignored(place: Place) -> None:
-    """The refused request is made smaller once, and the window keeps its size."""
+    """The refused request is made smaller once. Another model has its own window."""
     asked = 0
 
     def step(body: Body) -> Step:
@@ -76,9 +77,11 @@ def test_window_below_an_accepted_size_is_ignored(place: Place) -> None:
             terminal.type(f"count for {number}\r")
             terminal.see(f"Counted {number}.")
         terminal.type("count again\r")
-        terminal.see("the server's window size of 14,000 tokens is not plausible")
+        terminal.see("retrying with about")
         terminal.see("Counted 7.")
         terminal.type("/model claude-sonnet-5-5\r")
+        terminal.see("tokens, learned from the server")
+        terminal.type("/model claude-opus-5\r")
         terminal.see("window 1,000,000 tokens, by table")
         terminal.type("/quit\r")
         assert terminal.leave() == 0
@@ -88,7 +91,7 @@ def test_window_below_an_accepted_size_is_ignored(place: Place) -> None:
 
 
 def test_a_session_goes_on_at_the_next_words_and_with_another_model(place: Place) -> None:
-    with Server(Refuser(2)) as server:
+    with Server(Refuser(6), lenient=True) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("/help")
         terminal.type("first words\r")
@@ -96,17 +99,17 @@ def test_a_session_goes_on_at_the_next_words_and_with_another_model(place: Place
         terminal.type("/model claude-opus-5\r")
         terminal.see("claude-opus-5 · window 1,000,000 tokens, by table")
         terminal.type("second words\r")
-        terminal.see(lambda text: text.count("nothing is lost") == 2)
+        terminal.see(lambda text: text.count("recorded is lost") == 2)
         terminal.type("third words\r")
-        terminal.see("Answer 3.")
+        terminal.see("Answer 7.")
         terminal.type("/quit\r")
         assert terminal.leave() == 0
     assert server.rejected == []
 
 
 def test_learned_window_in_which_nothing_fits_is_forgotten(place: Place) -> None:
-    """The message alone is larger than the window that the server names. Later messages are sent
-    nevertheless, because only the server can show whether the size was right.
+    """The message alone is larger than the window that the server names. It is sent once more,
+    because only the server can show whether the size was right.
     """
     said = "prompt is too long: {} tokens > {} maximum"
     long = "word " * 9_000
@@ -118,13 +121,10 @@ def test_learned_window_in_which_nothing_fits_is_forgotten(place: Place) -> None
             return Fail(400, said.format(size, fixed + 6_000))
         return Say("Short.")
 
-    with Server(step) as server:
+    with Server(step, lenient=True) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url), rows=60)
         terminal.see("/help")
         terminal.type(f"\x1b[200~{long}\x1b[201~\r")
-        terminal.see("the window is")
-        terminal.see("(estimated)")
-        terminal.type("and now?\r")
         terminal.see("Short.")
         terminal.type("/quit\r")
         assert terminal.leave() == 0

@@ -47,7 +47,7 @@ from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.messages.abilities import abilities_of
 from ctxagent.agent.models.messages.body import WIRE, betas, body
-from ctxagent.agent.models.messages.gaps import gaps_at
+from ctxagent.agent.models.messages.gaps import GAPS
 from ctxagent.agent.models.providers import endpoint_of
 from ctxagent.agent.models.wire import encode
 from ctxagent.agent.replay.player import scratch_folder
@@ -264,7 +264,7 @@ class StrictModel:
 
     def __init__(self, script: Script, id: str, window: int) -> None:
         self.script, self.id, self.window = script, id, window
-        self.gaps = ServerGaps(None, "", id, gaps_at(endpoint_of(id, None, {})))
+        self.gaps = ServerGaps(None, "", id, GAPS)
         self.rejected: list[str] = []
         self.requests = 0
         self._sizes: dict[str, int] = {}

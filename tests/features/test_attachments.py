@@ -16,7 +16,8 @@ from ctxagent.agent.events import Notice, TurnFinished
 from ctxagent.agent.features.attachments import MAX_MENTIONS, find_mentions
 from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.turn import run_turn
-from ctxagent.agent.models.messages.refusals import classify_error
+from ctxagent.agent.models.messages.model import HINTS
+from ctxagent.agent.models.refusals import classify_answer
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, User
 
@@ -155,7 +156,7 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
 def test_refused_and_too_many_images_go(project: Path) -> None:
     """The limits for images in results apply to attached images too."""
     said = "messages.0.content.13.image.source.base64.data: Could not process image"
-    refusal = classify_error(400, "invalid_request_error", said, model="m", headers={})
+    refusal = classify_answer(400, said, model="m", headers={}, hints=HINTS)
     for n in range(MAX_MENTIONS):
         (project / f"{n}.png").write_bytes(png(8, 8 + n))
     named = " ".join(f"@{n}.png" for n in range(MAX_MENTIONS))

@@ -92,27 +92,29 @@ def too_long(tokens: int | None = None, maximum: int | None = None) -> PromptToo
 
 
 @pytest.mark.parametrize(
-    ("refusal", "learned", "size"),
+    ("refusal", "size"),
     [
-        (too_long(), "the window is smaller than assumed", 200_000),
-        (too_long(11_000, 9_000), "the window is 9,000 tokens", 9_000),
-        (
-            too_long(11_000, 100),
-            "the server's window size of 100 tokens is not plausible",
-            200_000,
-        ),
+        (too_long(), None),
+        (too_long(11_000, 9_000), 9_000),
+        (too_long(11_000, 100), None),  # the size in the refusal is not plausible
+        (RequestRejected("the walrus takes at most 9,000 (1234-5)", status=400), 9_000),
+        (RequestRejected("", status=422), None),
     ],
 )
-def test_a_prompt_that_is_too_long_is_made_smaller_and_sent_again(
-    project: Path, refusal: PromptTooLong, learned: str, size: int
+def test_a_refused_request_is_made_smaller_and_sent_again(
+    project: Path, refusal: RequestRejected, size: int | None
 ) -> None:
+    """Without a size in the refusal, the prompt is halved."""
     talk = with_result(project, refusal)
+    before = talk.agent.model.current_window().tokens
     assert talk.say("go on") == DONE
-    first, second = sizes(talk)
+    first, *checks, second = sizes(talk)
     assert second < first / 10
-    assert notices(talk) == [f"the prompt was too long; {learned}"]
-    assert talk.agent.model.current_window().size == size
+    assert len(checks) == (0 if isinstance(refusal, PromptTooLong) else 1), "a tiny request"
+    assert [text.startswith("retrying with about ") for text in notices(talk)] == [True]
+    assert talk.agent.model.current_window().size == pytest.approx(size or before / 2, rel=0.01)
     assert talk.agent.model.token_correction == 1.0
+    assert talk.agent.model.client.gaps.window == talk.agent.model.learned_window.size
 
 
 def test_a_correction_counts_until_the_request_is_accepted(project: Path) -> None:
@@ -195,7 +197,9 @@ def test_other_refusals_end_the_turn(project: Path) -> None:
     finished = talk.say("go")
     assert finished.status == "error"
     assert finished.error == {"type": "RequestRejected", "message": "unknown field"}
-    assert len(sizes(talk)) == 1
+    refused, check = talk.model.requests  # type: ignore[attr-defined]
+    assert (check.system, check.tools, len(check.messages)) == ([], [], 1)
+    assert refused.system
 
 
 def test_a_feature_may_remove_the_cause_of_a_refusal(project: Path) -> None:

@@ -245,6 +245,8 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         history.entries.append(replace(entry, seq=len(history.entries) + 1))
     history.reply({"type": "text", "text": "ok"}, usage={"input": 2 * history.view().size})
     history.say("thanks")
+    seq = len(history.entries) + 1
+    history.entries.append(Note(seq=seq, topic="warning", text="no", data={"refused": True}))
     # A summary that comes after the revert that takes it back.
     last = len(history.entries)
     history.entries += [Revert(seq=last + 1, target=last + 2), replace(summary(), seq=last + 2)]

@@ -135,7 +135,10 @@ def test_an_attempt_is_told_with_the_number_of_all() -> None:
     ]  # fmt: skip
     error = given_up(tried, Fault("down", status=500, request_id="r"))
     assert error.message == "down (tried 3 times)"
-    assert error.hint == "Nothing recorded is lost: try again later, or check the network and URL."
+    assert error.hint == (
+        "Nothing recorded is lost: try again later, or use another model (--model): the server "
+        "itself fails."
+    )
     assert (error.status, error.request_id) == (500, "r")
     assert given_up(plan(attempts=1), Fault("down")).message == "down (tried once)"
 
@@ -172,3 +175,35 @@ def test_waits_do_not_overflow() -> None:
     overload = Overload(10**9, first_wait=1e-3, longest_overload_wait=1e-3)
     overload.plan.overloads = 5_000
     assert 0 < overload.next().seconds <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("fault", "hint"),
+    [
+        (Fault("cut"), "check the network and URL"),
+        (Fault("limit", status=429), "another model (--model) or key"),
+        (Fault("broken", status=500), "the server itself fails"),
+        (Fault("empty", no_reply=True), "the server itself fails"),
+        (Fault("none", no_server=True), "Start the model server, or set its address with URL."),
+    ],
+)
+def test_the_advice_fits_the_fault(fault: Fault, hint: str) -> None:
+    assert hint in given_up(plan(attempts=1, local_attempts=1), fault).hint
+
+
+def test_a_server_that_does_not_run_is_tried_a_few_times() -> None:
+    tried = plan(first_wait=0.001)
+    for _ in range(2):
+        tried.next_attempt(Fault("none", no_server=True))
+    assert given_up(tried, Fault("none", no_server=True)).message == "none (tried 3 times)"
+
+
+def test_equal_failures_may_be_due_to_the_request() -> None:
+    """A different failure in between starts the count again."""
+    tried = plan(first_wait=0.001)
+    tried.same_failures = 2
+    tried.next_attempt(Fault("broken", status=500))
+    tried.next_attempt(Fault("other", status=500))
+    error = given_up(tried, Fault("other", status=500))
+    assert error.may_refuse
+    assert not given_up(plan(attempts=1), Fault("cut")).may_refuse

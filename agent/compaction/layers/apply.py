@@ -16,7 +16,7 @@ from ...context.window import Window
 from ...events import Compacted
 from ...lazy import dataclass
 from ...session.entries import Mask
-from ...session.layer_words import WITH_SUMMARY, done_by
+from ...session.layer_words import THINKING_LAYER, WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..state_block import state_block
@@ -90,10 +90,16 @@ class LayerRunner:
         self._record("microcompact", images.targets(refused, images.REFUSED), images.REFUSED)
         return bool(refused)
 
-    def drop_all_images(self) -> bool:
+    def drop_all_images(self, why: str = images.NOT_TAKEN) -> bool:
         """Remove all images. Return True if there were any."""
-        found = images.targets(images.results_with_images(self.host.view), images.NOT_TAKEN)
-        self._record("microcompact", found, images.NOT_TAKEN)
+        found = images.targets(images.results_with_images(self.host.view), why)
+        self._record("microcompact", found, why)
+        return bool(found)
+
+    def drop_thinking(self, why: str) -> bool:
+        """Remove the thinking of all replies so far. Return True if there was any."""
+        found = [{"seq": item.seq, "thinking": False} for item in self.host.view.thinking_items()]
+        self._record(THINKING_LAYER, found, why)
         return bool(found)
 
     def clear(self, window: Window) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...lazy import regex
-from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
+from ..gaps import IMAGES, NO_IMAGES_GAP, SHORT_REPLIES, Gap, short_reply_gap
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 
 _Body = dict[str, Any]
@@ -153,8 +153,16 @@ _fill_signatures = _with_messages(_with_signature)
 _shorten_ids = _with_messages(_with_short_ids)
 
 
-def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool = False) -> Gap:
-    return Gap(what, regex(words, re.I | re.S), fit, guessed)
+def _gap(
+    what: str,
+    words: str,
+    fit: Callable[[_Body], _Body],
+    *,
+    optional: bool = False,
+    hides_thinking: bool = False,
+) -> Gap:
+    named_by = regex(words, re.I | re.S)
+    return Gap(what, named_by, fit, optional, hides_thinking=hides_thinking)
 
 
 def _checked_gap(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
@@ -171,7 +179,7 @@ def _checked_gap(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
 
 GAPS: Mapping[str, Gap] = {
     "stream_options": _gap("no stream_options", r"stream_options|include_usage",
-                           _without("stream_options"), guessed=True),
+                           _without("stream_options"), optional=True),
     "max_tokens": _checked_gap("max_completion_tokens in place of max_tokens",
                                r"max_completion_tokens['\"` ]*instead|max_tokens.{0,9}not supp",
                                _renamed_length),
@@ -180,10 +188,11 @@ GAPS: Mapping[str, Gap] = {
     "highest_effort": _gap("no reasoning_effort above high", r"reasoning_effort|\beffort\b",
                            _lower_effort),
     "effort": _gap("no reasoning_effort", r"reasoning_effort|\beffort\b",
-                   _without("reasoning_effort"), guessed=True),
+                   _without("reasoning_effort"), optional=True),
     "reasoning": _gap("no reasoning of earlier replies",
                       r"\breasoning(?:_content|_details|_text)?\b|\bthinking\b",
-                      _with_messages(_without_reasoning), guessed=True),
+                      _with_messages(_without_reasoning), optional=True,
+                      hides_thinking=True),
     "no_reasoning": _checked_gap("no reply without reasoning_content",
                                  r"reasoning_content.{0,60}(?:must be passed|missing|required)|"
                                  r"missing.{0,20}reasoning_content", _fill_reasoning),
@@ -196,7 +205,7 @@ GAPS: Mapping[str, Gap] = {
                   r"cache_control|ephemeral|prompt caching|(?:content|messages).*(?:expected|"
                   r"must be|valid|should be) (?:an? )?str(?:ing)?\b|unexpected list|"
                   r"invalid type: sequence|cannot unmarshal array", _with_parts(_plain),
-                  guessed=True),
+                  optional=True),
     "files": _gap("no files", r"\bfiles?\b|file_data|\bpdf\b|document|content.{0,40}type|"
                   r"message format", _with_parts(_without_files)),
     "system": _gap("no system message",
@@ -210,5 +219,6 @@ GAPS: Mapping[str, Gap] = {
     "stream": _gap("no streams",
                    r"\bstream(?:s|ed|ing)?\b.{0,60}(?:not|n't|un)\W?(?:supp|allow|avail|impl)",
                    _without("stream", "stream_options")),
+    SHORT_REPLIES: short_reply_gap("max_tokens", "max_completion_tokens"),
     IMAGES: NO_IMAGES_GAP,
 }  # fmt: skip

@@ -1,8 +1,4 @@
-"""Features that Messages API servers lack: Ollama, LM Studio, llama.cpp, vLLM, gateways.
-
-For the public API only two gaps are learned: no images and no compaction. Its other refusals are
-defects of this program.
-"""
+"""Features that Messages API servers lack: Ollama, LM Studio, llama.cpp, vLLM, gateways."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,10 +9,11 @@ from ...context.items import THINKING
 from ...lazy import regex
 from ...session.entries import Block
 from ..address import host_of
-from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
+from ..gaps import IMAGES, NO_IMAGES_GAP, SHORT_REPLIES, Gap, short_reply_gap
 from ..providers import DEFAULT_PROVIDER, Endpoint
 
 API_HOST = "api.anthropic.com"
+NO_TEXT: Block = {"type": "text", "text": "(no text)"}  # a reply of thinking only, without it
 
 # Error messages for requests that ask for a compaction block, and for requests that contain one.
 # The content after an ignored block fails its signature check, so that error matches too.
@@ -51,7 +48,7 @@ def _without_thinking(body: Body) -> Body:
     out = {name: value for name, value in body.items() if name != "thinking"}
 
     def change(blocks: list[Block]) -> list[Block]:
-        return [block for block in blocks if block["type"] not in THINKING]
+        return [block for block in blocks if block["type"] not in THINKING] or [NO_TEXT]
 
     return {**out, "messages": [_with_blocks(m, change) for m in out["messages"]]}
 
@@ -67,15 +64,20 @@ def _with_strings(body: Body) -> Body:
 
 
 def _with_blocks(message: Body, change: Callable[[Any], Any]) -> Body:
-    return {**message, "content": change(message["content"])}
+    content = message["content"]
+    return message if isinstance(content, str) else {**message, "content": change(content)}
 
 
-def _unmarked(blocks: list[Block]) -> list[Block]:
+def _unmarked(blocks: str | list[Block]) -> str | list[Block]:
+    if isinstance(blocks, str):
+        return blocks
     return [{k: v for k, v in block.items() if k != "cache_control"} for block in blocks]
 
 
-def _as_text(blocks: list[Block]) -> str | list[Block]:
+def _as_text(blocks: str | list[Block]) -> str | list[Block]:
     """Return blocks as one string if all are text. Do the same inside tool results."""
+    if isinstance(blocks, str):
+        return blocks
     if all(block.get("type") == "text" for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [
@@ -89,25 +91,26 @@ def _as_text(blocks: list[Block]) -> str | list[Block]:
 # In the order to try them if an error message names none.
 GAPS = {
     COMPACTION: Gap(
-        "no server-side compaction", None, _without_compaction, matches=_is_about_compaction
+        "no server-side compaction", None, _without_compaction, True, _is_about_compaction
     ),
     "cache": Gap(
         "no cache_control",
         regex(r"cache_control|ephemeral|prompt caching", re.I),
         _without_marks,
-        guessed=True,
+        optional=True,
     ),
     "effort": Gap(
         "no output_config",
         regex(r"output_config|\beffort\b", re.I),
         _without_effort,
-        guessed=True,
+        optional=True,
     ),
     "thinking": Gap(
         "no thinking",
         regex(r"\bthinking\b|redacted_thinking|adaptive", re.I),
         _without_thinking,
-        guessed=True,
+        optional=True,
+        hides_thinking=True,
     ),
     "blocks": Gap(
         "text in strings only, not in blocks",
@@ -118,11 +121,11 @@ GAPS = {
             re.I,
         ),
         _with_strings,
-        guessed=True,
+        optional=True,
     ),
+    SHORT_REPLIES: short_reply_gap("max_tokens"),
     IMAGES: NO_IMAGES_GAP,
 }
-_PUBLIC_GAPS = {name: GAPS[name] for name in (COMPACTION, IMAGES)}
 
 
 def is_public(endpoint: Endpoint) -> bool:
@@ -130,8 +133,3 @@ def is_public(endpoint: Endpoint) -> bool:
     if endpoint.address:
         return host_of(endpoint.address) == API_HOST
     return endpoint.provider.name == DEFAULT_PROVIDER
-
-
-def gaps_at(endpoint: Endpoint) -> Mapping[str, Gap]:
-    """Return the gaps that can be learned about a server."""
-    return _PUBLIC_GAPS if is_public(endpoint) else GAPS

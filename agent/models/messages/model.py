@@ -1,26 +1,27 @@
 """A model behind the Messages API, using the `anthropic` SDK."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ...context.request import Request
-from ...errors import RequestRejected
 from ..base import Abilities, Reply
 from ..gaps import ServerGaps
 from ..http_client import Timeouts
 from ..keys import secrets_of
 from ..providers import CLOUDS, DEFAULT_PROVIDER, Endpoint, endpoint_of
-from ..retry import Fault, RetryPolicy
+from ..refusals import ServerHints
+from ..retry import RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
 from .abilities import abilities_of, takes_block
 from .body import WIRE
-from .gaps import gaps_at
-from .refusals import HINTS, classify_error
+from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
+from .gaps import GAPS
 from .sdk_transport import SdkTransport
+
+HINTS = ServerHints(BASE_URL_VAR, f"{KEY_VAR} or {TOKEN_VAR}", "before /v1")
 
 
 class MessagesModel(ServerModel):
@@ -47,7 +48,7 @@ class MessagesModel(ServerModel):
             id,
             WIRE,
             _access(endpoint, environ, timeouts),
-            ServerGaps(learned, endpoint.address, id, gaps_at(endpoint)),
+            ServerGaps(learned, endpoint.address, id, GAPS),
             context_window=context_window,
             max_output=max_output,
             timeouts=timeouts,
@@ -67,30 +68,17 @@ class MessagesModel(ServerModel):
             return names
         return tuple(dict.fromkeys((*names, COMPACTION)))
 
-    def _learn_from_reply(self, request: Request, reply: Reply) -> None:
+    def _learn_from_reply(self, request: Request, reply: Reply, gaps: Collection[str]) -> None:
         """Record that the server accepted a request, and whether it made the requested compaction
         block.
         """
-        super()._learn_from_reply(request, reply)
+        super()._learn_from_reply(request, reply, gaps)
         if request.compaction is None:
             return
         if compaction_in(reply.content):
             self.gaps.mark_supported(COMPACTION)
         elif any(block["type"] != COMPACTION for block in reply.content):
             self.gaps.add(COMPACTION)
-
-    def _classify(
-        self, status: int, kind: str, words: str, headers: Any, request_id: str | None
-    ) -> Fault | RequestRejected:
-        return classify_error(
-            status,
-            kind,
-            self._cleaned(words),
-            model=self.id,
-            headers=headers,
-            request_id=request_id,
-            hints=self.access.hints,
-        )
 
 
 def _access(

@@ -115,6 +115,16 @@ class SdkTransport:
             return await self._connected().get(path, cast_to=object)
         return None
 
+    async def get_local(self, path: str) -> object:
+        return await self.get(path)
+
+    async def post_local(self, path: str, body: dict[str, Any]) -> object:
+        import anthropic
+
+        with suppress(ValueError, anthropic.AnthropicError):
+            return await self._connected().post(path, cast_to=object, body=body)
+        return None
+
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...lazy import regex
-from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
+from ..gaps import IMAGES, NO_IMAGES_GAP, SHORT_REPLIES, Gap, short_reply_gap
 from .state import MESSAGE, REASONING, ResponseItem
 
 CACHE_OPTIONS, BREAKPOINT = "prompt_cache_options", "prompt_cache_breakpoint"
@@ -124,17 +124,20 @@ GAPS = {
         "no prompt_cache_key", regex("prompt_cache_key"), _without("prompt_cache_key"), True
     ),
     "breakpoints": Gap("no cache breakpoints", _BREAKPOINTS, _without_breakpoints, True),
-    "store": Gap("no store", regex(r"\bstore\b"), _without("store"), True),
+    "store": Gap("no store", regex(r"\bstore\b"), _without("store")),  # OpenAI stores by default
     "include": Gap("no encrypted reasoning", _INCLUDE, _without("include"), True),
     "summary": Gap("no summaries", _SUMMARY, _reasoning_without("summary"), True),
     "max": Gap("no effort above xhigh", _EFFORT, _effort_at_most("xhigh", "max")),
     "xhigh": Gap("no effort above high", _EFFORT, _effort_at_most("high", "xhigh")),
     "effort": Gap("no effort", _EFFORT, _reasoning_without("effort"), True),
     "results": Gap("only text as results of tools", _RESULTS, _results_as_text, True),
-    "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
+    "reasoning": Gap(
+        "no reasoning of earlier replies", _REASONING, _without_reasoning, True, hides_thinking=True
+    ),
     "files": Gap("no files", _FILES, _without_files),
     "limit": Gap(
         "no replies of this length", None, _without("max_output_tokens"), matches=_names_limit
     ),
+    SHORT_REPLIES: short_reply_gap("max_output_tokens"),
     IMAGES: NO_IMAGES_GAP,
 }

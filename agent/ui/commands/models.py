@@ -24,6 +24,8 @@ async def _model(repl: CommandContext, argument: str) -> None:
     window = await repl.agent.model.window()
     limits = repl.agent.model.limits
     source = f", by {limits.source}" if limits else ""
+    if limits and window.size < limits.window:
+        source = ", learned from the server"
     repl.say(f"{repl.agent.model.id} · window {window.size:,} tokens{source}")
     confirmed = limits is not None and limits.source == "server"  # the server knows the model
     if argument and not confirmed and (warning := _unknown_model(repl, argument)):

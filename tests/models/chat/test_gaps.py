@@ -22,7 +22,7 @@ def made(
 ) -> Body:
     tool = {"name": "Bash", "description": "Runs.", "input_schema": schema or {"type": "object"}}
     system = [text("Be good.", **MARK)]
-    request = Request(model, system, [tool], [*messages], 1000, effort)
+    request = Request(model, system, [tool], [*messages], 10_000, effort)
     return body(request, parameters(request))
 
 
@@ -40,16 +40,20 @@ def whole(model: str = "deepseek/x") -> Body:
     )
 
 
-def learned(words: str, status: int = 400, model: str = "deepseek/x", known: str = "") -> str:
+def suspected(
+    words: str, status: int = 400, model: str = "deepseek/x", known: str = ""
+) -> list[str]:
     gaps = ServerGaps(None, "http://x", model, GAPS)
-    gaps.names = tuple(known.split())
+    for name in known.split():
+        gaps.add(name)
     refusal = RequestRejected(f"the server refused the request ({status}): {words}", status=status)
     sent = whole(model)
     for name in gaps.names:
         sent = GAPS[name].fit(sent)
-    return gaps.learn(refusal, sent)
+    return gaps.suspect(refusal, sent)
 
 
+OPTIONAL = ["stream_options", "effort", "reasoning", "short"]
 CLAUDE = "openrouter/anthropic/claude-sonnet-5"
 
 
@@ -90,11 +94,10 @@ CLAUDE = "openrouter/anthropic/claude-sonnet-5"
          "'image_url'.", "files"),
         ("Streaming is not supported when using tools", "stream"),
         ("this model does not support images", "images"),
-        ("Invalid API usage", ""),
     ],
 )  # fmt: skip
 def test_refusals(words: str, gap: str) -> None:
-    assert learned(words) == gap
+    assert suspected(words) == [gap]
 
 
 @pytest.mark.parametrize(
@@ -107,20 +110,19 @@ def test_refusals(words: str, gap: str) -> None:
     ],
 )  # fmt: skip
 def test_refusals_of_marks(words: str, gap: str) -> None:
-    assert learned(words, model=CLAUDE) == gap
+    assert suspected(words, model=CLAUDE) == [gap]
 
 
 def test_an_effort_that_is_refused_is_lowered_first() -> None:
     words = "reasoning_effort is not supported by this model"
-    assert learned(words) == "highest_effort"
-    assert learned(words, known="highest_effort") == "effort"
+    assert suspected(words) == ["highest_effort"]
+    assert suspected(words, known="highest_effort") == ["effort"]
 
 
-def test_unnamed_gaps_are_tried_one_after_another() -> None:
-    tried = ["stream_options", "effort", "reasoning"]
-    for n, name in enumerate(tried):
-        assert learned("Bad request", known=" ".join(tried[:n])) == name
-    assert learned("Bad request", known=" ".join(tried)) == ""
+@pytest.mark.parametrize("words", ["Bad request", "Invalid API usage", ""])
+def test_all_optional_parts_are_left_out_if_the_server_names_none(words: str) -> None:
+    assert suspected(words) == OPTIONAL
+    assert suspected(words, known=" ".join(OPTIONAL)) == []
 
 
 def test_every_gap_changes_the_body_once() -> None:
@@ -136,7 +138,7 @@ def test_every_gap_changes_the_body_once() -> None:
 
 def test_the_gaps_are_kept(tmp_path: Path) -> None:
     gaps = ServerGaps(tmp_path / "servers.json", "http://x", "m", GAPS)
-    assert gaps.add("ids") == "ids"
+    gaps.add("ids")
     assert ServerGaps(tmp_path / "servers.json", "http://x", "m", GAPS).names == ("ids",)
 
 
@@ -147,7 +149,7 @@ def without(name: str, model: str = "deepseek/x") -> Body:
 def test_parameters() -> None:
     assert "stream_options" not in without("stream_options")
     assert without("stream").keys() == whole().keys() - {"stream", "stream_options"}
-    assert without("max_tokens")["max_completion_tokens"] == 1000
+    assert without("max_tokens")["max_completion_tokens"] == 10_000
     assert "max_tokens" not in without("max_tokens")
     assert "max_tokens" not in without("length")
     assert without("highest_effort")["reasoning_effort"] == "high"

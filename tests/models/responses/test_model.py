@@ -227,7 +227,6 @@ def test_a_response_that_failed_is_asked_for_again(tmp_path: Path, code: str) ->
         (Fail(400, "prompt is too long: 5 tokens > 4 maximum"), PromptTooLong),
         (Fail(401, "Incorrect API key provided", kind="invalid_api_key"), KeyRefused),
         (Fail(429, "You exceeded your current quota", kind="insufficient_quota"), RequestRejected),
-        (failed("invalid_prompt", "Against the policy."), RequestRejected),
     ],
 )
 def test_permanent_errors_are_not_retried(
@@ -237,6 +236,17 @@ def test_permanent_errors_are_not_retried(
         play(server, tmp_path, ask())
     assert not isinstance(caught.value, ModelUnavailable)
     assert len(server.bodies) == 1
+
+
+def test_a_refusal_for_no_known_reason_is_tried_without_optional_parts(tmp_path: Path) -> None:
+    step = Fail(400, "Against the policy.")
+    with (
+        ResponsesServer([step, step], lenient=True) as server,
+        pytest.raises(RequestRejected, match="policy"),
+    ):
+        play(server, tmp_path, ask())
+    first, second = server.bodies
+    assert {"include", "prompt_cache_key"} <= first.keys() - second.keys()
 
 
 def test_encrypted_reasoning_of_another_server_is_left_out_from_then_on(tmp_path: Path) -> None:

@@ -75,13 +75,16 @@ class ResponsesServer(Server):
             if name in asked:
                 return Fail(400, f"Unsupported parameter: '{name}'"), "", {}
         try:
-            read = read_body(body)
+            read = self._read(body)
         except Invalid as error:
             self.requests.append(body)
             self.rejected.append((str(error), body))
             self.asked.set()
             return Fail(error.status, str(error)), "", {}
         return super().answer(read, headers, raw)
+
+    def _read(self, body: Body) -> Body:
+        return read_body({"include": ENCRYPTED, **body} if self.lenient else body)
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> Fail | None:
         if path != self.path:
@@ -91,7 +94,7 @@ class ResponsesServer(Server):
         return Fail(401, "You didn't provide an API key.", kind="invalid_api_key")
 
     def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
-        return super().message(step, read_body(body), id, usage)
+        return super().message(step, self._read(body), id, usage)
 
     def streams(self, body: Body) -> bool:
         return self.can_stream and super().streams(body)
