@@ -35,6 +35,7 @@ MAX_WHY_CHARS = 200  # of a refusal in a notice
 WINDOW_FULL = "model_context_window_exceeded"  # a stop reason
 _CHECK_PROMPT = "Answer with the word OK."
 _CHECK_TOKENS = 16
+_NO_RETRY = 1_000  # failed attempts: more than any policy allows
 _NAMES_THINKING = regex(r"thinking|signature|reasoning|encrypted", re.I)
 _HINT = (
     "Nothing recorded is lost: send another message. If it is refused too, start with an empty "
@@ -176,7 +177,7 @@ class Ladder:
         block = {"type": "text", "text": _CHECK_PROMPT}
         messages = [{"role": "user", "content": [block]}]
         request = Request(
-            model.id, [], [], messages, _CHECK_TOKENS, thinking=False, same_failures=1
+            model.id, [], [], messages, _CHECK_TOKENS, thinking=False, failed_attempts=_NO_RETRY
         )
         try:
             await model.ask(request, CHECK)
