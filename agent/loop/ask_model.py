@@ -1,5 +1,7 @@
 """Ask the model for the next reply of a turn."""
 
+from dataclasses import replace
+
 from ...tools.system.take_turn import take_turn
 from ..context.request import build_request
 from ..errors import LimitReached, ModelError, ModelUnavailable, RequestRejected
@@ -71,7 +73,9 @@ async def _send_request(agent: AgentState, ladder: Ladder) -> Reply:
         effort=agent.model.effort,
         stable_before=agent.engine.stable_before(),
     )
-    request = ladder.limit_failures(request)
+    request = replace(
+        request, failed_attempts=ladder.failed_attempts, same_failures=ladder.same_failures
+    )
     size = agent.view.size
     agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
     reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)

@@ -8,7 +8,7 @@ that the server never accepted.
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import field, replace
+from dataclasses import field
 
 from ..context.request import Request
 from ..context.window import learn_from_refusal, window_named
@@ -63,11 +63,17 @@ class Ladder:
     def __post_init__(self) -> None:
         self._size_before = self.agent.model.learned_window.size
 
-    def limit_failures(self, request: Request) -> Request:
-        """Return the request with the limits for its attempts."""
+    @property
+    def failed_attempts(self) -> int:
+        """The attempts that count as failed before the next request is sent."""
+        return SAME_FAILURES + 1 if self._is_patient else 0
+
+    @property
+    def same_failures(self) -> int | None:
+        """The equal failures after which the next request may be the cause; None for no limit."""
         if self._is_patient:
-            return replace(request, failed_attempts=SAME_FAILURES + 1)
-        return replace(request, same_failures=1 if self.tried else SAME_FAILURES)
+            return None
+        return 1 if self.tried else SAME_FAILURES
 
     async def climb(self, error: ModelError) -> bool:
         """Change the next request so that the server may accept it. Return False if the refusal has
