@@ -21,15 +21,15 @@ from ..events import Notice
 from ..lazy import regex
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
+from ..models.refusals import NO_REASON
 from ..permissions.rules import parse_rule
 from ..session.entries import Mask
-from ..session.searches import FOUND, WIRE_NAME, is_search
+from ..session.searches import FOUND, WIRE_NAME, is_search, names_search
 
 LAYER = "web search"  # layer of the masks that remove searches from the messages
 REFUSED_STATUSES = (400, 403, 404, 422)
 OFFER_TIMEOUT_S = 5.0  # for finding an MCP server that can search
 
-_NAMES_IT = regex(r"web[ _-]?search|server_tool_use|srvtoolu", re.IGNORECASE)
 _PLACE = regex(r"\btools\W{1,4}(\d+)")  # index of a tool in the list
 _NAMES_MESSAGE = regex(r"\bmessages\b")
 _WITHOUT_RESULT = regex(r"without a corresponding")
@@ -73,9 +73,13 @@ class WebSearchFeature(Feature):
         """Remove a possible cause of the refusal, and return True if something was removed.
 
         If the refusal names a message, remove searches without a result, then all other searches,
-        then the tool. Otherwise remove the tool first, then the searches.
+        then the tool. Otherwise remove the tool first, then the searches. Without a reason, remove
+        both.
         """
         said = refusal.message
+        if not said:
+            dropped = await self._drop_tool(NO_REASON)
+            return self._drop_searches(NO_REASON) or dropped
         refused = refusal.status in REFUSED_STATUSES and not isinstance(refusal, PromptTooLong)
         if not refused or not self._names_tool(said):
             return False
@@ -88,7 +92,7 @@ class WebSearchFeature(Feature):
         place = _PLACE.search(said)
         names = [tool.get("name") for tool in self.handle.view.tools]
         by_place = place and names[int(place[1]) : int(place[1]) + 1] == [WIRE_NAME]
-        return bool(by_place or _NAMES_IT.search(said))
+        return bool(by_place or names_search(said))
 
     async def _drop_tool(self, why: str) -> bool:
         handle = self.handle

@@ -290,7 +290,9 @@ class Feature:
         return None
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
-        """Return True to send the request again, after a change of the view."""
+        """Return True to send the request again, after a change of the view. An empty message means
+        that the reason is unknown: remove what the request can do without.
+        """
         return False
 
     def recorded(self, entry: Entry) -> None:

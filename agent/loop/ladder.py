@@ -29,7 +29,7 @@ from ..session.layer_words import THINKING_LAYER
 from .agent import AgentState
 
 PLAIN = "without all optional parts"
-REPEATED_RUNGS = {"feature", "images", "smaller"}  # each of them ends when nothing is left
+REPEATED_RUNGS = {"images", "smaller"}  # each of them ends when nothing is left
 SAME_FAILURES = 3  # equal failures of a server after which the request may be the cause
 MAX_WHY_CHARS = 200  # of a refusal in a notice
 WINDOW_FULL = "model_context_window_exceeded"  # a stop reason
@@ -88,6 +88,9 @@ class Ladder:
         is_failure = isinstance(error, ModelUnavailable)
         if is_failure and self._is_patient:
             return False
+        features = self.agent.features
+        if isinstance(error, RequestRejected) and await features.request_refused(error):
+            return self._retry("feature", "without a feature", error)
         if self._is_at_fault is None and self._needs_check(error):
             gaps = model.client.gaps
             if gaps.end_trial():
@@ -210,18 +213,11 @@ class Ladder:
         if not self.agent.model.learned_window.accepted:
             rest.reverse()
         return [
-            ("feature", self._without_feature),
             *self._hinted(error),
             ("images", self._without_images),
             *rest,
             ("smaller", self._smaller),
         ]
-
-    async def _without_feature(self, error: ModelError) -> str:
-        if not isinstance(error, RequestRejected):
-            return ""
-        changed = await self.agent.features.request_refused(error)
-        return "without a feature" if changed else ""
 
     async def _without_images(self, error: ModelError) -> str:
         if not self.agent.engine.drop_refused_images(error):
@@ -236,7 +232,9 @@ class Ladder:
     async def _plain(self, error: ModelError) -> str:
         withheld = self.agent.model.client.gaps.withhold_all()
         dropped = self.agent.engine.drop_optional(images=True)
-        return PLAIN if withheld or dropped else ""
+        no_reason = RequestRejected("", status=error.status)
+        without_feature = await self.agent.features.request_refused(no_reason)
+        return PLAIN if withheld or dropped or without_feature else ""
 
     async def _fit(self, error: ModelError) -> str:
         """Fit the context into the window that the server names, else into the size of the largest

@@ -17,6 +17,7 @@ from ...tools.system.files import make_private_folder, read_below, replace_file
 from ..context.request import Request
 from ..errors import PromptTooLong, RequestRejected
 from ..lazy import regex
+from ..session.searches import names_search
 from .refusals import may_be_cause, says_no_images
 
 FILE_NAME = "servers.json"  # in the state directory
@@ -124,14 +125,14 @@ class ServerGaps:
     def suspect(
         self, refusal: RequestRejected, body: dict[str, Any], *, has_thinking: bool = False
     ) -> list[str]:
-        """Return the features to omit after a request with this `body` was refused; [] if none of
-        its features is more likely than its size. With `has_thinking`, it contains thinking of
-        earlier replies, which may be invalid although the server supports thinking.
+        """Return the features to omit after a request with this `body` was refused; [] if its size
+        or its web searches are more likely than its features. With `has_thinking`, it contains
+        thinking of earlier replies, which may be invalid although the server supports thinking.
         """
         if not may_be_cause(refusal):
             return []
         self.note_refused(body)
-        if isinstance(refusal, PromptTooLong):
+        if isinstance(refusal, PromptTooLong) or names_search(refusal.message):
             return []
         if tested := self.end_trial():
             return [tested]

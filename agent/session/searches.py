@@ -6,11 +6,13 @@ whose content is a list of results or an error
 untrusted: each title and address is put on one line, with invisible characters made visible.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
+from ..lazy import regex
 from .entries import Block
 
 SEARCH_TOOL = "WebSearch"  # name in the UI, rules and stubs
@@ -21,11 +23,17 @@ CITATION = "web_search_result_location"
 MAX_TITLE_CHARS = 200
 MAX_ADDRESS_CHARS = 500
 MAX_QUERY_CHARS = 500
+_NAMES_SEARCH = regex(r"web[ _-]?search|server_tool_use|srvtoolu", re.I)
 
 
 def is_search(block: Block) -> bool:
     """Return True if a block requests a web search from the server."""
     return block.get("type") == SEARCH and block.get("name") == WIRE_NAME
+
+
+def names_search(words: str) -> bool:
+    """Return True if an error message names web searches."""
+    return bool(_NAMES_SEARCH.search(words))
 
 
 def query_of(block: Block) -> str:

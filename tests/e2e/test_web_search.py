@@ -254,6 +254,18 @@ def test_another_server_that_takes_no_blocks_of_searches(place: Place) -> None:
     assert "I know." in texts(other.requests[-1])
 
 
+def test_a_server_that_refuses_the_tool_without_a_reason(place: Place) -> None:
+    def step(body: Body) -> Say | Fail:
+        return Fail(400, "") if body.get("tools") and offered(body) else Say("Yes.")
+
+    with Server(step, lenient=True) as server:
+        done = run(place, server, *ON)
+    assert done.stdout == "Yes.\n"
+    turns = [body for body in server.requests if body.get("tools")]
+    assert [offered(body) for body in turns] == [True, True, False]
+    assert len(server.requests) == len(turns) + 1, "a tiny request"
+
+
 def test_a_paused_turn_goes_on_with_its_search(place: Place) -> None:
     paused = Say(blocks=[searching("a", "x")], stop_reason="pause_turn", thinking="")
     steps = [paused, Say(blocks=[found("a", "One"), cited("I know.", "a")]), Say("Yes.")]
@@ -312,7 +324,7 @@ def test_search_without_a_result_is_not_sent(place: Place) -> None:
     """
     cut = Say(blocks=[searching("a", "x")], stop_reason="max_tokens", thinking="")
     beside = Say(blocks=[searching("b", "x")], tools=[("Bash", {"command": "echo one"})])
-    with Server([cut, beside, Fail(400, "no"), Say("Yes.")]) as server:
+    with Server([cut, beside, Fail(401, "no"), Say("Yes.")]) as server:
         run(place, server, *ON, code=5)
         run(place, server, *ON, "--continue")
     assert sent(server.requests[1]) == []

@@ -124,6 +124,16 @@ def test_results_that_a_server_does_not_take_become_titles(
     assert "does not search the web" in notices(events)[1]
 
 
+def test_a_refusal_without_a_reason_removes_the_tool_and_the_results(
+    handle: SessionHandle, events: list[Event]
+) -> None:
+    feature = searched(handle)
+    assert refused(feature, "")
+    assert "WebSearch" not in [tool.name for tool in handle.tools]
+    assert "xxxx" not in sent(handle)
+    assert len(notices(events)) == 2
+
+
 def test_a_search_without_a_result_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
     feature = searched(handle, is_whole=False)
     message = "messages.1: server_tool_use srvtoolu_1 without a corresponding result"

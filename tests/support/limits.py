@@ -27,6 +27,7 @@ from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta
 from ctxagent.agent.features.instructions import first_entries
 from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, Pin, Summary, ToolResult, Usage
 from ctxagent.agent.session.log import Log
@@ -105,6 +106,7 @@ class Reader:
 
     def __init__(self, calls: int, window: int) -> None:
         self.calls, self.window, self.done, self.peak = calls, window, 0, 0
+        self.gaps = ServerGaps(None, "", self.id, {})
         self.marks: list[tuple[float, float]] = []
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
