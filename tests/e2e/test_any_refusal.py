@@ -1,5 +1,5 @@
-"""A strict server that refuses any of these, with random words and a random status: prompts above a
-hidden window, thinking, images, one beta feature. Each session ends with its task done.
+"""A strict server that refuses any of these, with random words or none and a random status: prompts
+above a hidden window, thinking, images, one beta feature. Each session ends with its task done.
 """
 
 import json
@@ -32,24 +32,24 @@ STEPS = 9
 MAX_EXTRA = 4  # other forms of a request for one recovery
 
 
+def refusal(chance: random.Random) -> Fail:
+    """Return an error whose body is the protocol's with random words, only words, or empty."""
+    words = "".join(chance.choices(string.ascii_lowercase + " ", k=chance.randint(1, 60)))
+    body = chance.choice((None, words, "Bad Request", ""))
+    return Fail(chance.choice(STATUSES), words, body=body)
+
+
 class Refuser:
     """Refuse requests for these causes. The model reads two images and runs commands."""
 
-    def __init__(self, protocol: str, causes: tuple[str, ...], seed: int) -> None:
+    def __init__(self, protocol: str, causes: tuple[str, ...], seed: str) -> None:
         self.protocol, self.causes = protocol, causes
         self.server: Server | None = None
         self.refused, self.done = list[str](), 0
         self.extra = list[str]()  # requests since the last accepted one: bodies and checks
         self.recoveries = list[list[str]]()
         chance = random.Random(seed)
-        letters = string.ascii_lowercase + " "
-        self.refusals = {
-            cause: Fail(
-                chance.choice(STATUSES),
-                "".join(chance.choices(letters, k=chance.randint(0, 60))),
-            )
-            for cause in causes
-        }
+        self.refusals = {cause: refusal(chance) for cause in causes}
 
     def cause(self, text: str) -> str:
         has = {
@@ -85,7 +85,7 @@ class Refuser:
         return Say("Next.", thinking=f"Step {self.done}.", tools=tools)
 
 
-def played(tmp_path: Path, protocol: str, causes: tuple[str, ...], seed: int) -> Refuser:
+def played(tmp_path: Path, protocol: str, causes: tuple[str, ...], seed: str) -> Refuser:
     script, project = Refuser(protocol, causes, seed), tmp_path / "project"
     project.mkdir()
     for number in (2, 5):
@@ -115,7 +115,7 @@ SUBSETS = [
 @pytest.mark.parametrize("causes", SUBSETS[::-1], ids="+".join)
 @pytest.mark.parametrize("protocol", [*WIRES])
 def test_the_task_is_done(tmp_path: Path, protocol: str, causes: tuple[str, ...]) -> None:
-    script = played(tmp_path, protocol, causes, seed=len(causes))
+    script = played(tmp_path, protocol, causes, seed=f"{protocol} {causes}")
     assert {*script.refused} <= {*causes}
     for extra in script.recoveries:
         forms = {*extra}  # a form is sent up to three times if the status may be temporary

@@ -313,7 +313,7 @@ class StrictModel:
                 await asyncio.sleep(0)
         if self.script.chance.random() < 0.02:
             raise ModelUnavailable("the connection broke")
-        output = Usage(output=tokens.estimate_content(whole["content"]))
+        output = Usage(output=max(1, tokens.estimate_content(whole["content"])))
         sent = WIRE.sent_of(request, encoded, ())
         yield Reply(
             whole["content"], whole["stop_reason"], usage + output, self.id, whole["id"], {}, sent

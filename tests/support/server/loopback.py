@@ -549,13 +549,15 @@ def check_betas(headers: Mapping[str, str]) -> None:
 
 def check_bound(body: Body, told: Sequence[tuple[str, Body]] | None = None) -> None:
     """Raise Invalid if thinking is from another model, or the preceding context differs from the
-    signed one: `told`, by default the prompt of the body.
+    signed one: `told`, by default the prompt of the body. Thinking in messages that a compaction
+    block replaces is not checked, because the request does not have it.
     """
-    before = hashlib.sha256()
-    for part in flat(body) if told is None else told:
+    before, sent = hashlib.sha256(), [*flat(body)]
+    for part in sent if told is None else told:
         _, block = part
         if block.get("type") == "thinking" and (
             block["signature"] != _signature(before, block["thinking"], body["model"])
+            and part in sent
         ):
             raise Invalid(
                 "Invalid `signature` in `thinking` block. The block is bound to a different "
