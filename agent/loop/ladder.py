@@ -33,7 +33,7 @@ REPEATED_RUNGS = {"images", "smaller"}  # each of them ends when nothing is left
 SAME_FAILURES = 3  # equal failures of a server after which the request may be the cause
 MAX_WHY_CHARS = 200  # of a refusal in a notice
 WINDOW_FULL = "model_context_window_exceeded"  # a stop reason
-_CHECK_PROMPT = "Answer with the word OK."
+CHECK_PROMPT = "Answer with the word OK."
 _CHECK_TOKENS = 16
 _NO_RETRY = 1_000  # failed attempts: more than any policy allows
 _NAMES_THINKING = regex(r"thinking|signature|reasoning|encrypted", re.I)
@@ -183,7 +183,7 @@ class Ladder:
     async def _answers_others(self) -> bool:
         """Return True if the server answers a tiny request."""
         model = self.agent.model
-        block = {"type": "text", "text": _CHECK_PROMPT}
+        block = {"type": "text", "text": CHECK_PROMPT}
         messages = [{"role": "user", "content": [block]}]
         request = Request(
             model.id, [], [], messages, _CHECK_TOKENS, thinking=False, failed_attempts=_NO_RETRY

@@ -132,10 +132,14 @@ class ServerGaps:
         if not may_be_cause(refusal):
             return []
         self.note_refused(body)
-        if isinstance(refusal, PromptTooLong) or names_search(refusal.message):
+        if names_search(refusal.message):
+            return []
+        if isinstance(refusal, PromptTooLong) and refusal.maximum is not None:
             return []
         if tested := self.end_trial():
             return [tested]
+        if isinstance(refusal, PromptTooLong):
+            return []
         name = self._named_in(refusal, body)
         if name in self._proven and self.table[name].hides_thinking and has_thinking:
             return []  # the context still has thinking that can be removed

@@ -13,6 +13,7 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.events import TurnFinished
+from ctxagent.agent.loop.ladder import CHECK_PROMPT
 from ctxagent.agent.replay.request_check import check_log
 from ctxagent.agent.session.entries import Assistant
 
@@ -28,7 +29,9 @@ BETAS = {"messages": "cache_control", "chat": "stream_options", "responses": "pr
 THINKING = {"messages": '"thinking"', "chat": '"reasoning_content"', "responses": '"reasoning"'}
 IMAGES = {"messages": '"image"', "chat": '"image_url"', "responses": '"input_image"'}
 STATUSES = (400, 404, 409, 413, 418, 422, 500, 501)
-STEPS = 9
+STEPS = 20
+ACCEPTED_STEPS = 15  # afterwards, the server has the hidden window
+WINDOW_CHARS = 36_000
 MAX_EXTRA = 4  # other forms of a request for one recovery
 
 
@@ -48,12 +51,13 @@ class Refuser:
         self.refused, self.done = list[str](), 0
         self.extra = list[str]()  # requests since the last accepted one: bodies and checks
         self.recoveries = list[list[str]]()
+        self.learned: int | None = None  # the window, if one is remembered
         chance = random.Random(seed)
         self.refusals = {cause: refusal(chance) for cause in causes}
 
     def cause(self, text: str) -> str:
         has = {
-            "window": len(text) > 40_000,
+            "window": self.done > ACCEPTED_STEPS and len(text) > WINDOW_CHARS,
             "thinking": THINKING[self.protocol] in text,
             "images": IMAGES[self.protocol] in text,
             "beta": BETAS[self.protocol] in text,
@@ -68,8 +72,9 @@ class Refuser:
             self.extra.append(sent)
             return self.refusals[cause]
         if not body.get("tools"):
-            self.extra.append("check")
-            return Say("OK.")
+            is_check = CHECK_PROMPT in sent
+            self.extra += ["check"] if is_check else []
+            return Say("OK." if is_check else SUMMARY)
         last = body["messages"][-1]["content"]
         if is_summary_question(last if isinstance(last, str) else str(last[-1].get("text", ""))):
             return Say(SUMMARY)
@@ -81,7 +86,7 @@ class Refuser:
         if self.done in (2, 5):
             tools: Any = [("Read", {"path": f"shot{self.done}.png"})]
         else:
-            tools = [("Bash", {"command": f"seq {self.done}000 {self.done}999"})]
+            tools = [("Bash", {"command": f"seq {self.done}0000 {self.done}2400"})]
         return Say("Next.", thinking=f"Step {self.done}.", tools=tools)
 
 
@@ -98,6 +103,7 @@ def played(tmp_path: Path, protocol: str, causes: tuple[str, ...], seed: str) ->
         assert talk.say("count everything") == TurnFinished("ok", "All done.")
         log = talk.agent.log.path
         turns = [e for e in talk.of(Assistant) if e.purpose == "turn"]
+        script.learned = talk.agent.model.client.gaps.window
     assert len(turns) == script.done == STEPS + 1
     assert server.rejected == []
     check = check_log(log)
@@ -117,6 +123,8 @@ SUBSETS = [
 def test_the_task_is_done(tmp_path: Path, protocol: str, causes: tuple[str, ...]) -> None:
     script = played(tmp_path, protocol, causes, seed=f"{protocol} {causes}")
     assert {*script.refused} <= {*causes}
+    assert (script.learned is not None) == ("window" in causes), "what helped is remembered"
+    assert not script.recoveries[-1], "what was learned lasts"
     for extra in script.recoveries:
         forms = {*extra}  # a form is sent up to three times if the status may be temporary
         assert len(forms) <= MAX_EXTRA, script.refused
