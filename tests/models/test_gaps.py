@@ -176,3 +176,17 @@ def test_a_short_reply_is_a_limit_that_every_server_accepts() -> None:
     gap = short_reply_gap("max_tokens", "most")
     assert gap.fit({"max_tokens": 32_000}) == {"max_tokens": SHORT_REPLY_TOKENS}
     assert gap.fit({"most": 10, "x": 1}) == {"most": 10, "x": 1}
+
+
+@pytest.mark.parametrize(("maximum", "found"), [(None, ["a"]), (9_000, [])])
+def test_a_refusal_for_the_size_ends_the_test_of_a_feature_unless_it_has_figures(
+    maximum: int | None, found: list[str]
+) -> None:
+    """Servers send 413 for other reasons too."""
+    gaps = gaps_in()
+    assert gaps.suspect(BAD, sent(gaps)) == ["a", "b", "thoughts"]
+    accept(gaps)
+    assert "a" in sent(gaps), "it is tested"
+    too_large = PromptTooLong("large", status=413, maximum=maximum)
+    assert gaps.suspect(too_large, sent(gaps)) == found
+    assert ("a" in sent(gaps)) == (not found)
