@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ def test_usage_shows_the_parts_of_each_session(place: Place) -> None:
     assert abs(found["bytes"] - disk_bytes(place)) < MB
     shown = place.run("sessions", "usage").stdout
     assert f"  {id}  work" in shown
+    assert re.search(r"^ +(\d+\.\d MB +)(\d+ kB +)(\d+\.\d MB +){3}2\d{7}-", shown, re.MULTILINE)
     assert f"{place.project}: " in shown
     assert "of 5.0 GB (state.max_gb)" in shown
 

@@ -10,4 +10,4 @@ def format_size(size: int) -> str:
     """Return a number of bytes with its unit: "1 kB", "60.0 MB", "1.2 GB"."""
     if size >= 1e9:
         return f"{size / 1e9:.1f} GB"
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size > 0, round(size / 1e3))} kB"
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(min(size, 1), round(size / 1e3))} kB"
