@@ -87,17 +87,19 @@ def _run_in(
 ) -> int:
     """Run the task of the command line, or the task that was read `early`."""
     from ..library.agent import Agent
+    from ..library.command_files import SESSION_COMMANDS
 
     given = words if options["task"] in (None, STDIN) else options["task"]
+    takes = SESSION_COMMANDS if isinstance(front, StreamHeadless) else ()
     if given is not None:
-        check_task(given, launch)
+        check_task(given, launch, takes=takes)
     if isinstance(front, StreamHeadless):
         agent = Agent.launched(
             launch,
             choice,
             on_event=front.emit,
             ask=front.ask,
-            check_words=lambda message: check_task(message, launch),
+            check_words=lambda message: check_task(message, launch, takes=takes),
         )
         first = None if given is None else task_of(options["task"], words, front.say)[0]
 

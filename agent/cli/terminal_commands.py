@@ -45,9 +45,9 @@ _COMMAND_LINES = {  # equivalent command lines
 }
 
 
-def check_task(task: str, launch: "LaunchOptions") -> None:
+def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = ()) -> None:
     """Raise UsageError for a task that is a terminal command, or that is probably a mistyped
-    command or skill. Paths and other text pass.
+    command or skill. Paths, other text and the commands in `takes` pass.
     """
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
@@ -61,7 +61,12 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
     skills = [name for name, skill in known_skills.items() if skill.for_user]
     kinds = extensions_of(launch).classes
-    callable_here = {*files, *skills, *(each for kind in kinds for each in kind.command_names())}
+    callable_here = {
+        *takes,
+        *files,
+        *skills,
+        *(each for kind in kinds for each in kind.command_names()),
+    }
     name, has_more = called[1], bool(called[2])
     is_path = name == "settings" and has_more and not _names_setting(called[2])
     if name in callable_here or is_path:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import UsageError
 from ..events import Notice
 from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
 from ..extensions.plugin_layout import part_named
@@ -14,11 +15,35 @@ if TYPE_CHECKING:
     from ..loop.agent import AgentState
 
 
+SESSION_COMMANDS = ("compact", "uncompact")  # terminal commands that a run takes as a message
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """The text that a command prints. It ends the run."""
 
     text: str
+
+
+async def _run_session_command(agent: "AgentState", name: str, instructions: str) -> str:
+    """Run one of SESSION_COMMANDS and return what it did. Raises CtxagentError."""
+    from ..compaction.history import describe, last_acts, user_wrote_since
+
+    agent.log.check_writable()
+    if name == "compact":
+        await agent.model.window()
+        summary = await agent.engine.compact(instructions)
+        before, after = summary.tokens_before, summary.tokens_after
+        return f"compacted: {before:,} to {after:,} tokens"
+    entries = agent.log.entries()
+    last = last_acts(entries)
+    if last and user_wrote_since(entries, last[-1].seq):
+        raise UsageError(
+            "turns followed the last compaction",
+            hint="`ctxagent compact --undo` undoes it in a copy of the session.",
+        )
+    undone = describe(*agent.engine.uncompact(entries))
+    return f"undone: {undone}; the context has {agent.model.current_window().tokens:,} tokens again"
 
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
@@ -52,6 +77,8 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     name, _, arguments = task.partition(" ")
     if not name.startswith("/"):
         return task
+    if name[1:] in SESSION_COMMANDS:
+        return Shown(await _run_session_command(agent, name[1:], arguments.strip()))
     if ":" in name and (servers := servers_of(agent)) is not None:
         await servers.wait_for([name[1:].partition(":")[0]])
         if name[1:] in servers.prompts():

@@ -15,8 +15,10 @@ import pytest
 
 from ctxagent.tools import image as images
 
+from ..compaction.test_engine import RECORD
 from ..support.command import PATIENCE, Place, comes, running
 from ..support.server.loopback import Body, Fail, Say, Server
+from ..support.sessions.setup import long_text
 
 STREAM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json")
 SLEEP = f"sleep 600.{os.getpid()}"  # like no other process
@@ -411,3 +413,31 @@ def test_death_of_the_driver_ends_everything(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert of_type(done.stdout, "result")[0]["result"] == "Resumed."
     assert server.rejected == []
+
+
+def test_a_program_compacts_the_session(place: Place) -> None:
+    def step(body: Body) -> Say:
+        is_summary = "## Session Intent" in json.dumps(body["messages"][-1])
+        return Say(RECORD if is_summary else f"{long_text(3_000)} Done.")
+
+    with Server(step) as server, talk(place, server.url) as driver:
+        for text in ("one", "two", "three"):
+            driver.say(text)
+            assert driver.next("result")["status"] == "ok"
+        asked = len(server.requests)
+        driver.say("/uncompact")
+        failed = driver.next("result")
+        assert (failed["status"], failed["error"]["type"]) == ("error", "CompactionFailed")
+        driver.say("/compact keep the numbers")
+        result = driver.next("result")
+        assert result["status"] == "ok", result
+        assert result["result"].startswith("compacted: ")
+        assert "keep the numbers" in json.dumps(server.requests[asked])
+        driver.say("/uncompact")
+        result = driver.next("result")
+        assert result["result"].startswith("undone: "), result
+        driver.say("/model other")
+        assert driver.next("result")["error"]["type"] == "UsageError"
+        driver.say("four")
+        assert driver.next("result")["status"] == "ok"
+        assert driver.end() == 0
