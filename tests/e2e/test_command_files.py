@@ -197,7 +197,7 @@ def test_words_that_begin_with_a_slash(place: Place, server: Server, task: str) 
 
 def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Server) -> None:
     """It gets its own result, and the messages after it get their turns."""
-    lines = [json.dumps({"type": "user", "text": text}) for text in ("/compact", "hello")]
+    lines = [json.dumps({"type": "user", "text": text}) for text in ("/theme", "hello")]
     form = ("--input-format", "stream-json", "--output-format", "stream-json")
     done = place.run("-p", *form, env=place.server(server.url), stdin="\n".join(lines) + "\n")
     assert done.returncode == 0, done.stderr

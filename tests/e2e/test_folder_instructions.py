@@ -15,6 +15,7 @@ from ctxagent.agent.context import tokens
 from ..support.command import Place
 from ..support.server.loopback import Body, Say, Server
 from ..support.server.loopback import Step as Reply
+from ..support.sessions.killed import write_killed
 from ..support.terminal.screen import Terminal
 from .test_compact import KEEP_LITTLE, RECORD
 from .test_instruction_files import asked, told
@@ -176,12 +177,12 @@ def test_right_instructions_after_a_summary_a_kill_and_a_resume(place: Place) ->
         assert process.returncode == -signal.SIGKILL
         assert standing(server.requests[-1]) == always | first
         (log,) = place.logs()
-        lines = log.read_text().splitlines(keepends=True)
+        lines = log.read_bytes().splitlines(keepends=True)
         for killed_at in (
             len(lines),
-            max(n for n, line in enumerate(lines) if '"tool_result"' in line) + 1,
+            max(n for n, line in enumerate(lines) if b'"tool_result"' in line) + 1,
         ):
-            log.write_text("".join(lines[:killed_at]))
+            write_killed(log, lines[:killed_at])
             assert place.run("--continue", "-p", "go on", env=env).returncode == 0
             assert standing(server.requests[-1]) == always | first
     assert server.rejected == []

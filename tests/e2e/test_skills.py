@@ -11,6 +11,7 @@ from ..support.command import Place
 from ..support.keeper import LIMITS, Keeper, kill_in_a_turn, of_turns, texts, told
 from ..support.server.loopback import Say, Server
 from ..support.server.wires import Wire, over_each_wire
+from ..support.sessions.killed import write_killed
 from ..support.terminal.screen import Terminal
 
 WALRUS = "\n".join(f"Step {n}: feed the walrus {n * 37} herrings, never {n}." for n in range(30))
@@ -372,9 +373,9 @@ def test_killed_between_a_call_and_the_text(place: Place) -> None:
     write(own(place), "walrus", WALRUS)
     ran(place, [use("walrus"), Say("Done.")])
     (log,) = place.logs()
-    lines = log.read_text().splitlines(keepends=True)
+    lines = log.read_bytes().splitlines(keepends=True)
     kinds = [json.loads(line)["kind"] for line in lines]
-    log.write_text("".join(lines[: kinds.index("tool_result") + 1]))
+    write_killed(log, lines[: kinds.index("tool_result") + 1])
     server, _ = ran(place, [Say("Done.")], "--continue")
     assert counts(server, WALRUS) == [1]
     server, _ = ran(place, [Say("Done.")], "--continue")
