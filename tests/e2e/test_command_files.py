@@ -203,7 +203,7 @@ def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Serve
     assert done.returncode == 0, done.stderr
     results = [row for row in map(json.loads, done.stdout.splitlines()) if row["type"] == "result"]
     assert [row["exit_code"] for row in results] == [2, 0]
-    assert "/compact is a command of the terminal" in results[0]["error"]["message"]
+    assert "/theme is a command of the terminal" in results[0]["error"]["message"]
     assert len(server.requests) == 1
 
 

@@ -15,6 +15,7 @@ from ctxagent.agent.replay.request_check import check_log
 from ..support.command import Place, comes
 from ..support.keeper import LIMITS, Keeper, kill_in_a_turn, of_turns, told
 from ..support.server.loopback import Body, Say, Server
+from ..support.sessions.killed import write_killed
 from ..support.terminal.screen import Terminal
 
 START = "You have a kit. Look for a fitting skill before you answer."
@@ -205,12 +206,12 @@ def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
         env = place.server(server.url)
         assert place.run("-p", "go", *LIMITS, env=env).returncode == 0
         (log,) = place.logs()
-        lines = log.read_text().splitlines(keepends=True)
+        lines = log.read_bytes().splitlines(keepends=True)
         sources = [json.loads(line).get("source") for line in lines]
         said = sources.index("hook")
         (summary,) = [n for n, line in enumerate(lines) if json.loads(line)["kind"] == "summary"]
         for end in (summary + 1, said, said + 1, said + 2):
-            log.write_text("".join(lines[:end]))
+            write_killed(log, lines[:end])
             for cache in log.parent.glob("resume.*"):
                 cache.unlink()
             start = len(server.requests)

@@ -13,6 +13,7 @@ import pytest
 from ..support.command import Place, comes
 from ..support.keeper import LIMITS, Keeper, kill_in_a_turn, of_turns, told
 from ..support.server.loopback import Body, Say, Server
+from ..support.sessions.killed import write_killed
 from ..support.terminal.screen import Terminal
 from .test_subagent_http import Cast, tasks
 
@@ -193,10 +194,10 @@ def test_killed_between_a_summary_and_the_index(place: Place) -> None:
         env = place.server(server.url)
         assert place.run("-p", "go", *LIMITS, env=env).returncode == 0
         (log,) = {*place.logs()} - {first}
-        lines = log.read_text().splitlines(keepends=True)
+        lines = log.read_bytes().splitlines(keepends=True)
         (summary,) = [n for n, line in enumerate(lines) if json.loads(line)["kind"] == "summary"]
         for behind in range(1, 4):
-            log.write_text("".join(lines[: summary + behind]))
+            write_killed(log, lines[: summary + behind])
             for cache in log.parent.glob("resume.*"):
                 cache.unlink()
             start = len(server.requests)

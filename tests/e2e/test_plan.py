@@ -15,6 +15,7 @@ from ctxagent.agent.compaction.summary.request import COMPRESSED_MARK, is_summar
 
 from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
+from ..support.sessions.killed import write_killed
 from ..support.sessions.recording import USELESS
 from ..support.terminal.screen import Terminal
 from .test_stream_input import talk
@@ -358,11 +359,11 @@ def test_killed_before_the_plan_is_recorded_or_said_again(place: Place) -> None:
         env = place.server(server.url)
         assert place.run("-p", "Build a pool", *LIMITS, env=env).returncode == 0
         (log,) = place.logs()
-        lines = log.read_text().splitlines(keepends=True)
+        lines = log.read_bytes().splitlines(keepends=True)
         kinds = [json.loads(line)["kind"] for line in lines]
         result, summary = kinds.index("tool_result"), kinds.index("summary")
         for end in (summary + 2, summary + 1, result + 1):
-            log.write_text("".join(lines[:end]))
+            write_killed(log, lines[:end])
             for cache in log.parent.glob("resume.*"):
                 cache.unlink()
             start = len(server.requests)

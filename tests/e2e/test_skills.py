@@ -355,10 +355,10 @@ def test_killed_between_a_summary_and_the_skill_after_it(place: Place) -> None:
         done = place.run("-p", "go", *LIMITS, env=env)
         assert done.returncode == 0, done.stderr
         (log,) = place.logs()
-        lines = log.read_text().splitlines(keepends=True)
+        lines = log.read_bytes().splitlines(keepends=True)
         (summary,) = [n for n, line in enumerate(lines) if json.loads(line)["kind"] == "summary"]
         for behind in range(1, 4):
-            log.write_text("".join(lines[: summary + behind]))
+            write_killed(log, lines[: summary + behind])
             for cache in log.parent.glob("resume.*"):
                 cache.unlink()
             start = len(server.requests)

@@ -1,5 +1,6 @@
 """Leave the files of a session as a kill does."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,11 @@ from ctxagent.agent.session.log import Entries
 
 
 def write_killed(log: Path, lines: Sequence[bytes]) -> None:
-    """Write a log that ends with `lines`. The conversation never has more than the log."""
+    """Write a log that ends with `lines`. No copy has more than the log."""
     log.write_bytes(b"".join(lines))
+    newest = json.loads(lines[-1])["seq"]
+    for path in log.parent.glob("checkpoints/*.json"):
+        if json.loads(path.read_bytes())["seq"] > newest:
+            path.unlink()
     log.with_name(CONVERSATION_NAME).unlink()
     write(log.parent, Entries(log))
