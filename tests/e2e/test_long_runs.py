@@ -14,6 +14,7 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits, cache_terms
+from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
@@ -57,6 +58,7 @@ class Charging:
             0,
             0,
         )
+        self.gaps = ServerGaps(None, "", self.id, {})
         self._sizes: dict[str, int] = {}
 
     def _size(self, block: Block) -> int:

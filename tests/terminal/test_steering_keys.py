@@ -40,10 +40,13 @@ def begin(text: str = "I look.") -> Say:
 def at_work(
     place: Place, steps: Sequence[Step] | Callable[[Any], Step], *options: str,
     size: tuple[int, int] = SIZES[0], mode: str = "bypass", wire: Wire = Server,
+    refuses: bool = False,
 ) -> Iterator[tuple[Terminal, Server]]:  # fmt: skip
-    """The real command with a server, after the first message."""
+    """The real command with a server, after the first message. A server that `refuses` a request
+    gets it again in plain strings.
+    """
     columns, rows = size
-    with wire(steps) as server:
+    with wire(steps, lenient=refuses) as server:
         terminal = Terminal(
             "--permission-mode", mode, *options,
             cwd=place.project, env=place.environ(server.variables), columns=columns, rows=rows,
@@ -257,7 +260,8 @@ def test_words_that_could_not_go_begin_the_next_turn(
             return ending
         return Say("Tabs and no blanks.")
 
-    with at_work(place, step, *options) as (terminal, server):
+    fails = isinstance(ending, Fail)
+    with at_work(place, step, *options, refuses=fails) as (terminal, server):
         shows(terminal, "", "❯")
         if ending:
             let_go(place)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .loopback import Body, Fail, Say, Step
+from .loopback import Body, Fail, Say, Step, in_blocks
 
 NEVER = "made-by-a-call-that-must-not-run"
 
@@ -143,7 +143,12 @@ def _ids(choose: Callable[[Body, int], Any]) -> Kind:
 
 def _earlier(body: Body, place: int) -> str:
     """Return the ID of a much earlier call."""
-    ids = [b["id"] for m in body["messages"] for b in m["content"] if b["type"] == "tool_use"]
+    ids = [
+        b["id"]
+        for m in in_blocks(body)["messages"]
+        for b in m["content"]
+        if b["type"] == "tool_use"
+    ]
     return ids[place] if place < len(ids) else f"toolu_first_{place}"
 
 
