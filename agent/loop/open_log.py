@@ -23,7 +23,7 @@ from .resume import (
 def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
     """Open the log of a new or an existing session. Raises SessionError."""
     opened = _opened(project, choice)
-    if not choice.read_only:
+    if not choice.read_only and choice.for_task is None:  # tasks have folders of their own
         record_identity(project)
     return opened
 

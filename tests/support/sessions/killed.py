@@ -12,7 +12,7 @@ from ctxagent.agent.session.log import Entries
 def write_killed(log: Path, lines: Sequence[bytes]) -> None:
     """Write a log that ends with `lines`. No copy has more than the log."""
     log.write_bytes(b"".join(lines))
-    newest = json.loads(lines[-1])["seq"]
+    newest = max((entry.seq for entry in Entries(log)), default=0)
     for path in log.parent.glob("checkpoints/*.json"):
         if json.loads(path.read_bytes())["seq"] > newest:
             path.unlink()
