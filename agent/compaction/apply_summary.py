@@ -63,6 +63,7 @@ from .summary.request import (
 )
 from .summary.shorten import (
     FILE_TABLE_FACTOR,
+    MIN_CAP_TOKENS,
     changed_file_rows,
     is_folder_row,
     row_tokens,
@@ -438,8 +439,8 @@ class SummaryApplier:
         """Return a draft's document with missed facts added, and the probes that found them.
 
         Each section has `share` of its room. The text has at least that of the shortest summary.
-        The file table, the user's rules and the failures have separate rooms. A document that the
-        user wrote is not changed.
+        The file table, the user's rules and the failures have separate rooms. That of the file
+        table never shrinks. A document that the user wrote is not changed.
         """
         cap = max_summary_tokens(before)
         if draft.max_words:
@@ -452,10 +453,13 @@ class SummaryApplier:
         rules, shown = document.rules, _rules_shown(document, before, share)
         errors = tuple(map(without_marks, written_errors(document.errors)))
         document = replace(document, rules=(), errors=errors)
-        document = with_ledger_facts(document, ledger, FILE_TABLE_FACTOR * cap)
+        document = with_ledger_facts(
+            document, ledger, FILE_TABLE_FACTOR * max_summary_tokens(before)
+        )
         extra_tokens = row_tokens(document.modified)
         is_probed = verify.probed_facts_test(probes)
-        document = shortened_to(document, int(WRITTEN_SHARE * cap) + extra_tokens, is_probed)
+        written_cap = max(MIN_CAP_TOKENS, int(WRITTEN_SHARE * cap))
+        document = shortened_to(document, written_cap + extra_tokens, is_probed)
         document = replace(document, rules=shown)
         errors_room = int(share * ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)

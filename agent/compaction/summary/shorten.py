@@ -30,6 +30,7 @@ from .resolved_errors import resolved_error
 
 FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
+MIN_CAP_TOKENS = 200  # of a document besides its changed files: titles alone take half of it
 MIN_ROW_TOKENS = 8  # of the shortest row
 TOOL_RANKS = {"Edit": 2, "Write": 2, "Task": 1}  # change files on purpose; others rank 0
 TEXT_LIMITS = (1_000, 400, 160, 60)  # characters kept of a text, tried in turn
@@ -50,7 +51,8 @@ def shortened_to(
     cap_tokens: int,
     is_probed: Callable[[str], bool] = lambda fact: False,
 ) -> SummaryDocument:
-    """Shorten the document until it renders in at most `cap_tokens` estimated tokens (200 or more).
+    """Shorten the document until it renders in at most `cap_tokens` estimated tokens
+    (MIN_CAP_TOKENS or more).
 
     First, the oldest facts are dropped until all facts fit in their share; probed facts and denials
     stay. Then the oldest items of each section go, in this order: other notes of the model, files
