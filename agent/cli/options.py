@@ -300,33 +300,14 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
 
 def check_choice(choice: "SessionChoice", project: "Project") -> None:
     """Raise NoSuchSession for a missing session, or if there is no session to pick."""
-    from ..session.folder_identity import newest_log
     from ..session.store import all_logs
 
-    if choice.id is None:
-        _offer_former_sessions(project)
     if choice.id is not None:
         project.find_log(choice.id)
     elif choice.newest:
-        newest_log(project)
+        project.newest_log()
     elif choice.pick and not all_logs(project.state):
         raise NoSuchSession("there is no session to resume yet", hint="Start one: ctxagent")
-
-
-def _offer_former_sessions(project: "Project") -> None:
-    """Ask whether the sessions of a folder that is gone belong to this one, and move them here.
-    Raises SessionError.
-    """
-    from ...tools.system.plural import count_of
-    from ..session.folder_identity import adopt, former_project, refuse
-
-    if not can_ask() or (former := former_project(project)) is None:
-        return
-    what = count_of(len(former.logs()), "session")
-    if is_confirmed(f"{former.cwd} is gone and seems to be this folder. Use its {what} here?"):
-        adopt(project, former)
-    else:
-        refuse(project, former)
 
 
 def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
@@ -418,10 +399,8 @@ def project_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) 
 
 def log_of(options: dict[str, Any], id: str | None) -> Path:
     """Return the log of a session, by default the newest one here. Raises SessionError."""
-    from ..session.folder_identity import newest_log
-
     project = project_of(options)
-    return newest_log(project) if id is None else project.find_log(id)
+    return project.newest_log() if id is None else project.find_log(id)
 
 
 def prior_of(options: dict[str, Any], project: "Project") -> str:

@@ -1,5 +1,5 @@
-"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage`,
-`prune` and `adopt` are in `sessions_disk`.
+"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage` and
+`prune` are in `sessions_disk`.
 """
 
 import os
@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .group import Group
 from .options import can_ask, exits_with_code, is_confirmed, load_for_reading, project_of, say
 from .recover import print_passages
-from .sessions_disk import adopt, prune, usage
+from .sessions_disk import prune, usage
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -33,7 +33,6 @@ def sessions(context: click.Context) -> None:
 
 sessions.add_command(usage)
 sessions.add_command(prune)
-sessions.add_command(adopt)
 
 
 @sessions.command("list")

@@ -1,10 +1,8 @@
-"""`ctxagent sessions usage`, `prune` and `adopt`: the disk space of sessions, and their folders."""
+"""`ctxagent sessions usage` and `prune`: the disk space of sessions."""
 
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,22 +82,6 @@ def prune(options: dict[str, Any], dry_run: bool, yes: bool) -> int:
     store_total(state, total)
     freed = format_size(max(0, before.total - total))
     say(f"{freed} freed. {_of_limit(total, settings)}")
-    return 0
-
-
-@click.command("adopt")
-@click.argument("path")
-@click.pass_obj
-@exits_with_code
-def adopt(options: dict[str, Any], path: str) -> int:
-    """Move the sessions of PATH, a folder that was renamed, to this folder."""
-    from ..session import folder_identity
-    from ..session.store import Project
-
-    project = project_of(options, load(options))
-    former = Project(project.state, Path(os.path.abspath(project.cwd / path)))  # noqa: PTH100
-    count = folder_identity.adopt(project, former)
-    say(f"{count_of(count, 'session')} of {clean(str(former.cwd))} moved to {project.cwd}")
     return 0
 
 

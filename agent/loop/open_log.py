@@ -7,7 +7,6 @@ from typing import Any
 
 from ..errors import LogDamaged
 from ..launch import SessionChoice
-from ..session.folder_identity import newest_log, record_identity
 from ..session.log import Log
 from ..session.store import Project
 from .resume import (
@@ -22,19 +21,12 @@ from .resume import (
 
 def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
     """Open the log of a new or an existing session. Raises SessionError."""
-    opened = _opened(project, choice)
-    if not choice.read_only and choice.for_task is None:  # tasks have folders of their own
-        record_identity(project)
-    return opened
-
-
-def _opened(project: Project, choice: SessionChoice) -> OpenedLog:
     if choice.for_task is not None:
         path = project.log_for_task(choice.for_task)
         return resume_session(path) if path.exists() else create_session(path)
     if choice.id is None and not choice.newest:
         return create_session(project.new_log())
-    path = newest_log(project) if choice.id is None else project.find_log(choice.id)
+    path = project.newest_log() if choice.id is None else project.find_log(choice.id)
     return _fork(project, path) if choice.fork else resume_session(path, read_only=choice.read_only)
 
 
