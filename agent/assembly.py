@@ -121,6 +121,7 @@ def assemble(
         instruction_places(launch),
         prior=parts.prior,
         servers=_server_names(launch, parts),
+        renamed=state.renamed,
     )
     off = {*launch.settings.features.off, *(NOT_BRIEF if handle.policy.brief else ())}
     sources = FeatureSources(

@@ -1,5 +1,5 @@
 """`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage` and
-`prune` are in `sessions_disk`.
+`prune` are in `sessions_disk`, `adopt` is in `sessions_adopt`.
 """
 
 import os
@@ -14,6 +14,7 @@ from ..errors import UsageError
 from .group import Group
 from .options import can_ask, exits_with_code, is_confirmed, load_for_reading, project_of, say
 from .recover import print_passages
+from .sessions_adopt import adopt
 from .sessions_disk import prune, usage
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def sessions(context: click.Context) -> None:
         context.invoke(list_sessions)
 
 
+sessions.add_command(adopt)
 sessions.add_command(usage)
 sessions.add_command(prune)
 
@@ -42,6 +44,7 @@ sessions.add_command(prune)
 def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     """List the sessions of this directory, newest first."""
     from ..session.listing import session_rows
+    from ..session.project_record import find_former
     from ..session.store import all_logs
 
     project = project_of(options, load_for_reading(options))
@@ -54,7 +57,9 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
         copy = f"  (copy of {clean(each.copy_of)})" if each.copy_of else ""
         say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}{copy}")
     if not logs:
-        say(f"No sessions for {project.cwd}.", err=True)
+        former = None if everywhere else find_former(project.folder, project.cwd)
+        more = f" {former.line} {former.hint}" if former else ""
+        say(f"No sessions for {project.cwd}.{more}", err=True)
     return 0
 
 

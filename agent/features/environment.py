@@ -29,6 +29,7 @@ class Surroundings:
     places: InstructionPlaces  # without directories that the user adds later
     prior: str = ""  # the hand-over of another session to a new one
     servers: Sequence[str] = ()  # names of the MCP servers that the session can call
+    renamed: tuple[str, str] | None = None  # old and new path of the project's folder
 
 
 class EnvironmentFeature(Feature):
@@ -44,7 +45,10 @@ class EnvironmentFeature(Feature):
         """Return entries about surroundings that are new to the model."""
         handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
-            return prompt.changed_files_notice(self._stale_files())
+            return [
+                *prompt.renamed_notice(around.renamed),
+                *prompt.changed_files_notice(self._stale_files()),
+            ]
         return prompt.first_entries(
             self._cwd,
             handle.context.env,

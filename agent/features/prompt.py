@@ -128,6 +128,14 @@ def changed_files_notice(paths: Sequence[str]) -> list[Entry]:
     return [User(content=_changed(paths), source="environment")] if paths else []
 
 
+def renamed_notice(paths: tuple[str, str] | None) -> list[Entry]:
+    """Return the notice in a resumed session that the project's folder was renamed."""
+    if paths is None:
+        return []
+    text = f"The project folder was renamed: {paths[0]} is now {paths[1]}. Use the new path."
+    return [User(content=text, source="environment")]
+
+
 def _changed(paths: Sequence[str]) -> str:
     more = (
         [f"and {len(paths) - MAX_CHANGED_FILES_NAMED:,} more"]

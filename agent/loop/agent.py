@@ -15,6 +15,7 @@ from ..compaction.engine import CompactionEngine
 from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..lazy import dataclass
+from ..session.project_record import update_record
 from ..session.store import AGENTS
 from .directories import new_directory_entries
 from .features import Features
@@ -131,6 +132,9 @@ class AgentState:
             cache = handle.session.resume_cache
             await finish_despite_cancel(asyncio.to_thread(cache.save_at_close, self.log))
             self.log.close()
+        if self.is_open and not is_subagent:
+            cwd = handle.context.cwd
+            await asyncio.to_thread(update_record, self.log.path, cwd, with_commit=True)
         task = asyncio.current_task()
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it
         if self.is_open and not cancelled:

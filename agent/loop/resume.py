@@ -34,6 +34,7 @@ from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
 from ..session.log_file import FileState
+from ..session.renames import moved_path, rename_of
 from ..session.subagent_logs import update_unreported
 from ..session.totals import Totals
 from ..version import __version__
@@ -59,6 +60,8 @@ class SessionState:
     seen: dict[str, str] = field(default_factory=dict)
     todos: list[Any] = field(default_factory=list)
     directories: dict[str, str] = field(default_factory=dict)  # added: real path by name
+    # Old and new path of the project's folder, if it was renamed since the session was last opened.
+    renamed: tuple[str, str] | None = None
     # IDs of subagents whose end was not yet reported to the model
     unreported: set[str] = field(default_factory=set)
     ends: list[int] = field(default_factory=list)  # seqs of the newest ends of turns
@@ -97,6 +100,10 @@ class SessionState:
             self.session = entry.id
             self.own_prompt = entry.own_prompt or self.own_prompt
             self.origins.add(entry.id)
+            self.renamed = None
+        elif found := rename_of(entry):
+            self.renamed = found
+            self.seen = {moved_path(path, *found): digest for path, digest in self.seen.items()}
         elif isinstance(entry, (ToolResult, User)):
             self._add_known(entry.details)
         elif isinstance(entry, End):

@@ -12,6 +12,7 @@ from ..events import Ask, Emit, Notice
 from ..lazy import dataclass
 from ..permissions.approval import Approval
 from ..session.entries import User
+from ..session.project_record import update_record
 from .budget import BudgetMeter
 from .denials import Denials
 from .model_session import ModelSession
@@ -81,10 +82,11 @@ class SessionHandle:
             del self.queued_messages[0]
 
     def record_opening(self) -> None:
-        """Record the model, and the system prompt and tools if they have changed. Raises
-        RecordError.
+        """Record the model, and the system prompt and tools if they have changed. Also write the
+        record of the project. Raises RecordError.
         """
         self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
+        update_record(self.session.log.path, self.context.cwd)
 
     def record_model(self) -> None:
         """Record the model if the log has another one, since thinking may only be sent to the model

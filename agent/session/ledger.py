@@ -34,6 +34,7 @@ from .entries import (
     reverted_seqs,
     shell_result,
 )
+from .renames import moved_path, rename_of
 from .store import content_text
 from .test_results import FailingTest, FailingTests
 from .titles import TITLE_TOPIC
@@ -237,6 +238,8 @@ class Ledger:
             self._decisions[entry.seq] = [entry.text]
         elif entry.topic == "phase":
             self.phase = entry.text
+        elif found := rename_of(entry):
+            self.contents = {moved_path(path, *found): v for path, v in self.contents.items()}
         elif entry.topic == TITLE_TOPIC:
             self.title = entry.text
         elif entry.topic == PLAN_TOPIC:

@@ -3,7 +3,7 @@ that may have changed more files. Computed from entries without disk access.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..permissions.shell.read_only import changes_no_file
 from ..worktree import SavedFile, first_saved
 from .entries import Entry, Note, Session, ToolResult, User
 from .ledger import CHANGED_BY_TOPIC, change_rows
+from .renames import path_after, renames_in
 
 SAVED_TOPIC = "saved"  # topic of the note that files were saved before a call
 EDIT, COMMAND = "edit", "command"  # cause: an edit changes the files, a command may change them
@@ -47,14 +48,25 @@ class FactsSincePoint:
 def read_facts_since(entries: Reversible[Entry], seq: int) -> FactsSincePoint:
     """Compute the facts from the entries after `seq`. Malformed data is ignored."""
     later = list(takewhile(lambda entry: entry.seq > seq, reversed(entries)))[::-1]
-    rows = [row for entry in later for row in _changes(entry)]
-    own = {row["path"] for row in rows if row.get("certain", True)}
-    own |= {file.path for entry in later if _is_edit(entry) for file in saved_files(entry)}
-    saved = first_saved(file for entry in later for file in _first_states(entry))
+    renames = renames_in(later)
+
+    def now(path: str, entry: Entry) -> str:
+        return path_after(path, entry.seq, renames)
+
+    rows = [(now(row["path"], entry), row) for entry in later for row in _changes(entry)]
+    own = {path for path, row in rows if row.get("certain", True)}
+    own |= {
+        now(file.path, entry) for entry in later if _is_edit(entry) for file in saved_files(entry)
+    }
+    saved = first_saved(
+        replace(file, path=now(file.path, entry), above=now(file.above, entry))
+        for entry in later
+        for file in _first_states(entry)
+    )
     return FactsSincePoint(
         saved,
         frozenset(own),
-        frozenset(row["path"] for row in rows) - own,
+        frozenset(path for path, _ in rows) - own,
         tuple(dict.fromkeys(_commands(later))),
     )
 

@@ -5,7 +5,6 @@ of the project's real path. IDs sort by creation time and do not depend on the d
 subagent's session is in its parent's folder, in `agents/<id>/`.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -49,6 +48,7 @@ from .entries import (
     summarized_text,
 )
 from .log import LOG_NAME, Entries, find_entries, find_entry, seq_of_line, try_parse_entry
+from .project_record import find_former, project_folder
 from .searches import search_text
 from .titles import TITLE_TOPIC, save_title
 
@@ -69,10 +69,7 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        real = os.path.realpath(self.cwd)
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(real).name)[:40].strip("-.") or "root"
-        digest = hashlib.sha256(real.encode(errors="surrogateescape")).hexdigest()[:10]
-        return self.state / "projects" / f"{name}-{digest}"
+        return project_folder(self.state / "projects", os.path.realpath(self.cwd))
 
     @property
     def store(self) -> Path:
@@ -100,11 +97,13 @@ class Project:
         """Return the log modified last. Raises NoSuchSession if this project has none."""
         logs = self.logs()
         if not logs:
-            raise NoSuchSession(
-                f"there is no session to continue in {self.cwd}",
-                hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
-                "other directories.",
+            hint = (
+                "Start one with `ctxagent`; `ctxagent sessions list --all` shows those of other "
+                "directories."
             )
+            if former := find_former(self.folder, self.cwd):
+                hint = f"{former.line} {former.hint}"
+            raise NoSuchSession(f"there is no session to continue in {self.cwd}", hint=hint)
         return logs[0]
 
     def find_log(self, id: str) -> Path:

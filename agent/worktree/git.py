@@ -139,12 +139,19 @@ class GitRunner:
     names.
     """
 
-    def __init__(self, folder: Path, env: Mapping[str, str], *, fetches: bool = False) -> None:
-        """With `fetches`, git may access the network. Raises OSError if git is missing or the
-        repository points to another folder.
+    def __init__(
+        self,
+        folder: Path,
+        env: Mapping[str, str],
+        *,
+        fetches: bool = False,
+        seconds: float = RUN_TIMEOUT_S,
+    ) -> None:
+        """With `fetches`, git may access the network. After `seconds`, a command is killed. Raises
+        OSError if git is missing or the repository points to another folder.
         """
         env = {name: value for name, value in env.items() if name not in _OF_ANOTHER_REPOSITORY}
-        self._folder, self._program = folder, git_program(env)
+        self._folder, self._program, self._seconds = folder, git_program(env), seconds
         if not self._program:
             raise FileNotFoundError(errno.ENOENT, "git is not installed")
         self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
@@ -167,7 +174,7 @@ class GitRunner:
                 env=self.env,
                 input=given,
                 capture_output=True,
-                timeout=RUN_TIMEOUT_S,
+                timeout=self._seconds,
             )
         except subprocess.TimeoutExpired as error:
             raise OSError(errno.ETIMEDOUT, str(error)) from None

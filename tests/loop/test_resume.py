@@ -50,6 +50,7 @@ from ctxagent.agent.session.entries import (
 from ctxagent.agent.session.in_flight import request_note
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Entries, Log, encode_line, read_log
+from ctxagent.agent.session.renames import rename_note
 from ctxagent.agent.session.totals import Totals
 
 from ..e2e.test_undo import acts, begun, play, progress, reverts
@@ -234,7 +235,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         ToolResult(tool_use_id=id, content=text, details=details, is_error=bad)
         for id, text, details, bad in results
     ]
-    more += [Note(topic="title", text="A name")]
+    more += [Note(topic="title", text="A name"), rename_note("/p", "/q")]
     skill = {"name": "walrus", "path": "/s/walrus/SKILL.md", "digest": "d"}
     more += [User(content="[Head]\n\nFeed it.", source="skill", details={"skill": skill})]
     plan = {"plan": {"agreed": True}, "todos": [{"content": "Feed it", "status": "pending"}]}
