@@ -417,13 +417,16 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
     from ..ui.repl.repl import Repl
     from .conversation import conversation_place
+    from .sessions_adopt import offer_former
     from .worktree import enter_worktree, worktree_summary
 
     loaded = load(options)
     worktree = enter_worktree(options, loaded)
     choice_of(options)
     resume_recording(options, loaded)
-    check_choice(choice_of(options), project_of(options, loaded))  # before the prompt appears
+    project = project_of(options, loaded)
+    offer_former(project)
+    check_choice(choice_of(options), project)  # before the prompt appears
     place = conversation_place(options, loaded, has_user=sys.stdout.isatty())
     say_notices(loaded, safe=options["safe"])
     settings = place.launch.settings

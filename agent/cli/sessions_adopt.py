@@ -1,4 +1,6 @@
-"""`ctxagent sessions adopt`: use the sessions of a renamed folder here."""
+"""`ctxagent sessions adopt`: use the sessions of a renamed folder here. The terminal asks before it
+starts.
+"""
 
 import os
 from pathlib import Path
@@ -6,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.unicode import clean
 from ..errors import NoSuchSession, UsageError
 from .options import can_ask, exits_with_code, is_confirmed, load_for_reading, project_of, say
 
@@ -63,6 +66,29 @@ def move_here(project: "Project", source: Path, old: str) -> None:
     say(f"{count_of(len(ids), 'session')} of {old} moved to {project.cwd}", err=True)
     for name in left:
         say(f"note: this file stays, because this directory has another: {name}", err=True)
+
+
+def offer_former(project: "Project") -> None:
+    """Ask once whether to use the sessions of the folder that this one was before it was renamed.
+    Does nothing if this folder has sessions or if there is no terminal.
+    """
+    from ..session.project_record import decline, find_former
+
+    if not can_ask() or project.logs() or not project.cwd.is_dir():
+        return
+    former = find_former(project.folder, project.cwd)
+    if former is None:
+        return
+    keys = click.Choice(["y", "n"], case_sensitive=False)
+    question = clean(f"{former.line} Use them here? [y]es [n]o")
+    try:
+        answer = click.prompt(question, type=keys, show_choices=False, err=True)
+    except click.Abort:  # no answer: the next start asks again
+        return
+    if answer == "y":
+        move_here(project, former.folder, former.path)
+    else:
+        decline(project.folder, project.cwd)
 
 
 def _project_at(project: "Project", path: str) -> Path:

@@ -193,3 +193,42 @@ def test_files_are_restored_in_the_renamed_folder(place: Moved, with_git: bool) 
     rewound(place, 1)
     assert {name: (place.project / name).read_text() for name in files} == files
     assert not old.exists()
+
+
+def leave(terminal: Terminal) -> None:
+    terminal.see("❯")
+    terminal.press("ctrl-d")
+    assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--continue",)], ids=["start", "continue"])
+def test_the_terminal_asks_and_uses_the_sessions(place: Moved, options: tuple[str, ...]) -> None:
+    id = started(place, "say quokka")
+    old = place.rename("renamed")
+    terminal = Terminal(
+        *options, cwd=place.project, env=place.server("http://127.0.0.1:9"), columns=400
+    )
+    terminal.see(f"The session of {old} seems to belong to this folder (renamed?).")
+    terminal.see("Use them here? [y]es [n]o")
+    terminal.type("y\r")
+    if options:
+        terminal.see("say quokka")
+    leave(terminal)
+    assert listed(place) == [id]
+
+
+def test_the_answer_no_is_remembered(place: Moved) -> None:
+    id = started(place, "say quokka")
+    old = place.rename("renamed")
+    env = place.server("http://127.0.0.1:9")
+    terminal = Terminal(cwd=place.project, env=env, columns=400)
+    terminal.see("Use them here? [y]es [n]o")
+    terminal.type("n\r")
+    leave(terminal)
+    terminal = Terminal(cwd=place.project, env=env, columns=400)
+    leave(terminal)
+    assert "renamed?" not in terminal.text()
+    assert listed(place) == []
+    assert "adopt" not in say(place, "--continue").stderr
+    assert place.run("sessions", "adopt", str(old)).returncode == 0  # still possible
+    assert listed(place) == [id]
