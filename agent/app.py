@@ -79,6 +79,7 @@ def open_agent(
             types=types,
         )
         agent = assemble(launch, parts, emit, ask, _open_subagent)
+        agent.handle.records_project = choice.for_task is None
         _confine(agent, launch)
         report_problems(launch.mcp, emit)
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)

@@ -132,7 +132,7 @@ class AgentState:
             cache = handle.session.resume_cache
             await finish_despite_cancel(asyncio.to_thread(cache.save_at_close, self.log))
             self.log.close()
-        if self.is_open and not is_subagent:
+        if self.is_open and handle.records_project and not is_subagent:
             cwd = handle.context.cwd
             await asyncio.to_thread(update_record, self.log.path, cwd, with_commit=True)
         task = asyncio.current_task()

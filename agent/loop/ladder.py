@@ -31,6 +31,7 @@ from .agent import AgentState
 PLAIN = "without all optional parts"
 REPEATED_RUNGS = {"images", "smaller"}  # each of them ends when nothing is left
 SAME_FAILURES = 3  # equal failures of a server after which the request may be the cause
+MAX_FEATURE_RETRIES = 5  # a feature may ask for a retry that changes nothing
 MAX_WHY_CHARS = 200  # of a refusal in a notice
 WINDOW_FULL = "model_context_window_exceeded"  # a stop reason
 CHECK_PROMPT = "Answer with the word OK."
@@ -59,6 +60,7 @@ class Ladder:
     _is_at_fault: bool | None = None  # the server accepts other requests; None if unknown
     _is_patient: bool = False  # the server fails for every request
     _last: str = ""  # the last rung
+    _feature_retries: int = 0  # how often the features were asked
 
     def __post_init__(self) -> None:
         self._size_before = self.agent.model.learned_window.size
@@ -89,8 +91,10 @@ class Ladder:
         if is_failure and self._is_patient:
             return False
         features = self.agent.features
-        if isinstance(error, RequestRejected) and await features.request_refused(error):
-            return self._retry("feature", "without a feature", error)
+        if isinstance(error, RequestRejected) and self._feature_retries < MAX_FEATURE_RETRIES:
+            self._feature_retries += 1
+            if await features.request_refused(error):
+                return self._retry("feature", "without a feature", error)
         if self._is_at_fault is None and self._needs_check(error):
             gaps = model.client.gaps
             if gaps.end_trial():

@@ -35,6 +35,7 @@ class SessionHandle:
     ask: Ask | None  # None if the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
+    records_project: bool = True  # False for single tasks, whose folders are often removed
     extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)
     # User messages given as an answer to a call; recorded after the results of the reply.
@@ -86,7 +87,8 @@ class SessionHandle:
         record of the project. Raises RecordError.
         """
         self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
-        update_record(self.session.log.path, self.context.cwd)
+        if self.records_project:
+            update_record(self.session.log.path, self.context.cwd)
 
     def record_model(self) -> None:
         """Record the model if the log has another one, since thinking may only be sent to the model

@@ -1,8 +1,8 @@
 """Free the disk space that deleted sessions leave in the store of their project.
 
 Everything is decided by what exists now, so that an interrupted deletion is completed by the next
-one. A running session may be adding objects that nothing refers to yet. While one runs, young
-objects stay until a later sweep.
+one. A running session may be adding objects that no session names. While one runs, young objects
+stay until a later sweep.
 """
 
 import fcntl

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.ladder import MAX_FEATURE_RETRIES
 
 from ..compaction.test_engine import RECORD
 from ..support.command import AS_MODULE, Place
@@ -351,6 +352,26 @@ def test_extension_that_fails_in_request_refused(place: Place) -> None:
     assert done.returncode != 0
     assert "the extension broken failed in request_refused" in done.stderr
     assert "no such thing" in done.stderr
+
+
+ALWAYS_AGAIN = """\
+from ctxagent.extension import Feature
+
+class Again(Feature):
+    name = "again"
+
+    async def request_refused(self, refusal):
+        return True
+"""
+
+
+def test_extension_that_always_asks_for_a_retry_is_stopped(place: Place) -> None:
+    own(place, "again.py", ALWAYS_AGAIN)
+    with Server(lambda body: Fail(400, "no such thing"), lenient=True) as server:
+        done = place.run("-p", "go", env=place.server(server.url))
+    assert done.returncode != 0
+    assert "no such thing" in done.stderr
+    assert MAX_FEATURE_RETRIES < len(server.requests) < MAX_FEATURE_RETRIES + 10
 
 
 def test_several_in_one_file_that_raise_in_the_terminal(place: Place) -> None:
