@@ -459,8 +459,14 @@ class SummaryApplier:
         extra_tokens = row_tokens(document.modified)
         is_probed = verify.probed_facts_test(probes)
         written_cap = max(MIN_CAP_TOKENS, int(WRITTEN_SHARE * cap))
-        document = shortened_to(document, written_cap + extra_tokens, is_probed)
-        document = replace(document, rules=shown)
+        short = shortened_to(document, written_cap + extra_tokens, is_probed)
+        if len(short.modified) < len(document.modified):  # other text has taken their room
+            rows = tuple(
+                r if is_folder_row(r) else replace(r, change="") for r in document.modified
+            )
+            short = shortened_to(replace(document, modified=()), written_cap, is_probed)
+            short = replace(short, modified=rows)
+        document = replace(short, rules=shown)
         errors_room = int(share * ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
         until = max((item.seq for item in cut.evicted), default=None)
