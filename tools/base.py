@@ -26,6 +26,7 @@ from .system.output_file import MAX_OUTPUT_BYTES, OutputFile
 from .system.spawn import Enclosed
 
 Effect = Literal["none", "read", "edit", "run"]
+OUTSIDE = "outside"  # in the details of a result: where text from outside of the project came from
 
 
 class Params(BaseModel):

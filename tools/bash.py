@@ -18,7 +18,17 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
-from .base import Brief, Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
+from .base import (
+    OUTSIDE,
+    Brief,
+    Confinement,
+    Context,
+    FiledOutput,
+    Interrupted,
+    Output,
+    Params,
+    Tool,
+)
 from .job import BackgroundJob, adopt, run_command, set_aside_notice, start_job
 from .system.capture import Capture
 from .system.process import Process, ending
@@ -295,7 +305,12 @@ class _Outcome:
                 else {}
             ),
             **({"sandboxed": True} if self.sandbox else {}),
+            **({OUTSIDE: "the output of a command"} if self.has_network() else {}),
         }
+
+    def has_network(self) -> bool:
+        """Return True if the command was allowed the network, or reached a host by its name."""
+        return self.params.network or bool(self.process.reached)
 
 
 def confined(params: BashParams, context: Context) -> Confinement | None:

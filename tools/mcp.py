@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
-from .base import Context, Effect, Output, Params, Tool
+from .base import OUTSIDE, Context, Effect, Output, Params, Tool
 from .system.files import make_private_folder
 from .system.shorten import one_line
 from .system.unicode import clean, reveal_invisible
@@ -149,7 +149,7 @@ class McpCall(Tool[CallParams]):
     async def run(self, params: CallParams, context: Context) -> Output:
         answer = await self._servers.call(self.name, params.model_dump())
         text, files = await asyncio.to_thread(_kept, answer.parts, context.session_dir)
-        details = {"mcp": self.name, **({"files": files} if files else {})}
+        details = {"mcp": self.name, OUTSIDE: self.name, **({"files": files} if files else {})}
         return Output(text, details, is_error=answer.is_error)
 
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
-from .base import Context, Output, Params, Tool
+from .base import OUTSIDE, Context, Output, Params, Tool
 from .pdf import read_pdf
 from .system.plural import count_of
 from .system.shorten import one_line
@@ -99,7 +100,8 @@ class WebFetchTool(Tool[WebFetchParams]):
             self._pages[url] = (time.monotonic(), page)
             while len(self._pages) > MAX_CACHED_PAGES:
                 self._pages.popitem(last=False)
-        return await asyncio.to_thread(_shown, page, params.find)
+        output = await asyncio.to_thread(_shown, page, params.find)
+        return replace(output, details={**output.details, OUTSIDE: url})
 
     def _cached(self, url: str) -> Page | None:
         at, page = self._pages.get(url, (0.0, None))

@@ -5,29 +5,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..config.places import NO_HOME, config_home, home_folder
-from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
+from ..config.places import config_home, home_folder
+from ..config.trust import (
+    MAX_TRUSTED_BYTES,
+    accept,
+    is_trusted,
+    marked_files,
+    read_untrusted,
+    trust,
+)
 from ..errors import UsageError
 from ..extensions import command_files, hook_files, python_extensions, skills
 from ..extensions.mcp import config as mcp_config
 from ..features import subagent_types
 from ..features.instruction_places import InstructionPlaces
 from ..features.instruction_reader import InstructionReader
+from ..features.memory import FOLDER
+from ..session.store import Project
 from .options import cwd_of, load, say
 
 
 def trust_project(options: dict[str, Any]) -> None:
     """Trust the current content of the project's files: settings, MCP servers, subagents, commands,
-    hooks, skills, and instructions that other users may write. Raises UsageError if there are none.
+    hooks, skills, and doubtful instructions. Raises UsageError if there are none.
     """
     loaded, cwd = load(options), cwd_of(options)
     files = dict.fromkeys(filter(None, [loaded.project]), MAX_TRUSTED_BYTES)
-    files |= dict(_project_files(cwd))
+    files |= dict(_project_files(cwd, loaded.trust_dir))
     if not files:
         raise UsageError(
             "nothing in this project needs trust: no .agentrc, .mcp.json, .ctxagent/agents, hooks "
             "file, folder of commands, extensions or skills, and no AGENTS.md that other users "
-            "may write"
+            "may write or that the agent wrote after it had read text from outside"
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
@@ -38,7 +47,7 @@ def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -
     """Trust the files of a worktree, for work in its folder `cwd`, whose content is trusted in the
     checkout. Raises ConfigError.
     """
-    for path, bound in _project_files(cwd):
+    for path, bound in _project_files(cwd, trust_dir):
         if not path.is_relative_to(worktree):
             continue
         try:
@@ -50,7 +59,7 @@ def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -
             accept(path, data, trust_dir)
 
 
-def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
+def _project_files(cwd: Path, trust_dir: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files that need trust, except the settings, each with its size limit in bytes."""
     home = home_folder(os.environ)
     files = [
@@ -59,15 +68,21 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
         *python_extensions.project_files(cwd, home),
         *hook_files.project_files(cwd, home),
         *filter(None, [mcp_config.project_file(cwd, home)]),
-        *_instructions_of_others(cwd, home),
+        *_doubtful_instructions(cwd, home, trust_dir),
     ]
     yield from ((path, MAX_TRUSTED_BYTES) for path in files)
     yield from ((path, skills.MAX_SKILL_BYTES) for path in skills.project_files(cwd, home))
 
 
-def _instructions_of_others(cwd: Path, home: Path) -> list[Path]:
-    """Return the instruction files, and their imports, that other users may write."""
-    places = InstructionPlaces(cwd, config_home(os.environ), home, NO_HOME)
+def _doubtful_instructions(cwd: Path, home: Path, trust_dir: Path) -> list[Path]:
+    """Return the instruction files, imports and kept facts that other users may write, or that the
+    agent wrote after it had read text from outside.
+    """
+    places = InstructionPlaces(cwd, config_home(os.environ), home, trust_dir)
     reader = InstructionReader(places)
     reader.read(places.for_all_work())
-    return [*reader.others]
+    here = (places.root.resolve(), (Project(trust_dir, cwd).folder / FOLDER).resolve())
+    own = [path.resolve() for path in places.own_files()]
+    marked = (path for path in marked_files(trust_dir) if path.is_file())
+    found = (path for path in marked if any(map(path.is_relative_to, here)) or path in own)
+    return list(dict.fromkeys([*reader.doubtful, *found]))

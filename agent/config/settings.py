@@ -71,7 +71,7 @@ LspMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "diagnostics", "disk-budget", "hooks", "telemetry",
+    "result-schema", "diagnostics", "disk-budget", "provenance", "hooks", "telemetry",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]

@@ -1,7 +1,8 @@
-"""Trust in project files: the contents that the user has accepted.
+"""Trust in files: the contents that the user has accepted, and the files that need it.
 
-`trusted.json` in the state folder maps the path of a project file to the SHA-256 of its accepted
-content. After a change the file is no longer trusted.
+`trusted.json` in the state folder maps the path of a file to the SHA-256 of its accepted content.
+After a change the file is no longer trusted. The folder `outside` has one mark for each file of
+instructions that was written after text from outside had entered the context, such as a web page.
 """
 
 import errno
@@ -11,12 +12,15 @@ import json
 import os
 import pwd
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, replace_file
 from ..errors import ConfigError
 
 TRUST_FILE = "trusted.json"
+MARKS_FOLDER = "outside"
+MAX_SOURCE_CHARS = 300
 MAX_TRUSTED_BYTES = 100_000  # default limit for the size of a trusted file
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
@@ -64,6 +68,54 @@ def is_file_trusted(path: Path, state_dir: Path) -> bool:
         return is_trusted(path, read_untrusted(path), state_dir)
     except OSError:
         return False
+
+
+def doubt_about(path: Path, state_dir: Path, *, is_shared: bool = True) -> str:
+    """Return the reason to use a file only with content that the user has accepted, "" for none.
+    Who else may write a file counts only if it `is_shared`. Raises OSError.
+    """
+    return outside_mark(path, state_dir) or (other_writer(path) if is_shared else "")
+
+
+def mark_outside(path: Path, source: str, state_dir: Path) -> None:
+    """Mark a file as written after text from `source` was read. Raises OSError."""
+    mark = _mark_of(path, state_dir)
+    make_private_folder(mark.parent)
+    given = {"path": _trust_key(path), "source": source[:MAX_SOURCE_CHARS]}
+    replace_file(mark, json.dumps(given).encode())
+
+
+def outside_mark(path: Path, state_dir: Path) -> str:
+    """Return a short description of the mark of a file, or "" if it has none."""
+    _, source = _read_mark(_mark_of(path, state_dir))
+    return f"the agent wrote it after it had read {source}" if source else ""
+
+
+def marked_files(state_dir: Path) -> list[Path]:
+    """Return the files that have a mark, in all projects."""
+    with suppress(OSError):
+        marks = sorted((state_dir / MARKS_FOLDER).iterdir())
+        return [Path(path) for path, _ in map(_read_mark, marks) if path]
+    return []
+
+
+def _read_mark(mark: Path) -> tuple[str, str]:
+    """Return the path and the source in a mark, or ("", "")."""
+    try:
+        given = json.loads(read_untrusted(mark))
+        return str(given["path"]), str(given["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", ""
+
+
+def remove_mark(path: Path, state_dir: Path) -> None:
+    """Remove the mark of a file, if it has one."""
+    with suppress(OSError):
+        _mark_of(path, state_dir).unlink()
+
+
+def _mark_of(path: Path, state_dir: Path) -> Path:
+    return state_dir / MARKS_FOLDER / hashlib.sha256(_trust_key(path).encode()).hexdigest()
 
 
 def other_writer(path: Path) -> str:
@@ -126,6 +178,7 @@ def accept(path: Path, data: bytes, state_dir: Path) -> None:
         replace_file(state_dir / TRUST_FILE, written, durable=False)
     except OSError as error:
         raise _not_trusted(path, error) from None
+    remove_mark(path, state_dir)
 
 
 def _not_trusted(path: Path, error: OSError) -> ConfigError:

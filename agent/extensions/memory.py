@@ -20,7 +20,13 @@ from ...tools.system.safe_open import open_regular
 from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from ...tools.text import compare
-from ..config.trust import is_file_trusted, other_writer
+from ..config.trust import (
+    is_file_trusted,
+    mark_outside,
+    other_writer,
+    outside_mark,
+    remove_mark,
+)
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from .front_matter import split_front_matter, text_value
@@ -67,16 +73,20 @@ class MemoryFolder:
         self,
         folder: Path,
         *,
+        trust_dir: Path,
         root: Path | None = None,
-        trust_dir: Path | None = None,
+        is_shared: bool = False,
         denies: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """A folder with `trust_dir` is shared: files that other users can write are used only after
-        they are trusted. The folder must be inside `root`. `denies` returns True for paths that a
-        rule protects from reading.
+        """Facts that the agent wrote after it had read text from outside are used in later sessions
+        only after they are trusted. In a shared folder this also holds for files that other users
+        can write. The folder must be inside `root`. `denies` returns True for paths that a rule
+        protects from reading.
         """
         self.folder = folder
         self._root, self._trust_dir, self._denies = root, trust_dir, denies
+        self._is_shared = is_shared
+        self._written = set[Path]()  # facts of this session
         self._known = dict[Path, tuple[tuple[int, ...], Fact]]()  # (stamp from `stat`, fact)
 
     @property
@@ -149,9 +159,9 @@ class MemoryFolder:
         """Return a draft that removes a fact. Raises UsageError."""
         return FactDraft(name, self.fact(name).text, None)
 
-    def write(self, draft: FactDraft) -> None:
-        """Write a change. Raises UsageError if the file has changed since the draft, and
-        CtxagentError if it cannot be written.
+    def write(self, draft: FactDraft, after: str = "") -> None:
+        """Write a change; `after` is the text from outside that was read before. Raises UsageError
+        if the file has changed since the draft, and CtxagentError if it cannot be written.
         """
         path = self._path(draft.name)
         try:
@@ -161,8 +171,12 @@ class MemoryFolder:
                     raise UsageError(
                         f"the fact {draft.name} has changed meanwhile", hint="Read it again."
                     )
+                if after:
+                    mark_outside(path, after, self._trust_dir)
+                self._written.add(path)
                 if draft.after is None:
                     path.unlink()
+                    remove_mark(path, self._trust_dir)
                 elif self._is_shared:
                     edit_file(path, draft.after.encode())
                 else:
@@ -183,10 +197,6 @@ class MemoryFolder:
         root = self._root
         return root is not None and not self.folder.resolve().is_relative_to(root.resolve())
 
-    @property
-    def _is_shared(self) -> bool:
-        return self._trust_dir is not None
-
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{SUFFIX}"
 
@@ -206,9 +216,12 @@ class MemoryFolder:
         """Return the reason to skip a file, "" to use it."""
         if path.is_symlink():
             return "it is a link; copy the file there"
-        if self._trust_dir is None or is_file_trusted(path, self._trust_dir):
+        why = other_writer(path) if self._is_shared else ""
+        if path not in self._written:
+            why = outside_mark(path, self._trust_dir) or why
+        if not why or is_file_trusted(path, self._trust_dir):
             return ""
-        return other_writer(path)
+        return f"{why}. Read it, then accept it with `ctxagent config --trust`"
 
     def _read(self, path: Path, status: os.stat_result) -> Fact:
         key = (status.st_mtime_ns, status.st_size, status.st_ino)

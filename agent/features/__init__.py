@@ -26,6 +26,7 @@ from .loops import LoopsFeature
 from .mcp import McpFeature
 from .memory import MemoryFeature, memory_of
 from .plan import PlanFeature
+from .provenance import ProvenanceFeature
 from .questions import QuestionsFeature
 from .result_schema import ResultSchemaFeature
 from .run_state import RunStateFeature
@@ -125,6 +126,12 @@ def _disk_budget(
     return DiskBudgetFeature(handle, launch.state, launch.settings.state, room)
 
 
+def _provenance(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+    parent = sources.parent.find(ProvenanceFeature) if sources.parent else None
+    read_before = parent.handle.ledger.outside if parent else ""
+    return ProvenanceFeature(handle, sources.surroundings.places, read_before)
+
+
 def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
     launch = sources.launch
     return HooksFeature(
@@ -188,6 +195,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
     "diagnostics": _diagnostics,
     "disk-budget": _disk_budget,
+    "provenance": _provenance,
     "hooks": _hooks,
     "telemetry": _telemetry,
 }

@@ -24,6 +24,7 @@ from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
 from ..loop.session_handle import SessionHandle
 from ..session.archive import find_partial
+from ..session.change_rows import content_key
 from ..session.entries import (
     Assistant,
     Block,
@@ -35,7 +36,7 @@ from ..session.entries import (
     ToolResult,
     User,
 )
-from ..session.ledger import Ledger, content_key
+from ..session.ledger import Ledger
 from ..session.listing import is_in_use
 from ..session.lock import LOCK_NAME as LOCK
 from ..session.log import LOG_NAME, Entries, find_entry

@@ -18,7 +18,7 @@ from ..extensions.plugins import Plugin
 from ..loop.feature import Feature, ToolCall
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
-from ..session.ledger import change_rows
+from ..session.change_rows import change_rows
 
 if TYPE_CHECKING:
     from ..extensions.lsp.problems import Problem

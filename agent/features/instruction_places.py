@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..config.trust import is_file_trusted, other_writer
+from ..config.trust import doubt_about, is_file_trusted
 from ..lazy import dataclass
 from ..permissions.rules import path_matcher
 
@@ -154,23 +154,22 @@ class InstructionPlaces:
 
 
 def instruction_warnings(places: InstructionPlaces) -> list[str]:
-    """Return a warning for each file of the project, or above it, that is ignored because other
-    users may write it.
-    """
+    """Return a warning for each file for all work that is ignored until the user trusts it."""
     found = []
-    for path in (each.path for each in places.for_all_work() if each.root and _is_file(each.path)):
+    for each in places.for_all_work():
         with suppress(OSError):
-            if (why := other_writer(path)) and not is_file_trusted(path, places.trust_dir):
-                found.append(untrusted(path, why))
+            is_shared = each.root is not None
+            why = _is_file(each.path) and doubt_about(
+                each.path, places.trust_dir, is_shared=is_shared
+            )
+            if why and not is_file_trusted(each.path, places.trust_dir):
+                found.append(untrusted(each.path, why))
     return found
 
 
 def untrusted(path: Path, why: str) -> str:
-    """Return the warning about a file that other users may write."""
-    return (
-        f"{path} is ignored: {why}. Read it, then accept it with `ctxagent config --trust`, "
-        "or remove the write permission of other users."
-    )
+    """Return the warning about a file that the user has not accepted yet."""
+    return f"{path} is ignored: {why}. Read it, then accept it with `ctxagent config --trust`."
 
 
 def _rules(folder: Path, scope: Path, root: Path | None) -> Iterator[Candidate]:

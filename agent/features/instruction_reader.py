@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from ..config.trust import is_trusted, other_writer
+from ..config.trust import doubt_about, is_trusted
 from ..extensions.front_matter import MAX_HEAD_CHARS, split_front_matter
 from ..lazy import dataclass, regex
 from .instruction_places import Candidate, InstructionPlaces, untrusted
@@ -21,7 +21,7 @@ MAX_IMPORT_DEPTH = 5  # length of a chain of imports
 MAX_FILES = 500
 MAX_GLOBS = 100  # per rule, after expansion of braces
 MAX_GLOB_CHARS = 1_000
-WRITABLE_BY_OTHERS = "[not taken in: {why}. It counts once the user has read and trusted it]"
+UNTRUSTED = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
 NOT_IMPORTED = "[{name} is not imported: {why}]"
 
@@ -61,7 +61,7 @@ class InstructionReader:
     files: list[InstructionFile] = field(default_factory=list)
     waiting: list[InstructionFile] = field(default_factory=list)  # rules that do not apply yet
     problems: list[str] = field(default_factory=list)
-    others: dict[Path, str] = field(default_factory=dict)  # file that others may write: reason
+    doubtful: dict[Path, str] = field(default_factory=dict)  # file that needs trust: reason
     _seen: set[Path] = field(default_factory=set)
 
     def read(self, candidates: Iterable[Candidate]) -> list[InstructionFile]:
@@ -91,8 +91,8 @@ class InstructionReader:
         except ValueError as error:
             self.problems.append(f"{path}: this rule is left out: {error}")
             return
-        if path in self.others and not counts and (importers or candidate.is_scoped):
-            self.problems.append(untrusted(path, self.others[path]))
+        if path in self.doubtful and not counts and (importers or candidate.is_scoped):
+            self.problems.append(untrusted(path, self.doubtful[path]))
         file = InstructionFile(
             path,
             text,
@@ -174,10 +174,11 @@ class InstructionReader:
             return LINK_OUTSIDE, False  # it could expose any file that the user can read
         with path.open("rb") as file:  # limited, because the file may have any size
             data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
-        if (root or is_import) and (why := other_writer(path)):
-            self.others[path] = why
+        is_shared = root is not None or is_import
+        if why := doubt_about(path, self.places.trust_dir, is_shared=is_shared):
+            self.doubtful[path] = why
             if not is_trusted(path, data, self.places.trust_dir):
-                return WRITABLE_BY_OTHERS.format(why=why), False
+                return UNTRUSTED.format(why=why), False
         text = data.decode("utf-8", "replace").strip()
         if len(text) > MAX_INSTRUCTION_CHARS:
             cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"

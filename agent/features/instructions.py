@@ -21,7 +21,7 @@ from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
 from ..session.store import content_text
 from .instruction_places import InstructionPlaces
-from .instruction_reader import LINK_OUTSIDE, WRITABLE_BY_OTHERS, InstructionFile, InstructionReader
+from .instruction_reader import LINK_OUTSIDE, UNTRUSTED, InstructionFile, InstructionReader
 
 if TYPE_CHECKING:
     from ..context.items import Item
@@ -270,7 +270,7 @@ def instruction_states(
     def state(file: InstructionFile) -> str:
         if file.same_as:
             return f"given once: it says the same as {file.same_as}"
-        if file.text == LINK_OUTSIDE or file.text.startswith(WRITABLE_BY_OTHERS.partition("{")[0]):
+        if file.text == LINK_OUTSIDE or file.text.startswith(UNTRUSTED.partition("{")[0]):
             return f"the model gets a note instead: {file.text}"
         path, digest = _path_and_digest(redact(entry_of(file)).details)
         text = known.get(path)

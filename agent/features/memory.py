@@ -44,13 +44,18 @@ def memory_of(
     """
     shared = launch.shared_memory
     if shared is None:
-        return MemoryFolder(Project(launch.state, launch.cwd).folder / FOLDER, denies=denies)
+        return MemoryFolder(
+            Project(launch.state, launch.cwd).folder / FOLDER,
+            trust_dir=launch.trust or launch.state,
+            denies=denies,
+        )
     named = launch.settings.memory.path
     is_within = named is not None and not named.is_absolute() and named.parts[0] != "~"
     return MemoryFolder(
         shared,
         root=launch.project_root if is_within else None,
         trust_dir=launch.trust or launch.state,
+        is_shared=True,
         denies=denies,
     )
 
@@ -118,7 +123,7 @@ class MemoryFeature(Feature):
         """Apply a change returned by `draft`. Raises ToolError."""
         assert isinstance(draft, FactDraft)
         try:
-            self.folder.write(draft)
+            self.folder.write(draft, after=self.handle.ledger.outside)
             fact = self.folder.fact(draft.name) if draft.after is not None else None
         except CtxagentError as error:
             raise _as_tool_error(error) from None

@@ -297,6 +297,7 @@ class SubagentsFeature(Feature):
             answer=finished.text,
             told=last,
             files=touched_files(child.ledger),
+            outside=child.ledger.outside,
         )
         used, rows = child.totals.all - before, changes_since(told, child.ledger, id)
         if running.in_background and rows:  # otherwise the result has the changes

@@ -86,6 +86,16 @@ def protected_names() -> Mapping[str, str]:
     return {name: kind for kind, names in tomllib.loads(text).items() for name in names}
 
 
+def is_instruction(path: str) -> bool:
+    """Return True if an agent reads the file as its instructions: by its name or a folder's, or as
+    Markdown in a folder of an agent.
+    """
+    parts = path.casefold().split("/")
+    pairs = ("/".join(pair) for pair in pairwise(parts))
+    kinds = {protected_names().get(name) for name in (*parts, *pairs)}
+    return "instructs" in kinds or ("runs" in kinds and parts[-1].endswith((".md", ".mdc")))
+
+
 def home_folders() -> list[str]:
     """Return the user's home folders, as given and with links resolved."""
     homes = [os.path.expanduser("~")]  # noqa: PTH111

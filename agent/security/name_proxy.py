@@ -80,6 +80,7 @@ class NameProxy:
     decide: Callable[[str], Awaitable[str]]
     environ: Mapping[str, str] = field(default_factory=dict)  # may name the user's own proxy
     refused: list[str] = field(default_factory=list)  # refused hosts, in order
+    reached: list[str] = field(default_factory=list)  # hosts that it was connected to, in order
     descriptor: int = field(init=False)  # for the sandbox; closed by the code that starts it
     _decided: "dict[str, asyncio.Future[str]]" = field(init=False, default_factory=dict)
     _own: socket.socket = field(init=False)
@@ -136,6 +137,8 @@ class NameProxy:
                 await _send(client, _refusal(502, what))
                 return
             with there:
+                if host not in self.reached:
+                    self.reached.append(host)
                 if not first:
                     await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n" + early)
                 await _send(there, first + rest)

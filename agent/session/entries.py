@@ -359,6 +359,7 @@ class SubagentRun(Entry):
     # Files that it read or changed, newest last, named as in its log; empty in older logs.
     files: list[str] = field(default_factory=list)
     lost: bool = False  # interrupted because its process was killed
+    outside: str = ""  # the newest text from outside of the project that it read, "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,7 +406,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
          "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
-         "description", "branch", "repository", "thinking", "state"),
+         "description", "branch", "repository", "thinking", "state", "outside"),
         _TEXT,
     ),
     **dict.fromkeys(

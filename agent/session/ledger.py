@@ -6,11 +6,13 @@ user messages, pins and decisions; and denied calls. The cost per entry does not
 
 import json
 import os.path
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from typing import Any, Literal
 
+from ...tools.base import OUTSIDE
 from ..lazy import dataclass
+from .change_rows import change_rows, content_key
 from .command_output import CommandOutput, telling_lines
 from .command_work import Work, answers_no, find_work
 from .denied_calls import denial_reason, is_denial
@@ -35,26 +37,11 @@ from .entries import (
     shell_result,
 )
 from .renames import moved_path, rename_of
+from .searches import FOUND
 from .store import content_text
 from .test_results import FailingTest, FailingTests
 from .titles import TITLE_TOPIC
 from .user_messages import LoggedMessage, UserMessages
-
-
-def content_key(row: Mapping[str, Any]) -> str:
-    """Return the content key in a row of changes, in the form used by `Ledger.contents`, or ""."""
-    kinds = (kind for kind in ("blob", "sha256") if isinstance(row.get(kind), str))
-    return next((f"{kind}:{row[kind]}" for kind in kinds), "")
-
-
-def change_rows(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the valid rows of `changes` in the details of a result."""
-    rows = details.get("changes")
-    for row in rows if isinstance(rows, list) else ():
-        known = isinstance(row, dict) and isinstance(row.get("path"), str)
-        if known and row.get("action") in ("created", "modified", "deleted"):
-            yield row
-
 
 FileAction = Literal["created", "modified", "deleted"]
 
@@ -183,6 +170,7 @@ class Ledger:
     skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, last loaded last
     plan: PlanFact | None = None  # the current plan
     was_refused: bool = False  # the server refused the newest request in every form
+    outside: str = ""  # the newest text from outside of the project that the model got, "" for none
 
     def add(self, entry: Entry) -> None:
         """Process one entry. Malformed data is ignored."""
@@ -195,6 +183,8 @@ class Ledger:
             for block in entry.content:
                 if block.get("type") == "tool_use" and entry.purpose == "turn":
                     self._calls[str(block.get("id"))] = str(block.get("name"))
+                elif block.get("type") == FOUND:
+                    self.outside = "results of a web search"
         elif isinstance(entry, User):
             if entry.source == "shell":
                 self._add_result(shell_result(entry), "Bash", by="user")
@@ -222,6 +212,7 @@ class Ledger:
             self.pins = {ref: text for ref, text in self.pins.items() if ref != entry.ref}
         elif isinstance(entry, SubagentRun):
             self.agents[entry.id] = entry
+            self.outside = entry.outside or self.outside
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
             self._jobs.clear()  # they ended with the previous process; outcome unknown
@@ -408,6 +399,8 @@ class Ledger:
         if not isinstance(details, dict):
             return
         path, command = details.get("path"), details.get("command")
+        if isinstance(details.get(OUTSIDE), str):
+            self.outside = details[OUTSIDE]
         self._add_changes(details, by, entry.seq)
         if isinstance(details.get("head"), str):
             self.head = details["head"]

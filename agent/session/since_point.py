@@ -12,8 +12,9 @@ from ..lazy import dataclass
 from ..permissions.shell.parser import parse
 from ..permissions.shell.read_only import changes_no_file
 from ..worktree import SavedFile, first_saved
+from .change_rows import change_rows
 from .entries import Entry, Note, Session, ToolResult, User
-from .ledger import CHANGED_BY_TOPIC, change_rows
+from .ledger import CHANGED_BY_TOPIC
 from .renames import path_after, renames_in
 
 SAVED_TOPIC = "saved"  # topic of the note that files were saved before a call

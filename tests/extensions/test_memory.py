@@ -14,7 +14,7 @@ from ctxagent.agent.extensions.memory import MemoryFolder, index_lines
 
 @pytest.fixture
 def folder(tmp_path: Path) -> MemoryFolder:
-    return MemoryFolder(tmp_path / "state" / "memory")
+    return MemoryFolder(tmp_path / "state" / "memory", trust_dir=tmp_path)
 
 
 def keep(folder: MemoryFolder, name: str, text: str, about: str = "") -> None:
@@ -156,12 +156,13 @@ def test_names_of_what_the_user_wrote(folder: MemoryFolder) -> None:
 
 def test_a_shared_folder_is_like_other_files_of_a_project(tmp_path: Path) -> None:
     root, trust = tmp_path / "project", tmp_path / "trust"
-    shared = MemoryFolder(root / ".ctxagent" / "memory", root=root, trust_dir=trust)
+    shared = MemoryFolder(root / ".ctxagent" / "memory", root=root, trust_dir=trust, is_shared=True)
     keep(shared, "a", "text")
     path = shared.folder / "a.md"
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     path.chmod(0o646)
-    assert shared.facts() == ([], [f"{path}: this fact is left out: everyone may write to {path}"])
+    why = f"everyone may write to {path}. Read it, then accept it with `ctxagent config --trust`"
+    assert shared.facts() == ([], [f"{path}: this fact is left out: {why}"])
     path.chmod(0o600)
     shared.folder.rename(tmp_path / "elsewhere")
     shared.folder.symlink_to(tmp_path / "elsewhere")
@@ -179,7 +180,9 @@ def _umask() -> int:
 
 
 def test_a_rule_that_denies_reading_hides_a_fact(tmp_path: Path) -> None:
-    folder = MemoryFolder(tmp_path, denies=lambda path: path.endswith("secret.md"))
+    folder = MemoryFolder(
+        tmp_path, trust_dir=tmp_path, denies=lambda path: path.endswith("secret.md")
+    )
     keep(folder, "secret", "text")
     keep(folder, "plain", "text")
     assert [fact.name for fact in folder.facts()[0]] == ["plain"]
@@ -190,7 +193,7 @@ import json, sys
 from pathlib import Path
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.extensions.memory import MemoryFolder
-folder, me = MemoryFolder(Path(sys.argv[1])), sys.argv[2]
+folder, me = MemoryFolder(Path(sys.argv[1]), trust_dir=Path(sys.argv[1])), sys.argv[2]
 for number in range(20):
     folder.write(folder.add(f"{me}-{number}", "", f"{me} {number}", {}))
     for _ in range(10_000):

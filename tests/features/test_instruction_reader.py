@@ -274,5 +274,5 @@ def test_what_others_may_write_is_not_imported_into_the_users_own_files(project:
     texts = [file.text for file in reader.read(where.for_all_work())]
     assert texts[-1] == "Mine. @" + str(shared)
     assert texts[0].startswith("[not taken in: everyone may write to")
-    assert reader.others.keys() == {shared}
+    assert reader.doubtful.keys() == {shared}
     assert reader.problems[0].startswith(f"{shared} is ignored")

@@ -20,7 +20,7 @@ from ctxagent.tools.memory import MemoryParams
 
 @pytest.fixture
 def folder(tmp_path: Path) -> MemoryFolder:
-    return MemoryFolder(tmp_path / "facts")
+    return MemoryFolder(tmp_path / "facts", trust_dir=tmp_path)
 
 
 def keep(folder: MemoryFolder, name: str, text: str) -> None:

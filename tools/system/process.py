@@ -203,6 +203,11 @@ class Process:
         """Hosts that the sandbox did not let it reach."""
         return self._service.refused if self._service else ()
 
+    @property
+    def reached(self) -> Sequence[str]:
+        """Hosts that the sandbox let it reach by name."""
+        return self._service.reached if self._service else ()
+
     def left(self) -> bool:
         """Return True if an ended command had left processes running, which the sandbox ended."""
         self._read_report()

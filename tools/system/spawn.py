@@ -19,6 +19,7 @@ class SideService(Protocol):
     """A service for a sandboxed command that runs as long as the command."""
 
     refused: list[str]  # refused hosts
+    reached: list[str]  # hosts that it may have reached
 
     async def serve(self) -> None: ...
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...context.items import Call, ViewResult
 from ...context.view import View
 from ...lazy import dataclass, regex
-from ...session.ledger import change_rows
+from ...session.change_rows import change_rows
 from ...session.searches import failure
 from .need_chances import (
     CURVES,

@@ -13,8 +13,8 @@ from ....tools.system.shorten import shorten
 from ...context.items import ViewResult
 from ...lazy import regex
 from ...permissions.shell.parser import Script, SimpleCommand, parse
+from ...session.change_rows import change_rows
 from ...session.command_work import DISPLAY_PROGRAMS, SETUP_PROGRAMS
-from ...session.ledger import change_rows
 
 _KNOWN_COMMANDS = 4_096  # results that are cached
 _DEVICES = "/dev/"
