@@ -1,17 +1,18 @@
 """Judge paths: which files the file tools may read and edit, and which files commands may name."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..config.settings import PermissionMode
 from ..lazy import dataclass
+from .objections import Answers, Objection, ObjectionKind, by_rule, decide
 from .paths import is_within, path_forms, protected_name
 from .rule_set import RuleSet
 from .rules import Rule, exact_path
 from .shell.programs import Programs
-from .verdict import PLAN_MODE_REFUSAL, Verdict, verdict_by_rule
+from .verdict import Verdict
 from .work_folders import WorkFolders
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PathJudge:
     programs: Programs
     sandbox: "Confinement | None"
 
-    def why_out_of_bounds(self, path: str, *, edits: bool) -> str:
+    def _why_out_of_bounds(self, path: str, *, edits: bool) -> str:
         """Return why a file tool may not use a path when the sandbox is required; "" if it may."""
         sandbox = self.sandbox
         if not path or sandbox is None or not sandbox.required:
@@ -47,42 +48,51 @@ class PathJudge:
         return moved if found and os.path.realpath(moved) == moved else ""
 
     def judge(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
-        """Return whether a tool may use a path. A relative path starts at the folder `base`."""
-        found = path_forms(text or ".", base or self.folders.cwd)
-        own = self._private_copy(found[-1], edits=edits) if found else ""
-        verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
-        return replace(verdict, path=own or (found[-1] if found else ""))
+        """Return the verdict on a tool's use of a path. A relative path starts at `base`."""
+        what = f"{'editing' if edits else 'reading'} {text}"
+        found, path = self.objections(tool, text, edits=edits, base=base)
+        if out := self._why_out_of_bounds(path, edits=edits):
+            found.append(Objection("bounds", out))
+        answers = Answers(self.mode, bypass=self.mode == "bypass")
+        return replace(decide(found, answers, what, f"{what} is allowed"), path=path)
 
-    def _judge_forms(
-        self, tool: str, text: str, found: Sequence[str], *, edits: bool, temporary: str
-    ) -> Verdict:
-        """Judge a path by its forms. `temporary` is the path in the session's private temporary
-        folder, "" if there is none.
+    def objections(
+        self, tool: str, text: str, *, edits: bool, base: str = ""
+    ) -> tuple[list[Objection], str]:
+        """Return the objections to a tool's use of a path, and the resolved path. A relative path
+        starts at the folder `base`.
         """
-        verb = "editing" if edits else "reading"
-        if not found:
-            return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
-        if rule := self.rules.matching_path(tool, found, "deny"):
-            return verdict_by_rule("deny", f"{verb} {text}", rule)
-        wanted = self._path_rule(tool, found[0], edits)
-        if edits and self.mode == "plan":
-            return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
-        if rule := self.rules.matching_path(tool, found, "ask"):
-            return verdict_by_rule("ask", f"{verb} {text}", rule)
-        if tool == "Grep" and (rule := self.rules.hiding_below(found, "ask")):
+        forms = path_forms(text or ".", base or self.folders.cwd)
+        verb = f"{'editing' if edits else 'reading'} {text}"
+        if not forms:
+            reason = f"{text!r} is not a path that can be checked"
+            return [Objection("unclear-file", reason, tool)], ""
+        temporary = self._private_copy(forms[-1], edits=edits)
+        found = list(self._ruled(tool, verb, forms))
+        if tool == "Grep":
+            found += self._searched(text, forms)
+        for form in [temporary] if temporary else reversed(forms):
+            covering = self._path_allowing_rule(tool, form, edits)
+            wanted = self._path_rule(tool, form, edits)
+            for kind, why in self._of_form(form, edits, is_temporary=bool(temporary)):
+                found.append(Objection(kind, f"{verb}: {why}", wanted, covering))
+        return found, temporary or forms[-1]
+
+    def _ruled(self, tool: str, verb: str, forms: Sequence[str]) -> Iterator[Objection]:
+        if rule := self.rules.matching_path(tool, forms, "deny"):
+            yield by_rule("denied", verb, rule)
+        if rule := self.rules.matching_path(tool, forms, "ask"):
+            yield by_rule("ask-rule", verb, rule)
+
+    def _searched(self, text: str, forms: Sequence[str]) -> Iterator[Objection]:
+        """Yield the objection to a search by Grep over files that ask rules name."""
+        if rule := self.rules.hiding_below(forms, "ask"):
             own = self.rules.covering("Grep", "allow", "session")
-            if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
-                reason = f"{text or '.'} may contain files that the rule {rule} guards"
-                return Verdict("ask", f"{reason}; search a narrower folder", wanted)
-        deciding = ""
-        for form in [temporary] if temporary else reversed(found):
-            if rule := self._path_allowing_rule(tool, form, edits):
-                deciding = str(rule)
-            elif temporary and not (edits and self.mode == "ask"):
-                continue
-            elif why := self._mode_objection(form, edits):
-                return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
-        return Verdict("allow", f"{verb} {text} is allowed", deciding)
+            found = (r for r, p in own if r.tool == "Grep" and (r.any or p.matches(forms[-1])))
+            reason = f"{text or '.'} may contain files that the rule {rule} guards"
+            wanted = self._path_rule("Grep", forms[0], edits=False)
+            reason += "; search a narrower folder"
+            yield Objection("search", reason, wanted, next(found, None))
 
     def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
         """Return the rule that allows this path. A rule allows editing a protected file only if it
@@ -96,20 +106,24 @@ class PathJudge:
                 return rule
         return None
 
-    def _mode_objection(self, form: str, edits: bool) -> str:
-        """Return why the mode forbids reading or editing this path without asking, "" if it does
-        not.
+    def _of_form(
+        self, form: str, edits: bool, *, is_temporary: bool
+    ) -> Iterator[tuple[ObjectionKind, str]]:
+        """Yield the objections to one form of a path, each with its reason. With `is_temporary`,
+        the path is in the session's private temporary folder.
         """
+        inside = is_temporary or is_within(form, self.folders)
+        if not inside and (edits or not is_within(form, self.readable)):
+            yield "outside", "outside the project"
         if not edits:
-            return "" if is_within(form, (*self.folders, *self.readable)) else "outside the project"
-        if not is_within(form, self.folders):
-            return "outside the project"
-        if self.mode not in ("accept-edits", "sandboxed"):
-            return "mode `ask` requires approval for edits"
+            return
+        yield "edit", "mode `ask` requires approval for edits"
+        if is_temporary:
+            return
         if folder := self.programs.folder_of(form, (self.folders.cwd,)):
-            return f"commands find programs in {folder}, a folder of the PATH"
-        name = protected_name(form, self.folders, own=self.own)
-        return f"{name} is protected" if name else ""
+            yield "path-folder", f"commands find programs in {folder}, a folder of the PATH"
+        if name := protected_name(form, self.folders, own=self.own):
+            yield "protected", f"{name} is protected"
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:
         family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"

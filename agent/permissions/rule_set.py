@@ -19,6 +19,8 @@ from .shell.parser import SimpleCommand
 from .shell.rule_match import RuleMatch
 from .work_folders import WorkFolders
 
+MAX_GUARDED = 500  # guarded files in a sandbox; each costs a third of a millisecond
+
 RuleKind = Literal["deny", "ask", "allow", "session"]
 
 
@@ -113,3 +115,17 @@ class RuleSet:
             if not rule.any and any(os.path.isdir(f) and matcher.below(f) for f in folders):  # noqa: PTH112
                 return rule
         return None
+
+    def guarded_files(
+        self, kinds: Sequence[RuleKind] = ("deny", "ask")
+    ) -> tuple[list[str], list[str]] | None:
+        """Return existing paths guarded from reading and editing; None if there are too many."""
+        found: list[list[str]] = []
+        for tool in ("Read", "Write"):
+            rules = self.covering(tool, *kinds)
+            paths = [matcher.find(self._folders.real) for rule, matcher in rules if not rule.any]
+            known = [path for each in paths for path in each or ()]
+            if None in paths or len(known) > MAX_GUARDED:
+                return None
+            found.append(known)
+        return found[0], found[1]

@@ -4,7 +4,6 @@ from typing import Literal
 
 from ...tools.system.shorten import shorten
 from ..lazy import dataclass
-from .rules import Rule
 
 VerdictAction = Literal["allow", "ask", "deny"]
 
@@ -16,8 +15,6 @@ PLAN_MODE_REFUSAL = (
 READ_ONLY_REFUSAL = (
     "this subagent only looks: it edits nothing and runs only commands that plainly read"
 )
-
-_SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +28,14 @@ class Verdict:
     rule: str = ""
     # The call is allowed without asking only because it runs in the sandbox.
     confined: bool = False
-    guarded: bool = False  # a deny or ask rule may apply: needs approval even in the sandbox
     # A read-only command. If the kernel supports it, the command runs without network, writes
     # nothing, and reads only the project and the system folders.
     read_only: bool = False
-    # The command receives file names from another command, so it must be confined as read-only.
-    receives_names: bool = False
     # The command may write to the project's repository (.git): it is a plain git command, or the
     # user was shown that it writes there.
     writes_repository: bool = False
     path: str = ""  # the resolved path of the call, if it has one
     opens: tuple[str, ...] = ()  # files outside the sandbox that the command visibly reads
-
-
-def verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:
-    """Return the verdict of a rule on `what`, a description for the user."""
-    how = {"deny": "is denied by", "ask": "needs approval due to", "allow": "is allowed by"}[action]
-    return Verdict(action, f"{what} {how} the rule {rule}", str(rule))
-
-
-def stricter(one: Verdict, other: Verdict) -> Verdict:
-    """Return the verdict that allows less; the first if they are equal."""
-    return other if _SEVERITY[other.action] > _SEVERITY[one.action] else one
 
 
 def quoted_command(source: str) -> str:

@@ -23,6 +23,7 @@ from ctxagent.agent.config.keys import loosens_never, value_text
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.extensions.command_groups import GROUPS
 from ctxagent.agent.library.result import STATUS_CODES
+from ctxagent.agent.permissions.objections import ANSWERS, TABLE
 from ctxagent.agent.ui.commands import COMMANDS
 from ctxagent.agent.ui.foreign_names import foreign_names
 from ctxagent.tests.install.command_help import CommandHelp, subcommands, whole_command
@@ -38,6 +39,8 @@ REFERENCE_OF = {
 }
 ERROR = re.compile(r"^\W*(\w+) +(\d) +(.+)$", re.MULTILINE)
 SEARCH_BOOST = {"guide": 4, "reference": 2}  # by folder: users come before developers
+OBJECTIONS_HEAD = "| objection | lifted by | in `plan` |\n"
+OBJECTIONS = re.compile(re.escape(OBJECTIONS_HEAD) + r"(?:\|.*\n)+")
 KEY_TABLE = re.compile(r"\| key \| default \| what it does \|\n(?:\|.*\n)+")
 
 
@@ -78,7 +81,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     if page.file.src_uri == "guide/settings.md":  # the generated page says more about each key
         markdown = KEY_TABLE.sub("[The reference](../reference/settings.md) has them.\n", markdown)
+    if page.file.src_uri == "guide/security.md":
+        markdown = OBJECTIONS.sub(lambda _: objections_table(), markdown)
     return with_site_links(markdown, source)
+
+
+def objections_table() -> str:
+    """Return the table of the objections to a call, and what lifts each."""
+    rows = [f"{OBJECTIONS_HEAD}| --- | --- | --- |\n"]
+    for row in TABLE.values():
+        lifted = ", ".join(name for name in ANSWERS if name in row.lifted_by) or "nothing"
+        in_plan = "refused" if row.plan_refuses else "as in `ask`"
+        rows.append(f"| {row.meaning.removesuffix('.')} | {lifted} | {in_plan} |\n")
+    return "".join(rows)
 
 
 def site_path(path: Path) -> str:

@@ -245,6 +245,30 @@ def test_the_hook_that_looking_runs(repository: Path) -> None:
     assert "hook" in git.program_git_runs(str(repository))
 
 
+def test_the_hooks_and_settings_of_a_command_that_changes(repository: Path) -> None:
+    def runs(command: str) -> str:
+        return git.program_git_runs(str(repository), parse(command).parts[0])
+
+    hooks, config = repository / ".git" / "hooks", repository / ".git" / "config"
+    (hooks / "pre-commit.sample").touch(0o755)
+    (hooks / "pre-push").touch(0o755)
+    assert runs("git add .") == runs("git tag v1") == ""
+    assert runs("git push") == "the hook pre-push"
+    (hooks / "reference-transaction").touch(0o755)
+    assert runs("git tag v1") == "the hook reference-transaction"
+    assert git.program_git_runs(str(repository)) == ""
+    (hooks / "reference-transaction").unlink()
+    for text, found in (
+        ("[core]\nsshCommand = x\n", "`sshcommand = x` in config"),
+        ('[trailer "a"]\ncmd = x\n', "`cmd = x` in config"),
+        ("[credential]\nhelper = !x\n", "`helper = !x` in config"),
+        ("[credential]\nhelper = store\n", ""),
+    ):
+        config.write_text(text)
+        assert runs("git add .") == found
+        assert git.program_git_runs(str(repository)) == ""
+
+
 def test_a_repository_that_is_not_whole(repository: Path, tmp_path: Path) -> None:
     unreadable = f"{repository}/.git, which cannot be read"
     head = repository / ".git" / "HEAD"

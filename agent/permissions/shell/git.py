@@ -51,6 +51,12 @@ _SETTINGS = name_set(
     "external command textconv clean smudge process program promisor partialclone path hookspath "
     "worktree alternaterefscommand driver submodule objectformat showsignature"
 )
+# Those that only commands with changes use. The last two name a program only with a path or `!`.
+_CHANGING_SETTINGS = name_set("editor sshcommand askpass gitproxy uploadpack receivepack vcs cmd")
+_PERHAPS_PROGRAMS = name_set("helper update")
+# These subcommands run only the hooks of the index and of references.
+_PLAIN_CHANGES = name_set("add rm mv reset restore stash tag branch")
+_HOOKS_OF_PLAIN_CHANGES = ("post-index-change", "reference-transaction")
 _HEAD = regex(r"ref: refs/|[0-9a-f]{40}")
 _GIT_LFS_COMMAND = regex(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
 
@@ -135,10 +141,14 @@ def _shown_paths(part: SimpleCommand, base: str) -> set[str]:
     return set(bounds) if all(clear) else set()
 
 
-def program_git_runs(folder: str) -> str:
-    """Describe the first program that a folder's repository makes git run; "" if there is none."""
+def program_git_runs(folder: str, changing: SimpleCommand | None = None) -> str:
+    """Describe the first program that a folder's repository makes git run; "" if there is none.
+    Without `changing`, a command that is not read-only, only programs count that git runs while it
+    reads.
+    """
+    by = "" if changing is None else _subcommand([word.text for word in changing.words[1:]]) or "-"
     roots = _repository_roots(folder)
-    return next((program for root in roots for program in _configured_programs(root, 0)), "")
+    return next((program for root in roots for program in _configured_programs(root, by, 0)), "")
 
 
 def repository_outside_links(folder: str) -> Iterator[OutsideLink]:
@@ -251,17 +261,18 @@ def _index_paths(root: Path) -> Iterator[str]:
         yield from (path for _, path in _index_entries(_read_bytes(index)))
 
 
-def _configured_programs(root: Path, depth: int) -> Iterator[str]:
+def _configured_programs(root: Path, by: str, depth: int) -> Iterator[str]:
     try:
-        yield from _read_configured_programs(root, depth)
+        yield from _read_configured_programs(root, by, depth)
     except _UNREADABLE:
         yield f"{root}/.git, which cannot be read"
 
 
-def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
+def _read_configured_programs(root: Path, by: str, depth: int) -> Iterator[str]:
+    """Yield the programs of a repository. `by` is a subcommand that changes something, or ""."""
     folder = _git_folder(root)
     hooks = [_common_folder(folder) / "hooks"]
-    for file, key, value in _settings(root):
+    for file, key, value in _settings(root, changing=bool(by)):
         if key == "hookspath":
             hooks.append(root / os.path.expanduser(value.strip('"')))  # noqa: PTH111
         elif key == "worktree":
@@ -269,13 +280,22 @@ def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
                 yield f"the work tree {value}"
         elif key != "objectformat" and not _GIT_LFS_COMMAND.fullmatch(value):
             yield f"`{key} = {value[:60]}` in {file}"
-    for each in hooks:
-        if os.access(each / "post-index-change", os.X_OK):
-            yield "the hook post-index-change"
+    for name in (name for each in hooks for name in _hooks(each, by)):
+        yield f"the hook {name}"
     for inner in _repositories_inside(root):
         if depth == _MAX_REPOSITORY_DEPTH:
             raise ValueError(inner)
-        yield from _configured_programs(inner, depth + 1)
+        yield from _configured_programs(inner, by, depth + 1)
+
+
+def _hooks(folder: Path, by: str) -> Iterator[str]:
+    """Yield the names of the hooks in a folder that git runs for a subcommand, or to read."""
+    if not by or by in _PLAIN_CHANGES:
+        names = [*_HOOKS_OF_PLAIN_CHANGES] if by else ["post-index-change"]
+    else:
+        found = os.scandir(folder) if os.path.isdir(folder) else ()  # noqa: PTH112
+        names = sorted(e.name for e in found if e.is_file() and not e.name.endswith(".sample"))
+    yield from (name for name in names if os.access(folder / name, os.X_OK))
 
 
 def checked_out_submodules(root: Path) -> list[Path]:
@@ -299,12 +319,14 @@ def _repositories_inside(root: Path) -> Iterator[Path]:
                 yield root / path
 
 
-def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
+def _settings(root: Path, *, changing: bool = False) -> Iterator[tuple[str, str, str]]:
     """Yield the file name, the key and the value of each relevant setting."""
+    known = _SETTINGS | _CHANGING_SETTINGS if changing else _SETTINGS
     folder = _git_folder(root)
     for file in (_common_folder(folder) / "config", folder / "config.worktree"):
         for key, value in settings_in(_read_text(file)):
-            if key in _SETTINGS or "%G" in value:  # a format that starts gpg
+            runs = changing and key in _PERHAPS_PROGRAMS and ("/" in value or "!" in value)
+            if runs or key in known or "%G" in value:  # a format that starts gpg
                 yield file.name, key, value.strip()
 
 

@@ -165,6 +165,15 @@ def searched_folders(part: SimpleCommand) -> list[Word]:
     return [word for word in found.files() if id(word) not in skipped] or [Word(".")]
 
 
+def may_read_folders(part: SimpleCommand) -> bool:
+    """Return True if a command may read the files in the folders of its arguments. A command with a
+    table of its operands does so only if the table has options for that.
+    """
+    table = table_of(part.name)
+    known = table is not None and not table.any_rule
+    return part.name != "git" and (table is None or not known or bool(table.recursive))
+
+
 def follows_links(part: SimpleCommand, bases: Sequence[str]) -> bool:
     """Return True if a command may follow links below a folder to any target. `bases` are the
     folders that its words may be relative to.

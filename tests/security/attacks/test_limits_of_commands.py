@@ -17,7 +17,7 @@ import pytest
 
 from ctxagent.agent.events import Answer, Notice, Question
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.permissions import approval
+from ctxagent.agent.permissions import rule_set
 from ctxagent.agent.permissions.verdict import Verdict
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
@@ -144,7 +144,7 @@ def test_rules_that_name_too_many_files(
     secretive: Field, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Commands still run, with one warning that rules are checked by text only."""
-    monkeypatch.setattr(approval, "MAX_GUARDED", 1)
+    monkeypatch.setattr(rule_set, "MAX_GUARDED", 1)
     commands = [{"command": "true"}, {"command": "python3 -c 1"}]
     talk, _ = talking(secretive, commands, kind, deny=["Read(.env)"])
     (warning,) = [event.text for event in talk.events if isinstance(event, Notice)]
@@ -155,7 +155,7 @@ def test_rules_that_name_too_many_files(
 def test_with_too_many_guarded_files_commands_need_approval(
     secretive: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approval, "MAX_GUARDED", 1)
+    monkeypatch.setattr(rule_set, "MAX_GUARDED", 1)
     asked = {"mode": "sandboxed", "deny": ["Read(.env)"], "answers": [Answer(False)]}
     _, questions = talking(secretive, [{"command": "python3 -c 1"}], **asked)
     assert "more files than the sandbox can hide" in questions[0].reason
@@ -374,7 +374,7 @@ def test_many_files_of_a_command_hide_no_file_from_the_rule(
     secretive: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Creating more files than the sandbox can hide does not expose a guarded file."""
-    monkeypatch.setattr(approval, "MAX_GUARDED", 5)
+    monkeypatch.setattr(rule_set, "MAX_GUARDED", 5)
     make = "import os; [os.mkdir(f'd{n}') or open(f'd{n}/.e' + 'nv', 'w') for n in range(6)]"
     read = "python3 -c \"print(open('.e' + 'nv').read())\""
     commands = [{"command": "true"}, {"command": f'python3 -c "{make}"'}, {"command": read}]
