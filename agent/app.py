@@ -14,6 +14,7 @@ from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
 from .features.other_agents import used_files_line
 from .features.skills import SkillsFeature, SkillSource, find_skills
+from .features.started_programs import connect_gate
 from .features.subagent_types import types_of_conversation
 from .features.subagents import SubagentSpec
 from .launch import LaunchOptions, SessionChoice
@@ -80,6 +81,7 @@ def open_agent(
         )
         agent = assemble(launch, parts, emit, ask, _open_subagent)
         agent.handle.records_project = choice.for_task is None
+        connect_gate(agent, launch)
         _confine(agent, launch)
         report_problems(launch.mcp, emit)
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)
@@ -100,7 +102,7 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     commands.
     """
     sandbox = agent.context.read_only_sandbox = make_sandbox(
-        launch, agent.folder, agent.approval.folders.added
+        launch, agent.folder, agent.approval.folders.added, agent.handle.starts.protected
     )
     sandbox.decide = lambda host: agent.runner.gate.network_refusal(host)
     agent.approval.kernel_confines_read_only = lambda: sandbox.holds_looking

@@ -49,6 +49,7 @@ from .models.catalog import check_price
 from .models.factory import with_model
 from .permissions.approval import Approval
 from .security.planted import PlantedWatch
+from .security.program_starts import gate_of
 from .security.redaction import Redaction, redaction_for
 from .security.reply_filter import reply_filter
 from .security.search_bounds import search_bounds
@@ -213,6 +214,7 @@ def _handle(
         extension_settings=launch.settings.extensions,
         directories=dict(state.directories),
         budget_meter=parts.budget_meter,
+        starts=gate_of(launch),
     )
 
 

@@ -14,6 +14,7 @@ from .lazy import dataclass
 
 if TYPE_CHECKING:
     from ..tools.base import Tool
+    from .config.start_gate import StartGate
     from .events import GivenAnswers
     from .extensions.hook_files import HookFiles
     from .extensions.mcp.servers import McpServers
@@ -74,6 +75,7 @@ class LaunchOptions:
     tools: "Sequence[Tool[Any]]" = ()  # extra tools from the program that uses the library
     installed: "InstalledPlugins | None" = None  # None for no plugins
     hook_files: "HookFiles | None" = None  # hooks from files, if any
+    starts: "StartGate | None" = None  # None: the gate is made when it is needed
     extensions: "ExtensionSource | None" = None  # None for no extensions
     # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
     safe: bool = False

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..config.pinned_files import PinnedFiles
 from ..config.places import config_home, home_folder
 from ..config.trust import (
     MAX_TRUSTED_BYTES,
@@ -27,12 +28,13 @@ from .options import cwd_of, load, say
 
 def trust_project(options: dict[str, Any]) -> None:
     """Trust the current content of the project's files: settings, MCP servers, subagents, commands,
-    hooks, skills, and doubtful instructions. Raises UsageError if there are none.
+    hooks, skills, and doubtful instructions. Also accept the files that hooks and servers run.
+    Raises UsageError if there are none.
     """
     loaded, cwd = load(options), cwd_of(options)
     files = dict.fromkeys(filter(None, [loaded.project]), MAX_TRUSTED_BYTES)
     files |= dict(_project_files(cwd, loaded.trust_dir))
-    if not files:
+    if not files and not accept_programs(options):
         raise UsageError(
             "nothing in this project needs trust: no .agentrc, .mcp.json, .ctxagent/agents, hooks "
             "file, folder of commands, extensions or skills, and no AGENTS.md that other users "
@@ -41,11 +43,30 @@ def trust_project(options: dict[str, Any]) -> None:
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
         say(f"trusted with its current content: {path}", err=True)
+    if files:
+        accept_programs(options)
+
+
+def accept_programs(options: dict[str, Any], only: str = "") -> list[str]:
+    """Accept the current files that hooks, servers and other configured programs run, and print
+    their paths. Return the paths of those that were new or changed. `only` is the description of
+    one program. Raises ConfigError.
+    """
+    from ..features.started_programs import programs_of
+    from ..security.program_starts import gate_of
+    from .options import launch_of
+
+    launch = launch_of(options)
+    chosen = (each for each in programs_of(launch) if only in ("", each.what))
+    found = gate_of(launch).accept(chosen)
+    for path in found:
+        say(f"accepted with its current content: {path}", err=True)
+    return found
 
 
 def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
     """Trust the files of a worktree, for work in its folder `cwd`, whose content is trusted in the
-    checkout. Raises ConfigError.
+    checkout, and the pinned files of programs. Raises ConfigError.
     """
     for path, bound in _project_files(cwd, trust_dir):
         if not path.is_relative_to(worktree):
@@ -57,6 +78,7 @@ def trust_worktree(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -
         accepted = is_trusted(checkout / path.relative_to(worktree), data, trust_dir)
         if accepted and not is_trusted(path, data, trust_dir):
             accept(path, data, trust_dir)
+    PinnedFiles(trust_dir).copy_pins(checkout, worktree)
 
 
 def _project_files(cwd: Path, trust_dir: Path) -> Iterator[tuple[Path, int]]:

@@ -8,12 +8,13 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
+from ..config.start_gate import ProgramStart
 from ..config.trust import (
     LINK_LEAVES_PROJECT,
     folders_within_project,
@@ -62,6 +63,16 @@ class PublishedHook:
     environ: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)  # of an HTTP request
     allowed_variables: tuple[str, ...] = ()  # environment variables to expand in the headers
+    of_project: bool = False  # whether a file of the project defines it
+
+    def environment(self, env: Mapping[str, str], cwd: Path) -> dict[str, str]:
+        """Return the environment of a hook in the folder `cwd`."""
+        return {**env, PROJECT_VARIABLE: str(cwd), **self.environ}
+
+    def program(self, cwd: Path, env: Mapping[str, str]) -> ProgramStart:
+        """Return the program of a hook with a command."""
+        what = f"the hook {self.event} of the {self.origin}"
+        return ProgramStart(what, self.run, cwd, env, of_project=self.of_project)
 
     def matches(self, *subjects: str) -> bool:
         """Return True if the matcher matches one of the subjects (tool names, or the kind of the
@@ -105,7 +116,7 @@ class HookFiles:
             shown = self._shown(path)
             environ = {} if path == self._own else {PROJECT_VARIABLE: str(path.parent.parent)}
             found, problems = read_hooks(path, f"file {shown}", environ, self._trusts(path))
-            hooks += found
+            hooks += [replace(hook, of_project=path != self._own) for hook in found]
             warnings += [f"{shown}: {problem}" for problem in problems]
         return hooks, warnings
 

@@ -9,15 +9,15 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 
 from ...tools.system import end_with_parent, orphans
 from ...tools.system.process import named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
 from ...tools.system.unicode import clean
+from ..config.start_gate import ClearedStart
 from ..lazy import dataclass
 
 MAX_UNREQUESTED_MESSAGES = 10_000  # per minute: notifications, requests, invalid lines
@@ -26,8 +26,6 @@ CHUNK_BYTES = 1 << 16
 END_TIMEOUT_S = 1.0  # after stdin is closed
 # The sandbox reports on stdin, so the command gets its stdin from another descriptor.
 _WITH_STDIN = 'exec "$@" <"$0"'
-
-Enclose = Callable[[Sequence[str]], Enclosed]  # wraps a command line in a sandbox
 
 
 class ExitInfo:
@@ -76,20 +74,13 @@ class ServerProcess:
 
 
 @asynccontextmanager
-async def run_server(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path,
-    exit_info: ExitInfo,
-    enclose: Enclose | None = None,
-) -> AsyncIterator[ServerProcess]:
+async def run_server(cleared: ClearedStart, exit_info: ExitInfo) -> AsyncIterator[ServerProcess]:
     """Run a server for the length of a block. At the end, close its stdin, wait END_TIMEOUT_S for
     it to exit, then kill it and its child processes. Raises OSError.
     """
     mark = f"server-{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
-        server = await _start(stack, command, named(env, mark), cwd, enclose)
+        server = await _start(stack, cleared, named(cleared.env, mark))
         stderr_reader = asyncio.create_task(_read_stderr(server.stderr, exit_info))
         try:
             yield server
@@ -110,11 +101,7 @@ async def _end(server: ServerProcess, mark: str, stderr_reader: "asyncio.Task[No
 
 
 async def _start(
-    stack: AsyncExitStack,
-    command: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path,
-    enclose: Enclose | None,
+    stack: AsyncExitStack, cleared: ClearedStart, env: Mapping[str, str]
 ) -> ServerProcess:
     """Start a server that ends with this process. The stack closes the transports of its output.
     Raises OSError.
@@ -123,6 +110,7 @@ async def _start(
     # For stdin, stdout, stderr, the end of this process, and reports of the sandbox.
     ends = [os.pipe() for _ in range(5)]
     (stdin, into), (out, stdout), (err, stderr), (life, held), (report, told) = ends
+    enclose, command = cleared.enclose, [*cleared.command]
     whole = Enclosed(command)
     try:
         if enclose:
@@ -130,9 +118,9 @@ async def _start(
         process = await spawn(
             (sys.executable, "-I", "-S", end_with_parent.__file__, str(life), *whole.command),
             whole.restrict,
-            stdin=told if enclose else stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env,
+            stdin=told if enclose else stdin, stdout=stdout, stderr=stderr,
+            cwd=cleared.cwd, env=env, start_new_session=True,
             pass_fds=(life, *([stdin] if enclose else []), *whole.passed),
-            start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         for end in (into, out, err, held, report):

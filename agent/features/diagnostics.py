@@ -129,6 +129,7 @@ class DiagnosticsFeature(Feature):
             env,
             self._settings.servers,
             enclose,
+            handle.starts,
             lambda text: handle.notify("warning", text),
             self._plugins,
         )

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from ...tools.system.environment import is_secret
 from ...tools.system.process import Process, ending
 from ...tools.system.shorten import shorten
+from ..config.start_gate import ClearedStart, StartGate, StartRefused
 from ..errors import ToolError
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass, regex
@@ -22,6 +24,7 @@ from ..models.http_client import post
 from ..models.providers import variables
 
 VETO_EXIT_CODE = 2
+CHECKING_EVENTS = ("PreToolUse", "before_tool")  # whose hooks can deny a call
 NOT_STARTED_EXIT_CODES = (126, 127)  # of a shell: not executable, not found
 MAX_COMMAND_CHARS = 60  # in a warning
 MAX_OUTPUT_BYTES = 1_000_000  # read from an output
@@ -113,30 +116,26 @@ def failure(code: int | None, shown: str, seconds: float) -> str:
 
 
 async def run_command(
-    command: str,
+    cleared: ClearedStart,
     line: bytes,
     output: HeadSink,
     *,
-    cwd: Path,
-    env: Mapping[str, str],
     seconds: float,
     errors: HeadSink | None = None,
 ) -> int | None:
-    """Run a command with `line` on its stdin. Return its exit code, or None after a timeout of
-    `seconds`. Its stderr goes to `errors`, by default to `output`. No process of the command
+    """Run a shell command with `line` on its stdin. Return its exit code, or None after a timeout
+    of `seconds`. Its stderr goes to `errors`, by default to `output`. No process of the command
     survives, even after a cancellation. Raises ToolError if it cannot be started.
     """
     if errors is None:
-        process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
+        process = await _started(cleared, line, output)
         return await _wait_and_end(process, seconds)
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     loop = asyncio.get_running_loop()
     try:
         try:
-            process = await Process.start(
-                command, cwd=cwd, env=env, sink=output, given=line, stderr=writer
-            )
+            process = await _started(cleared, line, output, writer)
         finally:
             os.close(writer)
         loop.add_reader(reader, _read, reader, errors)
@@ -149,6 +148,15 @@ async def run_command(
                     break
     finally:
         os.close(reader)
+
+
+async def _started(
+    cleared: ClearedStart, line: bytes, output: HeadSink, stderr: int = subprocess.STDOUT
+) -> Process:
+    assert isinstance(cleared.command, str)
+    return await Process.start(
+        cleared.command, cwd=cleared.cwd, env=cleared.env, sink=output, given=line, stderr=stderr
+    )
 
 
 async def _wait_and_end(process: Process, seconds: float) -> int | None:
@@ -173,18 +181,28 @@ def _read(reader: int, sink: HeadSink) -> bool:
 
 
 async def run_hook(
-    hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
+    hook: PublishedHook,
+    line: bytes,
+    output: AnswerSink,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    starts: StartGate,
 ) -> HookOutput:
     """Run a hook in the published format with an event. The stdout of a command goes to `output`.
-    Headers of a request may use variables from `env`.
+    Headers of a request may use variables from `env`. A hook before a call that may not start
+    denies the call: it may be there to check it.
     """
     if hook.kind == "http":
         return await _post_event(hook, line, env)
     errors = HeadSink()
     try:
-        code = await run_command(
-            hook.run, line, output, cwd=cwd, env=env, seconds=hook.seconds, errors=errors
-        )
+        cleared = await starts.clear(hook.program(cwd, env))
+        code = await run_command(cleared, line, output, seconds=hook.seconds, errors=errors)
+    except StartRefused as refused:
+        if hook.event in CHECKING_EVENTS:
+            return HookOutput(VETO_EXIT_CODE, stderr=str(refused))
+        return HookOutput(-1, problem=f"did not start: {refused}")
     except ToolError as error:
         return HookOutput(-1, problem=f"did not start: {error}")
     shown = errors.lines() or output.lines()

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from ...tools.base import Output
 from ...tools.system.shorten import shorten
 from ..config.settings import HookSettings
+from ..config.start_gate import StartGate, StartRefused
 from ..errors import SessionError, ToolError
 from ..events import Answer, Notice, Question, TurnFinished, waiting
 from ..extensions.hook_files import PublishedHook
@@ -29,7 +30,14 @@ from ..session.entries import End, Note
 from ..session.log import Entries
 from ..session.store import content_text
 from .hook_input import changed_arguments, subagent_names, tool_response
-from .hook_runs import MAX_COMMAND_CHARS, VETO_EXIT_CODE, HeadSink, failure, run_command
+from .hook_runs import (
+    CHECKING_EVENTS,
+    MAX_COMMAND_CHARS,
+    VETO_EXIT_CODE,
+    HeadSink,
+    failure,
+    run_command,
+)
 from .published_hooks import HookOutcome, HookText, PublishedHooks
 
 HOOK_TIMEOUT_S = 30.0
@@ -359,6 +367,7 @@ class HooksFeature(Feature):
                 told,
                 cwd=self.handle.context.cwd,
                 env=self.handle.context.env,
+                starts=self.handle.starts,
                 warn=self._warn,
                 ran=lambda command, outcome: self._ran(name, command, outcome),
             )
@@ -388,6 +397,7 @@ async def run_hooks(
     *,
     cwd: Path,
     env: Mapping[str, str],
+    starts: StartGate,
     warn: Callable[[str], None],
     ran: Callable[[str, str], None] = lambda command, outcome: None,
     seconds: float = HOOK_TIMEOUT_S,
@@ -396,17 +406,22 @@ async def run_hooks(
 
     `event` has its name in "event". Only events whose name starts with "before_" can be vetoed. The
     timeout of each command is `seconds`. Call `warn` for each failed command, and `ran` with the
-    outcome of each command. A cancellation leaves no process running.
+    outcome of each command. A command before a call that may not start vetoes it. A cancellation
+    leaves no process running.
     """
-    line = json.dumps(event).encode() + b"\n"
-    vetoable = str(event["event"]).startswith("before_")
+    line, kind = json.dumps(event).encode() + b"\n", str(event["event"])
+    vetoable = kind.startswith("before_")
     for command in commands:
         output = HeadSink()
         name = shorten(command, MAX_COMMAND_CHARS)
         try:
-            code = await run_command(command, line, output, cwd=cwd, env=env, seconds=seconds)
-        except ToolError as error:
+            cleared = await starts.clear(starts.of_settings(f"the hook {kind}", command, cwd, env))
+            code = await run_command(cleared, line, output, seconds=seconds)
+        except (ToolError, StartRefused) as error:
             failed, code = f"did not start: {error}", -1
+            if kind in CHECKING_EVENTS and isinstance(error, StartRefused):
+                ran(command, failed)
+                return str(error)
         else:
             failed = failure(code, output.lines(), seconds)
         if code == VETO_EXIT_CODE and vetoable:

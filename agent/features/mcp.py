@@ -12,6 +12,7 @@ from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
+from ..security.program_starts import gate_of
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -28,7 +29,7 @@ def servers_of_session(
         return launch.mcp
     from ..extensions.mcp.servers import McpServers
 
-    return McpServers((), env=launch.environ, cwd=launch.cwd)
+    return McpServers((), env=launch.environ, cwd=launch.cwd, starts=gate_of(launch))
 
 
 def servers_of(agent: AgentState) -> "McpServers | None":

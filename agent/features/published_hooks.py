@@ -22,7 +22,7 @@ from ...tools.system.shorten import shorten
 from ..compaction.layers.demote import file_name
 from ..errors import SessionError, UsageError
 from ..events import waiting
-from ..extensions.hook_files import PROJECT_VARIABLE, PublishedHook
+from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass
 from ..loop.feature import ToolCall
 from ..loop.session_handle import SessionHandle
@@ -158,10 +158,12 @@ class PublishedHooks:
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
         """Return the answer of a hook, or None if it continues in the background."""
         context, output = self._handle.context, AnswerSink()
-        env = {**context.env, PROJECT_VARIABLE: str(context.cwd), **hook.environ}
+        env = hook.environment(context.env, context.cwd)
         if hook.kind == "http":
             env = {**self._environ, **env}
-        work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
+        work = asyncio.ensure_future(
+            run_hook(hook, line, output, cwd=context.cwd, env=env, starts=self._handle.starts)
+        )
         going_on = asyncio.ensure_future(output.goes_to_background.wait())
         if hook.in_background:
             output.goes_to_background.set()

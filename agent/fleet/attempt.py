@@ -38,7 +38,7 @@ from .ledger import (
 )
 from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
-from .steps import CODE, run_steps
+from .steps import CODE, pin_step_files, run_steps
 
 CHECK_EVERY_S = 0.25  # between two checks for a stop or a free lock
 INTERRUPT_GRACE_S = 30.0  # between the interrupt of an agent and its kill
@@ -136,6 +136,7 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
         return outcome_of_log(order, "interrupted", "before it began")
     env = {**os.environ, **order.env}
     place = places.prepare(order.task, order.folder, env)
+    pin_step_files(order, place)
     command = _command(order, place, env)
     with (
         open(order.folder.result_file(order.attempt), "wb", opener=private_opener) as out,

@@ -34,17 +34,15 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
     source = task.git
     if task.image is not None and task.worktree:
         source = source or task.dir  # a worktree would not work without its repository
-    place = folder.place
+    place = start_of(task, folder)
     if source is not None:
         if not place.exists():
             _clone(source, task.commit, place, environ)
     elif task.dir is None:
         place.mkdir(mode=0o700, exist_ok=True)
         return place
-    else:
-        place = Path(task.dir)
-        if not place.is_dir():
-            raise PlaceError(f"there is no directory {place}")
+    elif not place.is_dir():
+        raise PlaceError(f"there is no directory {place}")
     if not folder.base.exists():
         commit = _git(place, environ).find("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if commit is None and source is None and task.worktree:
@@ -52,6 +50,12 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
             raise PlaceError(f"{place} is not a git repository with a commit", hint=hint)
         write_private(folder.base, (commit or "").encode())
     return place
+
+
+def start_of(task: Task, folder: TaskFolder) -> Path:
+    """Return the directory in which a task's agent starts. It may create a worktree of it."""
+    is_cloned = task.git is not None or (task.image is not None and task.worktree)
+    return folder.place if is_cloned or task.dir is None else Path(task.dir)
 
 
 def worktree_name(folder: TaskFolder) -> str:

@@ -26,6 +26,8 @@ from ...tools.system.files import private_opener, sync_file, write_private
 from ...tools.system.programs import program
 from ...tools.system.shorten import cut_at_word
 from ...tools.system.spawn import Enclosed
+from ..config.pinned_files import PinnedFiles
+from ..config.start_gate import ProgramStart, StartGate, StartRefused
 from ..errors import CtxagentError
 from ..lazy import dataclass
 from ..library.launching import as_flags, launch_options, load
@@ -38,6 +40,7 @@ from .containers import in_container, remove_container
 from .ledger import AFTER, SCORE, SCORED_KINDS, UNKNOWN, AttemptOutcome
 from .manifest import TaskStep
 from .orders import AttemptOrder
+from .places import start_of
 from .summary import find_place
 
 CHECK_EVERY_S = 0.1
@@ -94,6 +97,30 @@ def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> Attemp
     return outcome
 
 
+def pin_step_files(order: AttemptOrder, place: Path) -> None:
+    """Record the files of the task's folder that steps outside of the sandbox run, unless they were
+    recorded before. The model may change them later.
+    """
+    gate = _gate(order, place)
+    for name, step in ((SCORE, order.task.score), (AFTER, order.task.after)):
+        if step is not None and not _is_confined(order, name, step):
+            gate.declare([_program(order, name, step, place.resolve())])
+
+
+def _is_confined(order: AttemptOrder, name: str, step: TaskStep) -> bool:
+    """Return True if a step has no more rights than the commands of the model."""
+    return name == SCORE and (step.sandbox or order.task.image is not None)
+
+
+def _gate(order: AttemptOrder, place: Path) -> StartGate:
+    return StartGate(PinnedFiles(order.folder.path), [os.path.realpath(place)])
+
+
+def _program(order: AttemptOrder, name: str, step: TaskStep, place: Path) -> ProgramStart:
+    env = {**os.environ, **order.env}
+    return ProgramStart(f"the command {name}", step.command, place, env)
+
+
 def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
     """Return the verdict from the exit code and output of a score. Raises StepError."""
     if code == 1:
@@ -134,6 +161,7 @@ def _score(run: "_StepRun") -> tuple[int, str, str]:
             enclosed = Enclosed(words) if own.absent else own.enclose(words)
             given = own.environment(env)
         else:
+            run.check_files()
             enclosed, given = Enclosed(run.shell(env)), env
         try:
             code = run.start(enclosed, given, can_stop=True)
@@ -155,6 +183,7 @@ def _run_after(run: "_StepRun") -> str:
     if code == "":
         raise StepError(UNKNOWN, "the command began, but its end is unknown: check its effects")
     if code is None:
+        run.check_files()
         env = child_environment({**os.environ, **run.order.env, **run.facts()}, keep=["*"])
         env |= git_variables(
             {"core.hooksPath": os.devnull}, env
@@ -200,6 +229,21 @@ class _StepRun:
     ) -> None:
         self.order, self.step, self.place = order, step, place
         self._name, self._lock = name, lock
+
+    def check_files(self) -> None:
+        """Raise StepError if files of the task's folder that the step runs have changed since the
+        task began.
+        """
+        order, place = self.order, self.place.resolve()
+        gate, start = _gate(order, place), start_of(order.task, order.folder).resolve()
+        program = _program(order, self._name, self.step, place)
+        if gate.pins.is_known(_program(order, self._name, self.step, start).key):
+            gate.pins.copy_pins(start, place)  # the agent may have started in a worktree
+            gate.pins.accept(program.key, ())
+        try:
+            gate.clear_unasked(program)
+        except StartRefused as refused:
+            raise StepError(self._name, str(refused)) from None
 
     def file(self, suffix: str) -> Path:
         """Return a file of the step."""

@@ -1,7 +1,7 @@
 """Build the `LaunchOptions` of a conversation from settings files and choices."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,7 @@ def launch_options(
     from ..extensions.hook_files import HookFiles
     from ..extensions.plugins import InstalledPlugins
     from ..security.folders import distrust_writable_folders
+    from ..security.program_starts import make_gate
 
     settings, own = loaded.settings, config_home(environ)
     if safe:
@@ -124,10 +125,19 @@ def launch_options(
         files = HookFiles(own, cwd, launch.home, loaded.trust_dir)
         extensions = extension_source(loaded, cwd, environ)
         launch = replace(launch, extensions=extensions, hook_files=files)
+    launch = replace(launch, starts=make_gate(launch, _project_commands(loaded)))
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     if settings.permissions.directories:
         _check_directories(launch)
     return launch
+
+
+def _project_commands(loaded: "LoadedSettings") -> Iterator[str]:
+    """Yield the texts in the project's settings file, which may be commands."""
+    for given in loaded.given:
+        if given.source.startswith(f"{loaded.project}:"):
+            values = given.value if isinstance(given.value, tuple | list) else [given.value]
+            yield from (value for value in values if isinstance(value, str))
 
 
 def _check_directories(launch: LaunchOptions) -> None:

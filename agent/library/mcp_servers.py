@@ -69,12 +69,14 @@ def start_servers(
     from ...tools.system.environment import child_environment
     from ..extensions.mcp.login import LOGIN_TIMEOUT_S
     from ..extensions.mcp.servers import McpServers
+    from ..security.program_starts import gate_of
 
     settings = launch.settings.mcp
     servers = McpServers(
         configs,
         env=child_environment(launch.environ, launch.settings.bash.keep_env),
         cwd=launch.cwd,
+        starts=gate_of(launch),
         start_timeout=LOGIN_TIMEOUT_S if show else settings.start_timeout,
         call_timeout=settings.call_timeout,
         needed=settings.needed,

@@ -5,6 +5,8 @@ from dataclasses import field
 
 from ..lazy import dataclass
 
+ANSWER = "answer it with --answers FILE"
+
 
 @dataclass(frozen=True, slots=True)
 class Denial:
@@ -15,6 +17,7 @@ class Denial:
     rule: str
     reason: str
     asked: bool  # False if the user could not be asked
+    remedy: str = ""  # what to do instead of a rule or a prepared answer
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:
         return None
     lines = [
         f"{d.tool} {d.title}: {d.reason}; "
-        + (f"allow it with --allow '{d.rule}'" if d.rule else "answer it with --answers FILE")
+        + (d.remedy or (f"allow it with --allow '{d.rule}'" if d.rule else ANSWER))
         for d in denials
     ]
     return {"type": "PermissionDenied", "message": "\n".join(dict.fromkeys(lines))}

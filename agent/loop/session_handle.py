@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ...tools.base import Context, Tool
 from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
+from ..config.start_gate import StartGate
 from ..context.view import View
 from ..events import Ask, Emit, Notice
 from ..lazy import dataclass
@@ -35,6 +36,7 @@ class SessionHandle:
     ask: Ask | None  # None if the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
+    starts: StartGate  # for the programs of hooks and servers
     records_project: bool = True  # False for single tasks, whose folders are often removed
     extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)

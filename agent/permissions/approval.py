@@ -314,7 +314,8 @@ class Approval:
             if part.name == "git" and not keeps_history(part):
                 reason = f"{quoted_command(part.source)} may discard commits or stashes"
                 yield Objection("history", reason, asked.rule)
-        protected = partial(protected_name, roots=self.folders, own=self.own)
+        own = [*self.own, *self.folders.pinned]
+        protected = partial(protected_name, roots=self.folders, own=own)
         if need := need_beyond_sandbox(script, bases, sandbox, protected):
             yield beyond(f"the sandbox does not allow {need}")
 

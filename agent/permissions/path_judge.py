@@ -100,8 +100,7 @@ class PathJudge:
         """
         for rule, matcher in self.rules.covering(tool, "allow", "session"):
             if rule.any or (
-                matcher.matches(form)
-                and not (edits and protected_name(form, self.folders, rule.path, self.own))
+                matcher.matches(form) and not (edits and self._protected_name(form, rule.path))
             ):
                 return rule
         return None
@@ -122,8 +121,14 @@ class PathJudge:
             return
         if folder := self.programs.folder_of(form, (self.folders.cwd,)):
             yield "path-folder", f"commands find programs in {folder}, a folder of the PATH"
-        if name := protected_name(form, self.folders, own=self.own):
+        if is_within(form, self.folders.pinned):
+            yield "protected", "a hook, server or other program of this session runs it"
+        elif name := self._protected_name(form):
             yield "protected", f"{name} is protected"
+
+    def _protected_name(self, form: str, rule_path: str = "") -> str:
+        own = (*self.own, *self.folders.pinned)
+        return protected_name(form, self.folders, rule_path, own)
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:
         family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"

@@ -22,6 +22,7 @@ class WorkFolders:
         self.project = (self.cwd, os.path.realpath(cwd))
         self.added: list[str] = []  # links resolved; the sandbox shares this list
         self.names: list[str] = []  # the same, as the user named them
+        self.pinned: Sequence[str] = ()  # files that hooks and servers run, which no mode edits
 
     def __iter__(self) -> Iterator[str]:
         yield from (*self.project, *self.names, *self.added)

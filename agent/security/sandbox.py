@@ -97,6 +97,7 @@ class Sandbox:
     read: Sequence[Path] = ()  # further readable paths in homes
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
     added: Sequence[str] = ()  # additional directories of the session; may grow
+    pinned: Sequence[str] = ()  # files that hooks and servers run; may grow
     limits: CommandLimits = field(default_factory=CommandLimits)
     _parts: GuardedParts = field(init=False)
     _homes: list[str] = field(init=False)
@@ -391,7 +392,7 @@ class Sandbox:
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._closed()) if found.can_read(p)), "read")
         regions |= _all((path for path in guarded if path not in self._parts.folders), "hidden")
-        for path in (*guarded, *existing(self.limits.keep)):
+        for path in (*guarded, *existing(self.limits.keep), *self._pinned()):
             regions |= _all(_folders_above(path, Boundary(regions)), "write")
         own: dict[str, Region] = {}
         for folder in self._temporary_folders():
@@ -409,9 +410,13 @@ class Sandbox:
 
     def _closed(self) -> Iterator[str]:
         """Yield the read-only paths within writable folders."""
-        yield from (*self._parts.read_only, *self.limits.keep)
+        yield from (*self._parts.read_only, *self.limits.keep, *self._pinned())
         if not self.limits.writes_repository:
             yield from self._parts.repositories
+
+    def _pinned(self) -> Iterator[str]:
+        """Yield the files of the session's folders that hooks and servers run."""
+        return (path for path in existing(self.pinned) if within(path, self._parts.folders))
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
         """Yield the regions of a home: readable user files and private caches."""
@@ -518,14 +523,18 @@ def _compute_devices() -> tuple[str, ...]:
     return tuple(str(p) for pattern in _COMPUTE_DEVICES for p in Path("/dev").glob(pattern))
 
 
-def make_sandbox(launch: LaunchOptions, session: Path, added: Sequence[str] = ()) -> Sandbox:
+def make_sandbox(
+    launch: LaunchOptions, session: Path, added: Sequence[str] = (), pinned: Sequence[str] = ()
+) -> Sandbox:
     """Return the sandbox for the commands of a session, which also works in the `added`
-    directories. The agent's own files are hidden, except for the session's folder.
+    directories. The agent's own files are hidden, except for the session's folder. The `pinned`
+    files are read-only.
     """
     chosen = launch.settings.sandbox
     return Sandbox(
         cwd=launch.cwd,
         added=added,
+        pinned=pinned,
         environ=launch.environ,
         off=chosen.mode == "off",
         required=chosen.mode == "require",

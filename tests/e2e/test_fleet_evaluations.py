@@ -264,3 +264,16 @@ def test_show_lists_the_attempts_of_a_line(fleet: Fleet) -> None:
     told = fleet.call("show", "t0@1").stdout
     assert "output of the score command: " in told
     assert "\n  no compiler\n" in told
+
+
+def test_a_step_does_not_run_files_that_the_model_wrote(fleet: Fleet) -> None:
+    options = scripted(fleet)
+    for step in ({"after": "sh made.txt"}, {"score": unconfined("sh made.txt")}):
+        fleet.tasks(1, **step)
+        assert fleet.call("run", *options).returncode == 1
+        (task,) = fleet.status()["each"]
+        assert task["kind"] == next(iter(step))
+        assert "runs changed files (never accepted: made.txt)" in task["message"]
+        fleet.call("retry")
+    fleet.tasks(1, score="sh made.txt; true")
+    assert fleet.call("run", *options).returncode == 0

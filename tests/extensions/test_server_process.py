@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.extensions.server_process import Enclose, ExitInfo, run_server
+from ctxagent.agent.config.start_gate import Enclose
+from ctxagent.agent.extensions.server_process import ExitInfo, run_server
 from ctxagent.tools.system.spawn import Enclosed
 
 from ..support.command import gone
+from ..support.starts import cleared
 
 ECHO = """
 import os, subprocess, sys
@@ -37,8 +39,7 @@ def test_a_server_answers_and_ends_with_its_child_processes(
 
     async def scene() -> list[int]:
         async with run_server(
-            [sys.executable, "-c", ECHO], env=os.environ, cwd=tmp_path, exit_info=exit_info,
-            enclose=enclose,
+            cleared([sys.executable, "-c", ECHO], tmp_path, os.environ, enclose), exit_info
         ) as server:  # fmt: skip
             pids = [int(pid) for pid in (await server.stdout.readline()).split()]
             server.stdin.write(b"herring\n")
@@ -54,7 +55,7 @@ def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> 
 
     async def scene() -> None:
         with pytest.raises(OSError, match="it cannot be started"):
-            async with run_server(["walrus\0"], env=os.environ, cwd=tmp_path, exit_info=ExitInfo()):
+            async with run_server(cleared(["walrus\0"], tmp_path, os.environ), ExitInfo()):
                 pass
 
     asyncio.run(scene())

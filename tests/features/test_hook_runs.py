@@ -11,6 +11,7 @@ from ctxagent.agent.extensions.hook_files import PublishedHook
 from ctxagent.agent.features.hook_runs import MAX_OUTPUT_BYTES, AnswerSink, HookOutput, run_hook
 
 from ..support.command import comes, running
+from ..support.starts import start_gate
 
 ENV = {"PATH": os.environ["PATH"]}
 
@@ -19,7 +20,9 @@ def ran(cwd: Path, command: str, seconds: float = 100) -> HookOutput:
     hook = PublishedHook("kit", "Stop", command, seconds=seconds)
 
     async def run() -> HookOutput:
-        return await run_hook(hook, b'{"a": 1}\n', AnswerSink(), cwd=cwd, env=ENV)
+        return await run_hook(
+            hook, b'{"a": 1}\n', AnswerSink(), cwd=cwd, env=ENV, starts=start_gate(cwd)
+        )
 
     return asyncio.run(run())
 
@@ -82,5 +85,7 @@ def test_a_first_line_without_end_is_not_kept() -> None:
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     hook = PublishedHook("kit", "Stop", "htp:/x", "http")
-    found = asyncio.run(run_hook(hook, b"{}", AnswerSink(), cwd=tmp_path, env=ENV))
+    found = asyncio.run(
+        run_hook(hook, b"{}", AnswerSink(), cwd=tmp_path, env=ENV, starts=start_gate(tmp_path))
+    )
     assert found.problem.startswith("did not answer: ")

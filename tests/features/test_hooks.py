@@ -12,6 +12,7 @@ import pytest
 from ctxagent.agent.features.hooks import run_hooks
 
 from ..support.command import comes, gone, running
+from ..support.starts import start_gate
 
 ENV = {"PATH": os.environ["PATH"]}
 BEFORE = {"event": "before_compact", "trigger": "auto", "tokens": 186_400, "covers": [3, 412]}
@@ -24,7 +25,15 @@ def run(
     """Return the reason of a veto, and the warnings."""
     warnings: list[str] = []
     reason = asyncio.run(
-        run_hooks(commands, event, cwd=cwd, env=ENV, warn=warnings.append, seconds=seconds)
+        run_hooks(
+            commands,
+            event,
+            cwd=cwd,
+            env=ENV,
+            starts=start_gate(cwd),
+            warn=warnings.append,
+            seconds=seconds,
+        )
     )
     return reason, warnings
 
@@ -120,7 +129,14 @@ def test_cancelled_it_leaves_nothing_running(tmp_path: Path) -> None:
     async def cancel() -> int:
         commands = ["echo $$ > ready; sleep 300", "touch late"]
         hooks = asyncio.create_task(
-            run_hooks(commands, BEFORE, cwd=tmp_path, env=ENV, warn=pytest.fail)
+            run_hooks(
+                commands,
+                BEFORE,
+                cwd=tmp_path,
+                env=ENV,
+                starts=start_gate(tmp_path),
+                warn=pytest.fail,
+            )
         )
         pid = int(await asyncio.to_thread((tmp_path / "ready").read_text))
         hooks.cancel()

@@ -16,6 +16,8 @@ from ctxagent.agent.features.mcp import McpFeature, report_problems, servers_of_
 from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.loop.session_handle import SessionHandle
 
+from ..support.starts import start_gate
+
 PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
 
 Start = Callable[..., McpServers]
@@ -29,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def servers(behaviour: str = "ok", **more: object) -> McpServers:
         command = (sys.executable, "-I", "-S", str(PLAIN), behaviour, str(tmp_path / "notes"))
         config = ServerConfig("plain", tmp_path, command=command)
-        found = McpServers([config], env={}, cwd=tmp_path, **more)  # type: ignore[arg-type]
+        found = McpServers([config], env={}, cwd=tmp_path, starts=start_gate(tmp_path), **more)  # type: ignore[arg-type]
         found.start()
         started.append(found)
         return found
@@ -53,12 +55,16 @@ def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
     kept = servers_of_session(launch, [{"name": "Mcp"}])
     assert kept is not None
     assert kept.names == []
-    configured = replace(launch, mcp=McpServers((), env={}, cwd=tmp_path))
+    configured = replace(
+        launch, mcp=McpServers((), env={}, cwd=tmp_path, starts=start_gate(tmp_path))
+    )
     assert servers_of_session(configured, []) is configured.mcp
 
 
 def test_the_tools_of_servers_come_by_way_of_one_tool(handle: SessionHandle) -> None:
-    feature = McpFeature(handle, McpServers((), env={}, cwd=handle.context.cwd))
+    feature = McpFeature(
+        handle, McpServers((), env={}, cwd=handle.context.cwd, starts=handle.starts)
+    )
     handle.tools += feature.tools()
     asyncio.run(feature.prepare())
     assert names(handle) == ["Mcp"]

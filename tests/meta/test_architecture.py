@@ -259,6 +259,39 @@ def test_each_start_of_python_is_isolated() -> None:
     assert starts == []
 
 
+# Functions that start programs, and the modules that may use them. Hooks and servers pass the gate
+# of `agent/config/start_gate.py`: their starters take a `ClearedStart`.
+STARTERS = {
+    "Process.start(": {"agent.features.hook_runs"},
+    " spawn(": {"agent.extensions.server_process"},
+    "ClearedStart(": {"agent.config.start_gate"},
+    "create_subprocess_exec(": {"agent.ui.input.editor", "agent.ui.commands.session"},
+    "subprocess.Popen(": {
+        "agent.extensions.plugin_fetch", "agent.cli.wrap", "agent.cli.fleet_collect",
+        "agent.worktree.running_git", "agent.fleet.pool_supervisor", "agent.fleet.steps",
+        "agent.fleet.attempt",
+    },
+    "subprocess.run(": {
+        "agent.doctor.setup", "agent.ui.input.images", "agent.models.key_store",
+        "agent.cli.github_action", "agent.worktree.git", "agent.fleet.containers",
+        "agent.security.landlock", "agent.security.bubblewrap",
+    },
+    "os.system(": set(), "posix_spawn(": set(),
+    "os.exec": {"agent.cli.wrap", "agent.fleet.parsl_engine"},
+}  # fmt: skip
+
+
+def test_programs_that_settings_name_start_only_through_the_gate() -> None:
+    texts = {
+        module(path): path.read_text() for path in FILES if path.is_relative_to(ROOT / "agent")
+    }
+    found = {
+        start: {name for name, text in texts.items() if start in text.replace("await", "")}
+        for start in STARTERS
+    }
+    assert found == STARTERS
+
+
 def loaded_by(*command: str) -> set[str]:
     """Return the top-level modules in memory when `python -m ctxagent COMMAND` has run."""
     code = (

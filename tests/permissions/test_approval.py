@@ -918,3 +918,17 @@ def test_a_program_that_is_not_the_systems(project: Path) -> None:
     )
     assert "a folder of the PATH" in judge(approval, "Edit", "bin/tool").reason
     assert judge(approval, "Edit", "src/tool").action == "allow"
+
+
+@pytest.mark.parametrize("mode", ["ask", "accept-edits", "sandboxed"])
+def test_files_that_hooks_run_are_edited_only_after_a_question(
+    project: Path, mode: PermissionMode
+) -> None:
+    script, other = str(project / "src" / "app.py"), str(project / "README.md")
+    approval = Approval(mode=mode, cwd=project, allow=["Edit(src/**)", "Edit(README.md)"])
+    approval.folders.pinned = [script]
+    assert judge(approval, "Edit", script).action == "ask"
+    assert judge(approval, "Edit", other).action == "allow"
+    assert judge(approval, "Read", script).action == "allow"
+    assert judge(approval.in_mode("bypass"), "Edit", script).action == "allow"
+    assert judge(approval.with_rule("Edit(src/app.py)"), "Edit", script).action == "allow"

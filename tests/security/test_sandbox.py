@@ -636,3 +636,18 @@ def test_the_agents_memory_is_closed(place: Field) -> None:
     assert peeked.count("Permission denied") == 2
     assert "the process tree was killed" in ended
     assert gone(mark)
+
+
+def test_files_that_hooks_run_are_read_only(place: Field) -> None:
+    script, other = place.cwd / "scripts" / "fmt.sh", place.cwd / "scripts" / "other.sh"
+    script.parent.mkdir()
+    script.touch()
+    elsewhere = place.root / "outside" / "file"
+    box = place.context().sandbox
+    assert isinstance(box, Sandbox)
+    pinned = [str(script), str(elsewhere), str(other)]
+    assert box.can_write(str(script))
+    box = replace(box, pinned=pinned)
+    assert not box.can_write(str(script))
+    assert box.can_write(str(other))
+    assert str(elsewhere) not in box.boundary().regions

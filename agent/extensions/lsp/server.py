@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from ...config.start_gate import ClearedStart
 from ...lazy import dataclass
 from ...version import __version__
-from ..server_process import Enclose, ExitInfo, run_server
+from ..server_process import ExitInfo, run_server
 from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded
 from .kinds import ServerKind
 from .problems import Problem, new_errors, problems_in
@@ -70,12 +71,10 @@ class LanguageServer:
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
+        cleared: ClearedStart,
         root: Path,
         kind: ServerKind,
         *,
-        env: Mapping[str, str],
-        enclose: Enclose | None,
         report: Callable[[str], None],
     ) -> None:
         self.name, self.root = name, root
@@ -84,8 +83,7 @@ class LanguageServer:
         self.documents: dict[Path, Document] = {}
         self.idle = asyncio.Event()  # set when the server has reported on all changes
         self.is_late = False  # True after a wait for `idle` timed out
-        self._command, self._kind = command, kind
-        self._env, self._enclose, self._report = env, enclose, report
+        self._cleared, self._kind, self._report = cleared, kind, report
         self._exit_info = ExitInfo()
         self._pending: dict[Path, tuple[str | None, str]] = {}
         self._has_changes, self._got_report = asyncio.Event(), asyncio.Event()
@@ -143,10 +141,7 @@ class LanguageServer:
     async def _serve(self) -> None:
         """Run the server until it ends, then report the reason."""
         try:
-            async with run_server(
-                self._command, env=self._env, cwd=self.root, exit_info=self._exit_info,
-                enclose=self._enclose,
-            ) as process:  # fmt: skip
+            async with run_server(self._cleared, self._exit_info) as process:
                 connection = LspConnection(
                     process, self._exit_info, self._on_notification, self._answer
                 )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ....tools.system.safe_open import open_regular
 from ....tools.text import NotText, decode
+from ...config.start_gate import Enclose, ProgramStart, StartGate, StartRefused
 from ...lazy import dataclass
 from ..plugins import Plugin
-from ..server_process import Enclose
-from .kinds import KINDS, installed, own_kinds, project_top, root_of
+from .kinds import KINDS, ServerKind, installed, own_kinds, project_top, root_of
 from .plugin_servers import servers_of
 from .problems import Problem
 from .server import CHANGED, CREATED, DELETED, LanguageServer
@@ -31,6 +31,7 @@ class LanguageServers:
     environ: Mapping[str, str]  # for the server processes
     settings: tuple[str, ...]  # servers from the user's settings
     enclose: Enclose | None  # None: outside of a sandbox
+    starts: StartGate
     report: Callable[[str], None]
     plugins: Sequence[Plugin] = ()  # may define servers
     absent: dict[str, str] = field(default_factory=dict)  # reason by name of a server
@@ -115,15 +116,33 @@ class LanguageServers:
             self.absent[kind.name] = f"not started in {root}: {MAX_SERVERS} servers run already"
         else:
             self.absent.pop(kind.name, None)
-            server = self.running[kind.name, root] = LanguageServer(
-                Path(found[0]).name,
-                found,
-                root,
-                kind,
-                env={**self.environ, **kind.env},
-                enclose=self.enclose,
-                report=self.report,
+            server = await self._started(kind, root, found)
+        return server
+
+    async def _started(
+        self, kind: ServerKind, root: Path, command: Sequence[str]
+    ) -> LanguageServer | None:
+        """Start a server. Return None if it may not start."""
+        name, env = Path(command[0]).name, {**self.environ, **kind.env}
+        own = [each.partition(":")[2].split() for each in self.starts.project_commands]
+        start = ProgramStart(
+            f"the language server {name}",
+            tuple(command),
+            root,
+            env,
+            of_project=[*kind.commands[0]] in own,
+        )
+        try:
+            cleared = (
+                self.starts.confined(start, self.enclose)
+                if self.enclose
+                else await self.starts.clear(start)
             )
+        except StartRefused as refused:
+            self.absent[kind.name] = str(refused)
+            return None
+        server = LanguageServer(name, cleared, root, kind, report=self.report)
+        self.running[kind.name, root] = server
         return server
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
+from ...config.start_gate import ProgramStart
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
 from ...lazy import dataclass, regex
@@ -48,6 +49,17 @@ class ServerConfig:
     oauth: Mapping[str, str] = field(default_factory=dict)  # clientId, scopes, callbackPort …
     timeout: float | None = None  # seconds per call, None for the default from the settings
     enabled: bool = True
+    of_project: bool = False  # whether a file of the project configures it
+
+    def program(self, env: Mapping[str, str], cwd: Path) -> ProgramStart:
+        """Return the program of a server with a command."""
+        return ProgramStart(
+            f"the MCP server {self.name}",
+            self.command,
+            self.cwd or cwd,
+            {**env, **self.env},
+            of_project=self.of_project,
+        )
 
     @property
     def where(self) -> str:
@@ -125,7 +137,8 @@ def load_servers(
             except ValueError as error:
                 warnings.append(f"{path}: the MCP server {plain} is not started: {error}")
             else:
-                here[plain] = replace(server, env={**more, **server.env})
+                env = {**more, **server.env}
+                here[plain] = replace(server, env=env, of_project=is_project)
         if plugin:
             here = _with_unique_names(here, found, plugin)
         found = {**here, **found}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import clean
+from ...config.start_gate import StartGate
 from ...errors import ToolError
 from ...lazy import dataclass
 from ...version import __version__
@@ -94,6 +95,7 @@ class Connection:
         *,
         env: Mapping[str, str],
         cwd: Path,
+        starts: StartGate,
         start_timeout: float,
         call_timeout: float,
         report: Callable[[str], None],
@@ -107,7 +109,7 @@ class Connection:
         self.protocol = ""
         self.catalog = Catalog()
         self.calls = 0  # number of calls sent
-        self._env, self._cwd = env, cwd
+        self._env, self._cwd, self._starts = env, cwd, starts
         self._start_timeout = start_timeout
         self._call_timeout = config.timeout or call_timeout
         self._report = report
@@ -274,11 +276,11 @@ class Connection:
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
         over_http = bool(self.config.url)
-        transport = (
-            http(self.config, exit_info, self._tokens, self._show)
-            if over_http
-            else stdio(self.config, self._env, self._cwd, exit_info)
-        )
+        if over_http:
+            transport = http(self.config, exit_info, self._tokens, self._show)
+        else:
+            cleared = await self._starts.clear(self.config.program(self._env, self._cwd))
+            transport = stdio(cleared, exit_info)
         async with asyncio.timeout(self._start_timeout):
             read, write = await stack.enter_async_context(transport)
             self._dispatcher = JSONRPCDispatcher(BoundedStream(read, exit_info), write)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ....tools.mcp import PREFIX, McpAnswer, McpCall, McpTool, shown_text
 from ....tools.system.shorten import one_line
+from ...config.start_gate import StartGate
 from ...errors import ToolError
 from ...lazy import dataclass
 from .config import ServerConfig
@@ -66,6 +67,7 @@ class McpServers:
         *,
         env: Mapping[str, str],
         cwd: Path,
+        starts: StartGate,
         start_timeout: float = 30.0,
         call_timeout: float = 300.0,
         needed: Sequence[str] = (),
@@ -87,6 +89,7 @@ class McpServers:
                 config,
                 env=env,
                 cwd=cwd,
+                starts=starts,
                 start_timeout=start_timeout,
                 call_timeout=call_timeout,
                 report=self._report,

@@ -5,12 +5,13 @@ messages. A server that exceeds a limit is stopped.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....tools.system.tls import tls_options
+from ...config.start_gate import ClearedStart
 from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, ExitInfo, run_server
 from .config import ServerConfig
 from .login import authentication, login_required
@@ -72,9 +73,7 @@ class BoundedStream:
 
 
 @asynccontextmanager
-async def stdio(
-    config: ServerConfig, env: Mapping[str, str], cwd: Path, exit_info: ExitInfo
-) -> AsyncIterator["TransportStreams"]:
+async def stdio(cleared: ClearedStart, exit_info: ExitInfo) -> AsyncIterator["TransportStreams"]:
     """Start a server and yield streams over its stdin and stdout. At the end of the block, stop the
     server and its child processes. Raises OSError.
     """
@@ -85,14 +84,7 @@ async def stdio(
     tasks = list[asyncio.Task[None]]()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_end, tasks)
-        server = await stack.enter_async_context(
-            run_server(
-                config.command,
-                env={**env, **config.env},
-                cwd=config.cwd or cwd,
-                exit_info=exit_info,
-            )
-        )
+        server = await stack.enter_async_context(run_server(cleared, exit_info))
         tasks += [
             asyncio.create_task(_read(server.stdout, send_in, exit_info)),
             asyncio.create_task(_write(server.stdin, receive_out, send_in)),

@@ -14,6 +14,7 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.utils import get_cwidth
 
 from ....tools.system.shorten import shorten
+from ...config.start_gate import StartRefused
 from ...errors import ToolError
 from ...lazy import regex
 from ..cells import first_cells
@@ -53,17 +54,13 @@ class _ConfiguredCommand:
         from ....tools.system.process import ending
         from ...features.hook_runs import HeadSink, run_command  # loaded with the session
 
-        output, context = HeadSink(), agent.context
+        output, context, starts = HeadSink(), agent.context, agent.handle.starts
+        env = {**context.env, **env}
+        start = starts.of_settings(self._key, self._command, context.cwd, env)
         try:
-            code = await run_command(
-                self._command,
-                given,
-                output,
-                cwd=context.cwd,
-                env={**context.env, **env},
-                seconds=self._timeout_s,
-            )
-        except ToolError as error:
+            cleared = await starts.clear(start)
+            code = await run_command(cleared, given, output, seconds=self._timeout_s)
+        except (ToolError, StartRefused) as error:
             return self._failed(f"did not start: {error}")
         if code is None:
             return self._failed(f"was stopped after {self._timeout_s:g} s")

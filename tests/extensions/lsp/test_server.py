@@ -18,6 +18,7 @@ from ctxagent.agent.extensions.lsp.servers import LanguageServers
 
 from ...support import language_server
 from ...support.command import gone, running
+from ...support.starts import start_gate
 
 Scene = Callable[["Project"], Awaitable[None]]
 
@@ -31,7 +32,12 @@ class Project:
         command = command or f"{sys.executable} {language_server.__file__} {mode} {self.heard_in}"
         self.told: list[str] = []
         self.servers = LanguageServers(
-            folder, {"PATH": "/usr/bin:/bin"}, (f".x .y: {command}",), None, self.told.append
+            folder,
+            {"PATH": "/usr/bin:/bin"},
+            (f".x .y: {command}",),
+            None,
+            start_gate(folder),
+            self.told.append,
         )
 
     def path(self, name: str) -> Path:

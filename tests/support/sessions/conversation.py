@@ -32,6 +32,7 @@ from ctxagent.agent.session.search.recall import enable_recall
 from ctxagent.tools.base import Context, Tool
 
 from ..server.validator import validate
+from ..starts import start_gate
 from .setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
 
 
@@ -85,6 +86,7 @@ class Conversation:
             ask=ask,
             policy=policy or DEFAULT,
             budget_meter=meter,
+            starts=start_gate(path.parent),
         )
         self.environment = FixedEnvironment(
             handle, lambda: [User(content="Still here.", source="environment")]

@@ -41,6 +41,8 @@ from ctxagent.tools.base import Context, Output, Tool
 from ctxagent.tools.plan import PlanTool
 from ctxagent.tools.task import TaskTool
 
+from ..starts import start_gate
+
 
 def long_text(count: int) -> str:
     """Return a text of `count` words, about one token each, without repetition."""
@@ -181,4 +183,5 @@ def session_handle(
         ask=None,
         policy=policy,
         budget_meter=meter,
+        starts=start_gate(log.parent),
     )

@@ -42,6 +42,7 @@ from ctxagent.tools.base import Context
 
 from ..server.validator import validate
 from ..sessions.setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
+from ..starts import start_gate
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\r",
@@ -149,6 +150,7 @@ class Desk:
             ask=ask,
             policy=KEEP_LITTLE,
             budget_meter=meter,
+            starts=start_gate(path.parent),
         )
         loop = put_together(handle, FixedEnvironment(handle), FixedHooks(), tools)
         self.loops.append(loop)

@@ -1,0 +1,76 @@
+"""The programs of a session that start because settings or files name them, and the questions about
+their changed files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from ...tools.system.environment import child_environment
+from ..config.pinned_files import FileChange
+from ..config.start_gate import AskAboutChanges, ProgramStart, describe
+from ..events import Question
+from ..extensions.mcp.config import load_servers
+from ..launch import LaunchOptions
+from ..loop.agent import AgentState
+from ..loop.denials import Denial
+from ..security.program_starts import gate_of
+
+ACCEPT = "accept its files with `ctxagent config --trust`"
+STARTS = "Start"  # the tool of a question about a program
+
+
+def programs_of(launch: LaunchOptions) -> Iterator[ProgramStart]:
+    """Yield the programs that a session with these launch options may start."""
+    if launch.safe:
+        return
+    settings, gate, cwd = launch.settings, gate_of(launch), launch.cwd
+    env = child_environment(launch.environ, settings.bash.keep_env)
+    for each in fields(settings.hooks):
+        for command in getattr(settings.hooks, each.name):
+            yield gate.of_settings(f"the hook {each.name}", command, cwd, env)
+    commands = {
+        "statusline.command": settings.statusline.command,
+        "ui.notify_command": settings.ui.notify_command,
+    }
+    for key, command in commands.items():
+        if command:
+            yield gate.of_settings(key, command, cwd, env)
+    hooks = [
+        *(launch.hook_files.hooks if launch.hook_files else ()),
+        *(launch.installed.hooks if launch.installed else ()),
+    ]
+    for hook in hooks:
+        if hook.kind == "command":
+            yield hook.program(cwd, hook.environment(env, cwd))
+    servers, _ = load_servers(
+        cwd,
+        config_home=launch.config_home,
+        home=launch.home,
+        trust_dir=launch.trust or launch.state,
+        environ=launch.environ,
+        plugins=launch.plugins,
+    )
+    yield from (server.program(env, cwd) for server in servers if server.command)
+
+
+def connect_gate(agent: AgentState, launch: LaunchOptions) -> None:
+    """Protect the files of the programs of a session, and ask its user when they change."""
+    handle, gate = agent.handle, agent.handle.starts
+    folders = handle.approval.folders
+    folders.pinned, gate.added = gate.protected, folders.added
+
+    async def ask(start: ProgramStart, changes: Sequence[FileChange]) -> bool:
+        assert handle.ask is not None
+        diff = "".join(each.diff() for each in changes)
+        reason = describe(start, changes)
+        answer = await handle.ask(Question(STARTS, start.shown, {}, "", reason, diff))
+        return answer is not None and answer.allow
+
+    def refused(start: ProgramStart, reason: str) -> None:
+        if handle.ask is None:
+            denial = Denial(STARTS, start.shown, "", reason, asked=False, remedy=ACCEPT)
+            handle.denials.add(denial)
+
+    asks: AskAboutChanges | None = ask if handle.ask is not None else None
+    gate.connect(asks, refused)
+    gate.declare(programs_of(launch))

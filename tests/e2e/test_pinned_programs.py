@@ -1,0 +1,113 @@
+"""Programs of a project that the user trusts: they run without a question until a file that they
+run changes. Then they do not run, and the exit code is that of a denied permission.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import Place
+from ..support.server.loopback import Say, Server
+
+PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
+FORMATTER = "open('formatted', 'a').write('one\\n')\n"
+DENIED = 3
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A project with a formatter hook, a status line and an MCP server in its own files."""
+    place = Place(tmp_path)
+    project = place.project
+    for folder in (".git", ".claude", "scripts"):
+        (project / folder).mkdir()
+    (project / "scripts" / "fmt.py").write_text(FORMATTER)
+    (project / "scripts" / "line.sh").write_text("echo line\n")
+    (project / "scripts" / "server.py").write_text(PLAIN.read_text())
+    (project / "scripts" / "Other.md").write_text("other\n")
+    row = {"type": "command", "command": f"{sys.executable} -I scripts/fmt.py"}
+    hooks = {"PostToolUse": [{"matcher": "Write|Bash", "hooks": [row]}]}
+    (project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    server = {
+        "command": sys.executable,
+        "args": ["-I", "-S", "scripts/server.py", "ok", str(tmp_path / "notes")],
+    }
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"plain": server}}))
+    (project / ".agentrc").write_text('[statusline]\ncommand = "sh scripts/line.sh"\n')
+    return place
+
+
+def call(tool: str, **arguments: Any) -> Say:
+    return Say(tools=[(tool, arguments)])
+
+
+def write(path: str, content: str = "new\n") -> Say:
+    return call("Write", path=path, content=content)
+
+
+def run(place: Place, *steps: Say, mode: str = "accept-edits", code: int = 0) -> str:
+    """Run a task with these replies of the model. Return stderr."""
+    options = ("--permission-mode", mode, "--allow", "mcp__plain__*")
+    with Server([*steps, Say("Done.")]) as server:
+        done = place.run("-p", "go", *options, env=place.server(server.url))
+    assert done.returncode == code, done.stderr
+    return str(done.stderr)
+
+
+def formatted(place: Place) -> int:
+    path = place.project / "formatted"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def trust(place: Place) -> None:
+    done = place.run("config", "--trust")
+    assert done.returncode == 0, done.stderr
+
+
+SEARCH = call("Mcp", query="add")
+
+
+def test_trusted_programs_run_without_a_question_until_a_file_changes(place: Place) -> None:
+    trust(place)
+    for count in (1, 2):
+        assert run(place, SEARCH, write(f"a{count}.txt")) == ""
+        assert formatted(place) == count
+    script = place.project / "scripts" / "fmt.py"
+    script.write_text(FORMATTER + "# changed\n")  # for example by a pull
+    told = run(place, write("b.txt"), code=DENIED)
+    assert "changed since you accepted it: scripts/fmt.py" in told
+    assert "ctxagent config --trust" in told
+    assert formatted(place) == 2
+    trust(place)
+    assert run(place, write("c.txt")) == ""
+    assert formatted(place) == 3
+
+
+@pytest.mark.parametrize("script", ["fmt.py", "line.sh", "server.py"])
+def test_the_model_cannot_edit_these_files_without_a_question(place: Place, script: str) -> None:
+    trust(place)
+    read = call("Read", path=f"scripts/{script}")
+    told = run(place, SEARCH, read, write(f"scripts/{script}"), code=DENIED)
+    assert "a hook, server or other program of this session runs it" in told
+    assert run(place, call("Read", path="scripts/Other.md"), write("scripts/Other.md")) == ""
+
+
+def test_a_changed_server_does_not_start(place: Place) -> None:
+    trust(place)
+    (place.project / "scripts" / "server.py").write_text("print('other')\n")
+    told = run(place, SEARCH, code=DENIED)
+    assert "the MCP server plain runs changed files" in told
+
+
+def test_a_changed_script_of_an_own_hook_before_a_call_denies_the_call(place: Place) -> None:
+    own = place.root / "home" / ".config" / "ctxagent"
+    own.mkdir(parents=True)
+    (own / "agentrc").write_text(f'[hooks]\nbefore_tool = ["{sys.executable} -I scripts/fmt.py"]\n')
+    assert run(place, write("a.txt"), mode="bypass").count("fmt.py") == 0
+    (place.project / "scripts" / "fmt.py").write_text("print('other')\n")
+    told = run(place, write("b.txt"), mode="bypass", code=DENIED)
+    assert "the hook before_tool runs changed files" in told
+    assert not (place.project / "b.txt").exists()
