@@ -1,6 +1,7 @@
 """Measure the cost of the sandbox: starting a command without one, with plain bubblewrap, with
-bubblewrap plus the system call filter and Landlock scopes, with the network restricted by name, and
-with Landlock alone; and a Read of a file, with its permission check.
+bubblewrap plus the system call filter and Landlock scopes, with the network restricted by name, for
+a command without a question, and with Landlock alone; and a Read of a file, with its permission
+check.
 
 The command does nothing. The variants alternate, so that other load affects all of them. `wall_ms`
 is the median; `more_ms` is the difference to the first variant.
@@ -23,7 +24,7 @@ from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
-from ctxagent.tools.base import Context
+from ctxagent.tools.base import CommandLimits, Context
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.system.process import Process
 from ctxagent.tools.system.spawn import Enclosed
@@ -64,6 +65,8 @@ def variants(cwd: Path) -> Mapping[str, Enclose | None]:
         by_name = Sandbox(cwd=cwd, environ=dict(os.environ), **own, network=False, names=())
         found |= {"bubblewrap as it is": bare, "bubblewrap": sandbox.enclose}
         found["bubblewrap, network by name"] = by_name.enclose
+        unasked = sandbox.for_command(CommandLimits(unasked=True))
+        found["bubblewrap, without a question"] = unasked.enclose
     if landlock.works():
         alone._bubblewrap = Bubblewrap(absent="It is not to be used.")
         found["Landlock alone"] = alone.enclose

@@ -103,9 +103,7 @@ TABLE: Mapping[ObjectionKind, ObjectionRow] = {
     "outside": _row("A path is outside the project.", "rule", *_UNCLEAR, plan_refuses=False),
     "edit": _row("A file is edited.", "rule", "edits", *_UNCLEAR),
     "path-folder": _row("A file in a folder of the PATH is edited.", "rule", *_UNCLEAR),
-    "protected": _row(
-        "A protected name is edited.", "rule", "exact", "every", "bypass", "user"
-    ),
+    "protected": _row("A protected name is edited.", "rule", *_UNCLEAR),
     "search": _row(
         "Grep may find text in files that ask rules name.",
         "rule", "bypass", "user", plan_refuses=False,
@@ -117,7 +115,7 @@ TABLE: Mapping[ObjectionKind, ObjectionRow] = {
     ),
     "beyond-sandbox": _row(
         "Only the sandbox would allow the command, and it needs more: the network, the rights of "
-        "another user, a service of the system, or a path outside the project.",
+        "another user, a service of the system, a protected file, or a path outside the project.",
         "user",
     ),
     "history": _row(

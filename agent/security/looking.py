@@ -1,5 +1,6 @@
-"""The files that a read-only command may read in addition to the project: system programs with
-their libraries and settings, and toolchains. All other paths are absent, however they are spelled.
+"""The files that read-only commands, and commands without a question, may read in addition to the
+project: system programs with their libraries and settings, and toolchains. All other paths are
+absent, however they are spelled.
 """
 
 import functools
@@ -15,6 +16,9 @@ from .sandbox_paths import existing
 _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
     "/proc", "/sys", "/dev",
+    # Libraries and public data of programs, and the list of installed packages.
+    "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman", "/var/lib/ghc", "/var/lib/texmf",
+    "/var/lib/ca-certificates", "/var/cache/fontconfig",
 )  # fmt: skip
 # System files that only root may read.
 _SECRETS = ("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab")
@@ -25,7 +29,7 @@ VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "TMPDIR": "/dev/shm"}
 
 
 def readable_regions(cwd: str) -> dict[str, Region]:
-    """Return the only regions that a read-only command in `cwd` can see."""
+    """Return the only regions that a command with the narrow view can see in `cwd`."""
     found = dict.fromkeys(existing(_SYSTEM_FOLDERS), Region("read"))
     return {"/": Region("hidden"), **found, cwd: Region("read")}
 

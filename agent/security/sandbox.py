@@ -167,7 +167,7 @@ class Sandbox:
         opened = [*limits.opens]
         if limits.looks or limits.offline:
             own.names = None
-        if limits.looks:
+        if limits.looks or limits.unasked:
             opened += self._toolchains
         read = [Path(path) for path in opened if self.moved(path) == path]
         own.read = read if limits.looks else [*self.read, *read]
@@ -228,6 +228,11 @@ class Sandbox:
         return boundary
 
     @property
+    def _is_narrow(self) -> bool:
+        """Whether commands see nothing but the project, the system's programs and toolchains."""
+        return self.limits.looks or (self.limits.unasked and not seatbelt.works())
+
+    @property
     def _worked_in(self) -> str:
         return "the project and added directories" if self.added else "the project"
 
@@ -264,9 +269,12 @@ class Sandbox:
             )
         closed = ".git" if self.keeps_repository else ".git/config and .git/hooks"
         own = "caches are" if seatbelt.works() else "/tmp and caches are"
+        seen = "of homes only toolchains are seen"
+        if self._is_narrow:
+            seen = f"only {self._worked_in}, the system's folders and toolchains are seen"
         return (
             f"only {self._worked_in}, temporary files and caches can be written, but not {closed}; "
-            f"of homes only toolchains are seen, {own} its own, and sockets of other programs "
+            f"{seen}, {own} its own, and sockets of other programs "
             f"cannot be reached{network}"
         )
 
@@ -288,7 +296,8 @@ class Sandbox:
             never, regions = [*self._parts.must_not_appear, *missing], self.boundary().mounted()
             return Enclosed(seatbelt.confined(command, regions, never, network=self.network))
         looks = self.limits.looks
-        arguments = [*self._bubblewrap.command, *bubblewrap.root_arguments(empty=looks)]
+        narrow = self._is_narrow
+        arguments = [*self._bubblewrap.command, *bubblewrap.root_arguments(empty=narrow)]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
             for power in _ROOT_CAPABILITIES:
@@ -301,7 +310,7 @@ class Sandbox:
         regions = self.boundary().mounted()
         self._make_own_folders(regions)
         arguments += _mount_arguments({**regions, **self._foreign_sockets(regions, own)})
-        if looks:
+        if narrow:
             arguments += ["--remount-ro", "/"]
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
@@ -370,7 +379,7 @@ class Sandbox:
         self._parts.look()
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
         looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
-        regions = looking.readable_regions(cwd) if looks else {}
+        regions = looking.readable_regions(cwd) if self._is_narrow else {}
         regions |= _all(filter(home_paths.hides, self._homes), "hidden")
         for home in filter(home_paths.hides, own_homes(self.environ)):
             regions |= self._of_home(home, moves)
@@ -379,7 +388,7 @@ class Sandbox:
         regions |= _all(existing(sandbox_paths.RUN_FOLDERS), "empty")
         regions |= _all(sandbox_paths.needed_run_paths(), "read")
         hidden = [*sandbox_paths.secret_paths(self._homes), *existing(map(str, self.hide))]
-        hidden += looking.secrets() if looks else ()
+        hidden += looking.secrets() if self._is_narrow else ()
         chosen = existing(self._expanded(self.read))
         regions |= _all((path for path in chosen if not within(path, hidden)), "read")
         regions |= _all(hidden, "hidden")

@@ -94,6 +94,7 @@ SAMPLES: dict[ObjectionKind, tuple[Sample, ...]] = {
     "protected": (
         Sample("Edit", ".agentrc", ("Edit(.agentrc)",)),
         _bash("touch x > .agentrc", "Edit(.agentrc)"),
+        _bash("touch x > .vimrc"),  # a link to a file that is not protected
     ),
     "search": (Sample("Grep", ".", ("Grep",), ask=("Read(.env)",)),),
     "call": (Sample("Task", "x", ("Task",)),),
@@ -112,6 +113,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text("KEY=1")
     (root / "bin/ls").chmod(0o755)
+    (root / ".vimrc").symlink_to("src/app.py")
     for name in ("plain", "hooked", "linked"):
         subprocess.run(["git", "init", "-q", str(root / name)], check=True)
         (root / name / "kept").write_text("KEY=1")

@@ -67,6 +67,35 @@ def test_the_project_is_its_own(place: Field) -> None:  # noqa: F811
 
 
 @needs_bwrap
+def test_nothing_outside_is_read_however_it_is_named(place: Field) -> None:  # noqa: F811
+    """Without a question, a command reads only the project, the system and what the user added."""
+    outside, added = place.root / "outside", place.root / "added"
+    for folder in (outside, added):
+        folder.mkdir(exist_ok=True)
+        (folder / "data").write_text(SECRET)
+    place.read = (added,)
+    (place.cwd / "link").symlink_to(outside / "data")
+    calls = [
+        {"command": f"p={outside}; cat $p/data"},
+        {"command": "cat $PWD/link"},
+        {"command": f"python3 -c 'print(open(\"{outside}/data\").read())'"},
+        {"command": f"python3 -c 'import os; print(os.listdir(\"{place.root}\"))'"},
+        {"command": f"python3 -c 'print(open(\"{added}/data\").read())'"},
+        {"command": "python3 -c 'import ssl, sqlite3; print(1)' && touch made"},
+        {"command": f"cat {outside}/data && touch x"},
+    ]
+    questions, results = talking(place, calls, answers=[Answer(True)])
+    assert [SECRET in result.content for result in results] == [
+        False, False, False, False, True, False, True,
+    ]  # fmt: skip
+    assert "'outside'" not in results[3].content
+    assert results[5].content == "1"
+    assert ["path outside" in question.reason for question in questions] == [True]
+    for result in results[:3]:
+        assert "call it again with unsandboxed" in result.content
+
+
+@needs_bwrap
 def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa: F811
     """Without approval there is no network, and the model reads how to request it; after approval
     there is.
