@@ -307,6 +307,30 @@ class HookSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """[programs]"""
+
+    network: bool = setting(
+        False,
+        SWITCH,
+        "Whether hooks, status line and notice command of a project may use the network.",
+        loosens=loosens_if_different,
+    )
+    write: tuple[Path, ...] = setting(
+        (),
+        list_of(FOLDER),
+        "Folders that these programs of a project may write to, in addition to the project.",
+        loosens=loosens_if_different,
+    )
+    outside: bool = setting(
+        False,
+        SWITCH,
+        "Whether these programs of a project run outside the sandbox.",
+        loosens=loosens_if_different,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class McpSettings:
     """[mcp]"""
 
@@ -463,6 +487,7 @@ class Settings:
     tools: ToolSettings = field(default_factory=ToolSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
+    programs: ProgramSettings = field(default_factory=ProgramSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from ...tools.system.spawn import Enclosed
 from ..errors import ConfigError, CtxagentError
@@ -27,6 +28,26 @@ class StartRefused(CtxagentError):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramRights:
+    """The rights that a program of a project declares. Other programs run outside the sandbox."""
+
+    network: bool = False
+    write: tuple[str, ...] = ()  # further folders
+    outside: bool = False  # outside of the sandbox
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "ProgramRights":
+        """Return the rights in an entry of a file. Raises ValueError for a wrong type."""
+        network, outside = values.get("network", False), values.get("outside", False)
+        write = values.get("write", [])
+        if not isinstance(network, bool) or not isinstance(outside, bool):
+            raise ValueError("network and outside must be true or false")
+        if not isinstance(write, list) or not all(isinstance(each, str) for each in write):
+            raise ValueError("write is not a list of folders")
+        return cls(network, tuple(write), outside)
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramStart:
     """A program that is about to start."""
 
@@ -35,6 +56,7 @@ class ProgramStart:
     cwd: Path
     env: Mapping[str, str]
     of_project: bool = False  # whether a file of the project names it
+    rights: ProgramRights = ProgramRights()
 
     @property
     def shown(self) -> str:
@@ -57,6 +79,8 @@ class ClearedStart:
     enclose: Enclose | None = None  # None: outside of a sandbox
 
 
+# Returns a program in a sandbox with its rights; None if there is no sandbox. Blocking.
+Confine = Callable[[ProgramStart], ClearedStart | None]
 # Asks the user whether a program may start although these files changed.
 AskAboutChanges = Callable[[ProgramStart, Sequence[FileChange]], Awaitable[bool]]
 
@@ -69,6 +93,8 @@ class StartGate:
     roots: list[str]  # the folders whose files are pinned, links resolved; may grow
     except_in: Sequence[str] = ()  # the agent's own folders, whose files are not pinned
     project_commands: frozenset[str] = frozenset()  # commands that a project's settings contain
+    settings_rights: ProgramRights = field(default_factory=ProgramRights)  # of these commands
+    confine: Confine = lambda start: None
     protected: list[str] = field(default_factory=list)  # the pinned files, for rules and sandboxes
     added: Sequence[str] = ()  # further roots: added directories of the session
     _ask: AskAboutChanges | None = None
@@ -95,7 +121,9 @@ class StartGate:
     ) -> ProgramStart:
         """Return the program of a command in the settings."""
         of_project = command in self.project_commands
-        return ProgramStart(what, command, cwd, env, of_project=of_project)
+        return ProgramStart(
+            what, command, cwd, env, of_project=of_project, rights=self.settings_rights
+        )
 
     def declare(self, starts: Iterable[ProgramStart]) -> None:
         """Protect the files of programs that may start later. Accept the files of the user's own
@@ -127,7 +155,6 @@ class StartGate:
         """Return a program that may start. Ask the user if its files changed. Raises
         StartRefused.
         """
-        cleared = ClearedStart(start.command, start.cwd, start.env)
         changes = await asyncio.to_thread(self._changes, start)
         version = (start.key, *(each.digest for each in changes))
         if changes and not self._is_first(start):
@@ -142,7 +169,7 @@ class StartGate:
                 raise StartRefused(reason)
         if changes or not self.pins.is_known(start.key):
             await asyncio.to_thread(self._accept, start, changes)
-        return cleared
+        return await asyncio.to_thread(self._cleared, start)
 
     def clear_unasked(self, start: ProgramStart) -> ClearedStart:
         """Return a program that may start, without asking the user. Raises StartRefused.
@@ -152,7 +179,13 @@ class StartGate:
         if changes and not self._is_first(start):
             raise StartRefused(describe(start, changes))
         self._accept(start, changes)
-        return ClearedStart(start.command, start.cwd, start.env)
+        return self._cleared(start)
+
+    def _cleared(self, start: ProgramStart) -> ClearedStart:
+        """Return a program in the sandbox, or outside of it if it is the user's own."""
+        own = not start.of_project or start.rights.outside
+        confined = None if own else self.confine(start)
+        return confined or ClearedStart(start.command, start.cwd, start.env)
 
     def _changes(self, start: ProgramStart) -> list[FileChange]:
         """Return the changed files of a program, and protect all of its files."""

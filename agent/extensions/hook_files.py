@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
-from ..config.start_gate import ProgramStart
+from ..config.start_gate import ProgramRights, ProgramStart
 from ..config.trust import (
     LINK_LEAVES_PROJECT,
     folders_within_project,
@@ -64,6 +64,7 @@ class PublishedHook:
     headers: Mapping[str, str] = field(default_factory=dict)  # of an HTTP request
     allowed_variables: tuple[str, ...] = ()  # environment variables to expand in the headers
     of_project: bool = False  # whether a file of the project defines it
+    rights: ProgramRights = field(default_factory=ProgramRights)
 
     def environment(self, env: Mapping[str, str], cwd: Path) -> dict[str, str]:
         """Return the environment of a hook in the folder `cwd`."""
@@ -72,7 +73,7 @@ class PublishedHook:
     def program(self, cwd: Path, env: Mapping[str, str]) -> ProgramStart:
         """Return the program of a hook with a command."""
         what = f"the hook {self.event} of the {self.origin}"
-        return ProgramStart(what, self.run, cwd, env, of_project=self.of_project)
+        return ProgramStart(what, self.run, cwd, env, self.of_project, self.rights)
 
     def matches(self, *subjects: str) -> bool:
         """Return True if the matcher matches one of the subjects (tool names, or the kind of the
@@ -230,6 +231,7 @@ def _hook(
         environ=environ,
         headers={str(name): str(value) for name, value in headers},
         allowed_variables=tuple(map(str, row.get("allowedEnvVars") or ())),
+        rights=ProgramRights.of(row),
     )
 
 

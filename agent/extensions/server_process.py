@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from ...tools.system import end_with_parent, orphans
-from ...tools.system.process import named
+from ...tools.system.process import WITH_STDIN, named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
 from ...tools.system.unicode import clean
@@ -24,8 +24,6 @@ MAX_UNREQUESTED_MESSAGES = 10_000  # per minute: notifications, requests, invali
 MAX_STDERR_CHARS = 2_000  # the newest are kept
 CHUNK_BYTES = 1 << 16
 END_TIMEOUT_S = 1.0  # after stdin is closed
-# The sandbox reports on stdin, so the command gets its stdin from another descriptor.
-_WITH_STDIN = 'exec "$@" <"$0"'
 
 
 class ExitInfo:
@@ -114,7 +112,7 @@ async def _start(
     whole = Enclosed(command)
     try:
         if enclose:
-            whole = enclose(["/bin/sh", "-c", _WITH_STDIN, f"/dev/fd/{stdin}", *command])
+            whole = enclose(["/bin/sh", "-c", WITH_STDIN, f"/dev/fd/{stdin}", *command])
         process = await spawn(
             (sys.executable, "-I", "-S", end_with_parent.__file__, str(life), *whole.command),
             whole.restrict,

@@ -155,7 +155,13 @@ async def _started(
 ) -> Process:
     assert isinstance(cleared.command, str)
     return await Process.start(
-        cleared.command, cwd=cleared.cwd, env=cleared.env, sink=output, given=line, stderr=stderr
+        cleared.command,
+        cwd=cleared.cwd,
+        env=cleared.env,
+        sink=output,
+        given=line,
+        enclose=cleared.enclose,
+        stderr=stderr,
     )
 
 

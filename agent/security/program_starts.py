@@ -1,14 +1,25 @@
-"""The gate of a process for hooks and servers: the folders whose files are pinned."""
+"""The gate of a process for hooks and servers: the folders whose files are pinned, and the sandbox
+of programs that a project names.
+"""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from ...tools.base import CommandLimits
+from ...tools.system.spawn import Enclosed
 from ..config.pinned_files import PinnedFiles
-from ..config.start_gate import StartGate
+from ..config.start_gate import ClearedStart, ProgramRights, ProgramStart, StartGate
 from ..launch import LaunchOptions
+from ..permissions.approval import Approval
+from ..session.store import Project
 from .folders import writable_folders
-from .sandbox import agent_paths
+from .sandbox import Sandbox, agent_paths, make_sandbox
 from .sandbox_git import repository_root
+
+PROGRAMS_FOLDER = "programs"  # in the project's folder of the state folder
+_IN_FOLDER = 'cd "$0" && exec "$@"'
 
 
 def gate_of(launch: LaunchOptions) -> StartGate:
@@ -20,10 +31,54 @@ def make_gate(launch: LaunchOptions, project_commands: Iterable[str] = ()) -> St
     """Return a new gate. `project_commands` are the commands that a project's settings contain. It
     pins files in the project and in folders that commands may write to.
     """
-    cwd, write = str(launch.cwd), launch.settings.sandbox.write
+    cwd, settings = str(launch.cwd), launch.settings
     project = filter(None, [cwd, repository_root(os.path.realpath(cwd))])
-    named = [*project, *writable_folders(cwd, launch.environ, write)]
+    named = [*project, *writable_folders(cwd, launch.environ, settings.sandbox.write)]
     folders = list(dict.fromkeys(map(os.path.realpath, named)))
-    own = [os.path.realpath(path) for path in agent_paths(launch)]
-    pins = PinnedFiles(launch.trust or launch.state)
-    return StartGate(pins, folders, own, frozenset(project_commands))
+    own, programs = [os.path.realpath(path) for path in agent_paths(launch)], settings.programs
+    return StartGate(
+        PinnedFiles(launch.trust or launch.state),
+        folders,
+        own,
+        frozenset(project_commands),
+        ProgramRights(programs.network, tuple(map(str, programs.write)), programs.outside),
+        ProgramSandbox(launch).confine,
+    )
+
+
+class ProgramSandbox:
+    """The sandbox of a project's programs. They have the rights of commands that run without a
+    question, and the rights that they declare.
+    """
+
+    def __init__(self, launch: LaunchOptions) -> None:
+        self._launch = launch
+        self._session = Project(launch.state, launch.cwd).folder / PROGRAMS_FOLDER / "own"
+        self._made: dict[ProgramRights, Sandbox] = {}
+
+    def confine(self, start: ProgramStart) -> ClearedStart | None:
+        """Return a program in the sandbox, or None without one. Blocking."""
+        box = self._made.get(start.rights) or self._make(start.rights)
+        self._made[start.rights] = box
+        if box.absent:
+            return None
+        denied = self._launch.settings.permissions.deny
+        rules = Approval(deny=denied, cwd=self._launch.cwd, path=box.environ.get("PATH"))
+        hide, keep = rules.guarded_files() or ((), ())
+        free = start.rights.network
+        limits = CommandLimits(
+            unasked=not free, offline=not free, writes_repository=False, hide=hide, keep=keep
+        )
+        confined = box.for_command(limits)
+
+        def enclose(command: Sequence[str]) -> Enclosed:
+            return confined.enclose(["/bin/sh", "-c", _IN_FOLDER, str(start.cwd), *command])
+
+        env = confined.environment(start.env)
+        return ClearedStart(start.command, start.cwd, env, enclose)
+
+    def _make(self, rights: ProgramRights) -> Sandbox:
+        box = make_sandbox(self._launch, self._session)
+        cwd = self._launch.cwd
+        folders = [Path(each) if each[:1] == "~" else cwd / each for each in rights.write]
+        return replace(box, network=rights.network, names=None, write=[*box.write, *folders])

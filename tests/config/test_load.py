@@ -91,6 +91,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "checkpoint.at": "60%",
         "preserve.always": "run_state", "preserve.compactable": "thinking-blocks",
         "preserve.strict": "1", "preserve.notes": "docs/STATE.md", "preserve.run_state": "run.json",
+        "programs.network": "true", "programs.write": "/srv", "programs.outside": "1",
         "hooks.before_compact": "true | false",
         "hooks.after_compact": '["a b", "c"]', "hooks.before_tool": "a", "hooks.after_tool": "b",
         "hooks.session_start": "c", "hooks.session_end": "d", "sandbox.mode": "require",

@@ -2,12 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.config.pinned_files import FileChange
-from ctxagent.agent.config.start_gate import ProgramStart, StartGate, StartRefused
+from ctxagent.agent.config.start_gate import (
+    ClearedStart,
+    ProgramRights,
+    ProgramStart,
+    StartGate,
+    StartRefused,
+)
 
 from ..support.starts import start_gate
 
@@ -113,3 +120,22 @@ def test_declared_files_are_protected(scene: Scene) -> None:
     gate = scene.gate()
     gate.declare([scene.program(), scene.program()])
     assert gate.protected == [str(scene.script)]
+
+
+def test_declared_rights() -> None:
+    assert ProgramRights.of({}) == ProgramRights()
+    given = {"network": True, "write": ["a"], "outside": True, "command": "x"}
+    assert ProgramRights.of(given) == ProgramRights(True, ("a",), True)
+    for wrong in ({"network": "yes"}, {"outside": 1}, {"write": "a"}, {"write": [1]}):
+        with pytest.raises(ValueError, match=r"must be|is not"):
+            ProgramRights.of(wrong)
+
+
+def test_only_programs_of_the_project_are_confined(scene: Scene) -> None:
+    gate = scene.gate()
+    gate.confine = lambda start: ClearedStart(start.command, start.cwd, {"INSIDE": "1"})
+    own, theirs = scene.program(), scene.program(of_project=True)
+    gate.accept([own, theirs])
+    declared = replace(theirs, rights=ProgramRights(outside=True))
+    found = [asyncio.run(gate.clear(each)).env for each in (own, theirs, declared)]
+    assert found == [{}, {"INSIDE": "1"}, {}]

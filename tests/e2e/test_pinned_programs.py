@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..support.command import Place
+from ..support.machine import needs_landlock
 from ..support.server.loopback import Say, Server
 
 PLAIN = Path(__file__).parents[1] / "support" / "mcp" / "plain.py"
@@ -111,3 +112,44 @@ def test_a_changed_script_of_an_own_hook_before_a_call_denies_the_call(place: Pl
     told = run(place, write("b.txt"), mode="bypass", code=DENIED)
     assert "the hook before_tool runs changed files" in told
     assert not (place.project / "b.txt").exists()
+
+
+READS_HOME = (
+    "import os\ntext = open(os.environ['HOME'] + '/secret').read()\nopen('got', 'w').write(text)\n"
+)
+
+
+@needs_landlock
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_hook_of_the_project_runs_in_the_sandbox_unless_it_declares_more(
+    place: Place, declared: bool
+) -> None:
+    (place.root / "home" / "secret").write_text("walrus")
+    (place.project / "scripts" / "fmt.py").write_text(FORMATTER + READS_HOME)
+    path = place.project / ".claude" / "settings.json"
+    document = json.loads(path.read_text())
+    document["hooks"]["PostToolUse"][0]["hooks"][0]["outside"] = declared
+    path.write_text(json.dumps(document))
+    trust(place)
+    run(place, write("a.txt"))
+    assert formatted(place) == 1
+    assert (place.project / "got").exists() == declared
+
+
+@needs_landlock
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_command_in_agentrc_runs_in_the_sandbox_unless_it_declares_more(
+    place: Place, declared: bool
+) -> None:
+    (place.root / "home" / "secret").write_text("walrus")
+    (place.project / ".claude" / "settings.json").unlink()
+    (place.project / "scripts" / "fmt.py").write_text(FORMATTER + READS_HOME)
+    command = f"cat > event; {sys.executable} -I scripts/fmt.py"
+    (place.project / ".agentrc").write_text(
+        f"[hooks]\nafter_tool = ['{command}']\n[programs]\noutside = {str(declared).lower()}\n"
+    )
+    trust(place)
+    run(place, write("a.txt"))
+    assert formatted(place) == 1
+    assert json.loads((place.project / "event").read_text())["tool"] == "Write"
+    assert (place.project / "got").exists() == declared

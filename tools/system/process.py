@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +34,8 @@ the user, who can put it back or start where it is now."
 TREE_VARIABLE = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: a nested ctxagent reads those
 GRACE_CENTISECONDS = 20  # hundredths of a second between SIGTERM and SIGKILL
 
+# The sandbox reports on stdin, so the command gets its stdin from another descriptor.
+WITH_STDIN = 'exec "$@" <"$0"'
 SANDBOX_STANDS = b"up\n"  # a sandbox writes it to its stdin before the command starts
 START_TRIES = 3  # for a sandbox that ends before it has started
 _CHUNK = 65_536
@@ -79,7 +82,7 @@ class Process:
     ) -> "Process":
         """Run `command` in bash (sh if bash is missing) in its own session, with `given` as stdin.
 
-        `enclose` wraps the command line in a sandbox, where stdin is empty; a thread calls it.
+        `enclose` wraps the command line in a sandbox; a thread calls it.
         `stderr` is a descriptor for stderr; by default it goes to the sink. Raises ToolError if the
         command cannot start. On cancellation no process is left.
         """
@@ -107,10 +110,36 @@ class Process:
         await take_turn()
         mark = secrets.token_hex(8)
         marked = named(env, mark)
+        with input_of(given) as stdin:
+            return await cls._begun(command, cwd, marked, mark, sink, stdin, enclose, stderr)
+
+    @classmethod
+    async def _begun(
+        cls,
+        command: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        mark: str,
+        sink: Sink,
+        stdin: IO[bytes] | int,
+        enclose: Callable[[list[str]], Enclosed] | None,
+        stderr: int,
+    ) -> "Process":
+        """Start a command, several times if its sandbox does not start. Raises ToolError."""
 
         def enclosed() -> Enclosed:
             argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
-            return enclose(argv) if enclose else Enclosed(argv)
+            if not enclose:
+                return Enclosed(argv)
+            if isinstance(stdin, int):
+                return enclose(argv)
+            given = os.dup(stdin.fileno())
+            try:
+                whole = enclose(["/bin/sh", "-c", WITH_STDIN, f"/dev/fd/{given}", *argv])
+            except OSError:
+                os.close(given)
+                raise
+            return replace(whole, passed=(*whole.passed, given))
 
         tries_left = START_TRIES
         while True:
@@ -118,7 +147,7 @@ class Process:
                 whole = await in_thread(enclosed)  # hundreds of file system calls
             except OSError as error:
                 raise ToolError(_refusal(error, command, cwd)) from error
-            child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)
+            child, pipe, report = await cls._started(whole, command, cwd, env, stdin, stderr)
             tries_left -= 1
             if report is None or await _is_up(report) or not tries_left:
                 return cls(child, mark, pipe, sink, report, whole.service)
@@ -132,7 +161,7 @@ class Process:
         command: str,
         cwd: Path,
         env: Mapping[str, str],
-        given: bytes,
+        stdin: IO[bytes] | int,
         stderr: int,
     ) -> tuple[Spawned, int, int | None]:
         """Start a command line. Return it with its output pipe and the report pipe of a sandbox.
@@ -143,18 +172,17 @@ class Process:
         for end in filter(None, (pipe, report)):
             os.set_blocking(end, False)
         try:
-            with input_of(given) as stdin:
-                child = await spawn(
-                    whole.command,
-                    whole.restrict,
-                    stdin=stdin if told is None else told,
-                    stdout=writer,
-                    stderr=stderr,
-                    cwd=cwd,
-                    env=env,
-                    start_new_session=True,
-                    pass_fds=whole.passed,
-                )
+            child = await spawn(
+                whole.command,
+                whole.restrict,
+                stdin=stdin if told is None else told,
+                stdout=writer,
+                stderr=stderr,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+                pass_fds=whole.passed,
+            )
         except asyncio.CancelledError:
             _close(pipe, report)
             raise

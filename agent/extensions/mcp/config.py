@@ -17,7 +17,7 @@ from typing import Any
 
 from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
-from ...config.start_gate import ProgramStart
+from ...config.start_gate import ProgramRights, ProgramStart
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
 from ...lazy import dataclass, regex
@@ -50,6 +50,7 @@ class ServerConfig:
     timeout: float | None = None  # seconds per call, None for the default from the settings
     enabled: bool = True
     of_project: bool = False  # whether a file of the project configures it
+    rights: ProgramRights = field(default_factory=ProgramRights)
 
     def program(self, env: Mapping[str, str], cwd: Path) -> ProgramStart:
         """Return the program of a server with a command."""
@@ -58,7 +59,8 @@ class ServerConfig:
             self.command,
             self.cwd or cwd,
             {**env, **self.env},
-            of_project=self.of_project,
+            self.of_project,
+            self.rights,
         )
 
     @property
@@ -221,7 +223,13 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
     if given is not None and not isinstance(given, str):
         raise ValueError("cwd is not a path")
     cwd = path.parent / Path(given).expanduser() if given else None
-    return ServerConfig(command=(command, *arguments), env=_texts(values, "env"), cwd=cwd, **common)
+    return ServerConfig(
+        command=(command, *arguments),
+        env=_texts(values, "env"),
+        cwd=cwd,
+        rights=ProgramRights.of(values),
+        **common,
+    )
 
 
 def _oauth(values: Any) -> dict[str, str]:

@@ -45,6 +45,10 @@ RESOURCE_SCHEMA = {
 }  # fmt: skip
 PROBE_TIMEOUT_S = 5.0  # for `discover` of the newest protocol, before the handshake
 MAX_ERROR_CHARS = 300
+CONFINED_HINT = (
+    "It runs in the sandbox; .mcp.json can declare its rights: "
+    '"network": true, "write": [FOLDER], "outside": true'
+)
 
 UNKNOWN = " Whether it has acted is not known; it was not sent again."
 
@@ -119,7 +123,7 @@ class Connection:
         self._settled = asyncio.Event()  # set when the server is ready or has failed
         self._relisting: asyncio.Task[None] | None = None
         self._exit_info = ExitInfo()
-        self._closing = False
+        self._closing = self._is_confined = False
         self._respondents: list[Respondent | None] = []  # of the running calls
         self._inputs = set[asyncio.Future[Any]]()  # pending answers to the server's questions
 
@@ -280,6 +284,7 @@ class Connection:
             transport = http(self.config, exit_info, self._tokens, self._show)
         else:
             cleared = await self._starts.clear(self.config.program(self._env, self._cwd))
+            self._is_confined = cleared.enclose is not None
             transport = stdio(cleared, exit_info)
         async with asyncio.timeout(self._start_timeout):
             read, write = await stack.enter_async_context(transport)
@@ -311,6 +316,8 @@ class Connection:
                 reason = describe(error)
             if said := self._exit_info.last_stderr_line:
                 reason = f"{reason} (it said: {said})"
+            if self._is_confined and not was_ready:
+                reason = f"{reason}. {CONFINED_HINT}"
             self.error = shorten(reason, 2 * MAX_ERROR_CHARS)
             if not self._closing:
                 what = "has ended" if was_ready else "is not available"
