@@ -390,11 +390,15 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     "--explain", is_flag=True, help="Also print where each value comes from and what it does."
 )
 @click.option(
-    "--trust", is_flag=True, help="Trust this project's settings and hooks as they are now."
+    "--trust", is_flag=True, help="Trust this project's files, or each FILE, as they are now."
 )
+@click.option("--preview", is_flag=True, help="With --trust: show what it would accept.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.pass_obj
 @exits_with_code
-def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
+def config(
+    options: dict[str, Any], explain: bool, trust: bool, preview: bool, files: tuple[str, ...]
+) -> int:
     """Print every setting and its value."""
     from ..compaction.policy import with_preset_value
     from ..config.load import explain_settings as rows_of
@@ -402,7 +406,11 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
     if trust:
         from .project_trust import trust_project
 
-        trust_project(options)
+        trust_project(options, files, preview=preview)
+        if preview:
+            return 0
+    elif preview or files:
+        raise UsageError("--preview and FILE need --trust")
     loaded = load(options)
     say_notices(loaded)
     for row in () if trust and not explain else rows_of(loaded):

@@ -73,7 +73,7 @@ def add(
         read_document,
         write_document,
     )
-    from .project_trust import accept_programs
+    from .project_trust import accept_server
 
     if plain_name(name, lambda taken: False) != name or name.startswith("-"):
         raise UsageError(
@@ -108,7 +108,7 @@ def add(
     data = write_document(path, document)
     if project and was_trusted:
         accept(path, data, loaded.trust_dir)
-        accept_programs(options, only=f"the MCP server {name}")
+        accept_server(options, name)
     say(f"added to {path}: {name}; `ctxagent mcp get {name}` tests it")
     return 0
 

@@ -187,7 +187,13 @@ def keys_needing_trust(path: Path, data: bytes) -> list[str]:
     """Return the keys for which a project file with this content can need the user's trust,
     depending on the user's other settings. Raises ConfigError.
     """
-    return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
+    return [key.name for key, _ in values_needing_trust(path, data)]
+
+
+def values_needing_trust(path: Path, data: bytes) -> list[tuple[SettingKey, Any]]:
+    """Return these keys with their values. Raises ConfigError."""
+    given = _read_document(path, data)
+    return [(key, value) for key, value, *_ in given if key.may_loosen(value)]
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:

@@ -1,7 +1,7 @@
 """Pinned files: the accepted contents of the files that hooks, servers and other programs run.
 
 `pinned.json` in the state folder has the SHA-256 of each accepted file by its path, and the command
-lines whose files were recorded. `pinned` next to it has the accepted contents, for diffs.
+lines whose files were recorded.
 """
 
 import fcntl
@@ -21,13 +21,18 @@ from ...tools.system.files import (
     open_kept,
     private_opener,
     replace_file,
-    write_private,
 )
 from ..errors import ConfigError
 from ..lazy import dataclass
-from .trust import read_untrusted
+from .trust import (
+    CONTENTS_FOLDER,
+    accepted_digests,
+    keep_content,
+    kept_content,
+    read_untrusted,
+)
 
-PINS_FILE, CONTENTS_FOLDER = "pinned.json", "pinned"
+PINS_FILE = "pinned.json"
 LOCK_FILE = "pinned.lock"
 MAX_KEPT_PINS = 2_000  # beyond, pins of missing files are removed
 MAX_DIFF_LINES = 200  # of one file
@@ -107,7 +112,8 @@ class PinnedFiles:
             make_private_folder(self.state_dir)
             with self._locked():
                 kept = _merged(self._written(), self._unwritten)
-                self._write_contents(changes)
+                for data in filter(None, (each.data for each in changes)):
+                    keep_content(data, self.state_dir)
                 if len(kept["files"]) > MAX_KEPT_PINS:
                     self._remove_missing(kept)
                 data = json.dumps(kept, indent=1, sort_keys=True).encode()
@@ -118,14 +124,11 @@ class PinnedFiles:
         self._unwritten = {"files": {}, "starts": {}}
 
     def _change(self, path: str, digest: str, known: str | None) -> FileChange:
-        accepted = data = None
+        data = None
         with suppress(OSError):
             if hashlib.sha256(content := _content(path)).hexdigest() == digest:
                 data = content
-        if known is not None:
-            with suppress(OSError):
-                kept = read_untrusted(self.state_dir / CONTENTS_FOLDER / known)
-                accepted = kept if hashlib.sha256(kept).hexdigest() == known else None
+        accepted = kept_content(known, self.state_dir) if known else None
         return FileChange(path, digest, data, accepted, known is None)
 
     def _digest(self, path: str) -> str:
@@ -159,18 +162,11 @@ class PinnedFiles:
             return {}
         return kept if isinstance(kept, dict) else {}
 
-    def _write_contents(self, changes: Iterable[FileChange]) -> None:
-        folder = self.state_dir / CONTENTS_FOLDER
-        make_private_folder(folder)
-        for each in changes:
-            if each.data is not None and not (folder / each.digest).exists():
-                write_private(folder / each.digest, each.data)
-
     def _remove_missing(self, kept: dict[str, dict[str, Any]]) -> None:
         """Remove the pins and contents of files that no longer exist, and the oldest starts."""
         kept["files"] = {path: each for path, each in kept["files"].items() if os.path.exists(path)}  # noqa: PTH110
         kept["starts"] = dict([*kept["starts"].items()][-MAX_KEPT_PINS:])
-        used = {*kept["files"].values()}
+        used = {*kept["files"].values(), *accepted_digests(self.state_dir).values()}
         for path in (self.state_dir / CONTENTS_FOLDER).iterdir():
             if path.name not in used:
                 path.unlink(missing_ok=True)

@@ -130,7 +130,7 @@ class StartGate:
         programs that were never seen. Blocking.
         """
         for start in starts:
-            changes = self._changes(start)
+            changes = self.changes(start)
             if self._is_first(start):
                 self._accept(start, changes)
 
@@ -140,7 +140,7 @@ class StartGate:
         """
         found = list[str]()
         for start in starts:
-            changes = self._changes(start)
+            changes = self.changes(start)
             self.pins.accept(start.key, changes)
             found += [each.path for each in changes]
         return list(dict.fromkeys(found))
@@ -155,7 +155,7 @@ class StartGate:
         """Return a program that may start. Ask the user if its files changed. Raises
         StartRefused.
         """
-        changes = await asyncio.to_thread(self._changes, start)
+        changes = await asyncio.to_thread(self.changes, start)
         version = (start.key, *(each.digest for each in changes))
         if changes and not self._is_first(start):
             reason = describe(start, changes)
@@ -175,7 +175,7 @@ class StartGate:
         """Return a program that may start, without asking the user. Raises StartRefused.
         Blocking.
         """
-        changes = self._changes(start)
+        changes = self.changes(start)
         if changes and not self._is_first(start):
             raise StartRefused(describe(start, changes))
         self._accept(start, changes)
@@ -187,7 +187,7 @@ class StartGate:
         confined = None if own else self.confine(start)
         return confined or ClearedStart(start.command, start.cwd, start.env)
 
-    def _changes(self, start: ProgramStart) -> list[FileChange]:
+    def changes(self, start: ProgramStart) -> list[FileChange]:
         """Return the changed files of a program, and protect all of its files."""
         from .program_files import program_files
 

@@ -15,12 +15,13 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.files import make_private_folder, replace_file, write_private
 from ..errors import ConfigError
 
 TRUST_FILE = "trusted.json"
 MARKS_FOLDER = "outside"
 MAX_SOURCE_CHARS = 300
+CONTENTS_FOLDER = "accepted"  # the accepted contents by their SHA-256, for diffs
 MAX_TRUSTED_BYTES = 100_000  # default limit for the size of a trusted file
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
@@ -57,7 +58,7 @@ def read_untrusted(path: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> bytes:
 
 def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
     """Return True if the user accepted `data` as the content of the file at `path`."""
-    return _accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
+    return accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
 
 
 def is_file_trusted(path: Path, state_dir: Path) -> bool:
@@ -171,14 +172,38 @@ def trust(path: Path, state_dir: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> No
 
 def accept(path: Path, data: bytes, state_dir: Path) -> None:
     """Accept the file with this content only. Raises ConfigError if this cannot be recorded."""
-    digests = _accepted_digests(state_dir) | {_trust_key(path): hashlib.sha256(data).hexdigest()}
+    digests = accepted_digests(state_dir) | {_trust_key(path): hashlib.sha256(data).hexdigest()}
     written = json.dumps(digests, indent=1, sort_keys=True).encode()
     try:
         make_private_folder(state_dir)
+        keep_content(data, state_dir)
         replace_file(state_dir / TRUST_FILE, written, durable=False)
     except OSError as error:
         raise _not_trusted(path, error) from None
     remove_mark(path, state_dir)
+
+
+def keep_content(data: bytes, state_dir: Path) -> None:
+    """Keep an accepted content for a later diff. Raises OSError."""
+    path = state_dir / CONTENTS_FOLDER / hashlib.sha256(data).hexdigest()
+    make_private_folder(path.parent)
+    if not path.exists():
+        write_private(path, data)
+
+
+def kept_content(digest: str, state_dir: Path) -> bytes | None:
+    """Return an accepted content, or None if it is not kept or damaged."""
+    try:
+        data = read_untrusted(state_dir / CONTENTS_FOLDER / digest)
+    except OSError:
+        return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def accepted_content(path: Path, state_dir: Path) -> bytes | None:
+    """Return the content of a file that the user accepted last, or None if it is not known."""
+    digest = accepted_digests(state_dir).get(_trust_key(path))
+    return kept_content(digest, state_dir) if digest else None
 
 
 def _not_trusted(path: Path, error: OSError) -> ConfigError:
@@ -190,7 +215,7 @@ def _trust_key(path: Path) -> str:
     return str(path.parent.resolve() / path.name)
 
 
-def _accepted_digests(state_dir: Path) -> dict[str, str]:
+def accepted_digests(state_dir: Path) -> dict[str, str]:
     """Return the accepted digests by path, or {} if the list is missing or invalid."""
     try:
         kept = json.loads((state_dir / TRUST_FILE).read_bytes())

@@ -115,7 +115,7 @@ class HookFiles:
         ]
         for path in (self._own, *held):
             shown = self._shown(path)
-            environ = {} if path == self._own else {PROJECT_VARIABLE: str(path.parent.parent)}
+            environ = {} if path == self._own else project_environ(path)
             found, problems = read_hooks(path, f"file {shown}", environ, self._trusts(path))
             hooks += [replace(hook, of_project=path != self._own) for hook in found]
             warnings += [f"{shown}: {problem}" for problem in problems]
@@ -127,6 +127,11 @@ class HookFiles:
 
     def _trusts(self, path: Path) -> Callable[[bytes], bool]:
         return lambda data: path == self._own or is_trusted(path, data, self._trust_dir)
+
+
+def project_environ(path: Path) -> dict[str, str]:
+    """Return the variables for the commands of a project's hook file."""
+    return {PROJECT_VARIABLE: str(path.parent.parent)}
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.config.pinned_files import CONTENTS_FOLDER, PinnedFiles
+from ctxagent.agent.config.pinned_files import PinnedFiles
+from ctxagent.agent.config.trust import CONTENTS_FOLDER
 from ctxagent.agent.errors import ConfigError
 
 

@@ -195,7 +195,10 @@ def test_trust_is_kept_privately(place: Place) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert list(json.loads(kept.read_text())) == [str(place.project_file)]
-    assert [f.name for f in folder.iterdir()] == ["trusted.json"]
+    assert sorted(f.name for f in folder.iterdir()) == ["accepted", "trusted.json"]
+    (copy,) = (folder / "accepted").iterdir()
+    assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"x": 1}', "\x00"])

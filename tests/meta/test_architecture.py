@@ -264,7 +264,7 @@ def test_each_start_of_python_is_isolated() -> None:
 STARTERS = {
     "Process.start(": {"agent.features.hook_runs"},
     " spawn(": {"agent.extensions.server_process"},
-    "ClearedStart(": {"agent.config.start_gate"},
+    "ClearedStart(": {"agent.config.start_gate", "agent.security.program_starts"},
     "create_subprocess_exec(": {"agent.ui.input.editor", "agent.ui.commands.session"},
     "subprocess.Popen(": {
         "agent.extensions.plugin_fetch", "agent.cli.wrap", "agent.cli.fleet_collect",

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,18 @@ def load_servers(
             here = _with_unique_names(here, found, plugin)
         found = {**here, **found}
     return [server for server in found.values() if server.enabled], warnings
+
+
+def servers_in_file(path: Path, environ: Mapping[str, str]) -> list[ServerConfig]:
+    """Return the valid servers in a project's file, trusted or not. Raises ValueError and
+    OSError.
+    """
+    found = list[ServerConfig]()
+    for name, values in _servers_in(read_untrusted(path)).items():
+        with suppress(ValueError):
+            server = _server(plain_name(name, lambda taken: False), values, path, environ)
+            found.append(replace(server, of_project=True))
+    return found
 
 
 def servers_of(plugin: Plugin) -> dict[str, Any]:
