@@ -144,7 +144,7 @@ class Ledger:
     contents: dict[str, str] = field(default_factory=dict)
     _created: set[str] = field(default_factory=set)  # files that the session created
     commands: list[CommandFact] = field(default_factory=list)
-    _failing: dict[str, CommandFact] = field(default_factory=dict)  # by work key
+    _failing: dict[str, tuple[CommandFact, int]] = field(default_factory=dict)  # with start, by key
     # Failures of commands that have failed again since.
     _replaced_failures: list[CommandFact] = field(default_factory=list)
     failed_calls: list[FailedCall] = field(default_factory=list)  # the newest, oldest first
@@ -285,7 +285,7 @@ class Ledger:
     def unresolved(self) -> list[CommandFact]:
         """Return the failed commands that no later run or summary resolved, oldest first."""
         settled = self.settled_refs
-        return [fact for fact in self._failing.values() if fact.ref not in settled]
+        return [fact for fact, _ in self._failing.values() if fact.ref not in settled]
 
     @property
     def running_jobs(self) -> Mapping[str, str]:
@@ -295,7 +295,7 @@ class Ledger:
     def past_failures(self) -> list[CommandFact]:
         """Return failures that were fixed, or replaced, or called resolved by a summary."""
         settled = self.settled_refs
-        said = [fact for fact in self._failing.values() if fact.ref in settled]
+        said = [fact for fact, _ in self._failing.values() if fact.ref in settled]
         return [*(fact for fact, _ in self.resolved), *self._replaced_failures, *said]
 
     @property
@@ -519,32 +519,33 @@ class Ledger:
     ) -> None:
         """Add a command that has ended. `unknown` means that it was interrupted, so its outcome
         does not change earlier failures. `started` is the ref of its start, if recorded separately:
-        the command cannot resolve failures after its start.
+        the command does not change the outcome of runs that started later.
         """
         works, since = find_work(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
+        before, failed_since = self._failing.get(key, (None, 0))
         if fact.exit_code is not None:
             tests_failed, cleared = self._tests.add(
-                fact.command, output, fact.ref,
-                passed=passed, cwd=self.cwd, started=since,
-            )  # fmt: skip
+                fact.command, output, fact.ref, passed=passed, cwd=self.cwd, started=since
+            )
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
             fact = replace(fact, errors=telling_lines(output.lines, fact.exit_code))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, reported after a newer run had passed
                 self.resolved.append((fact, by))
+            elif failed_since > since:  # or had failed
+                self._replaced_failures.append(fact)
             else:
-                if before := self._failing.pop(key, None):
-                    self._replaced_failures.append(before)
-                self._failing[key] = fact
+                self._replaced_failures += [before] if before else []
+                self._failing.pop(key, None)
+                self._failing[key] = fact, since
         elif fact.exit_code is not None and not unknown:
             shown = [work for work in works if work.is_shown and not work.decides_success]
             succeeded = shown if shown and output.has_success_sign() else []
             done = [work for work in works if work.decides_success or work in succeeded]
             for work in () if asked else done:
                 self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
-            before = self._failing.get(key)
             if asked or len(done) == len(works) or (before and before.command == fact.command):
                 self._resolve(key, fact.ref, since)
         for command in cleared:
@@ -558,8 +559,8 @@ class Ledger:
 
     def _resolve(self, key: str, ref: int, since: int) -> None:
         self._passed[key] = max(self._passed.get(key, (0, 0)), (since, ref))
-        failed = self._failing.get(key)
-        if failed is not None and failed.ref < since:
+        failed, failed_since = self._failing.get(key, (None, 0))
+        if failed is not None and failed_since < since:
             del self._failing[key]
             self.resolved.append((failed, ref))
 

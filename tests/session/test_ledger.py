@@ -820,6 +820,28 @@ def test_a_job_failure_reported_after_a_newer_pass_is_resolved() -> None:
     assert open_commands(script) == ["pytest"]
 
 
+def test_a_job_failure_reported_after_a_newer_failure_does_not_replace_it() -> None:
+    script = Script()
+    start_job(script, "make")
+    newer = script.run("make", 2, "expected 4 but got 3")
+    late = job(script, "expected 9 but got 3", code=2)
+    assert [fact.ref for fact in script.ledger.unresolved()] == [newer]
+    assert [fact.ref for fact in script.ledger.past_failures()] == [late]
+    script.run("make", 0, "")
+    assert open_commands(script) == []
+
+
+def test_a_job_that_is_reported_twice_counts_with_its_whole_output() -> None:
+    script = Script()
+    start_job(script, "make")
+    details = {"job": "job-1", "exit_code": 2}
+    script.add(User, content="It ended.", source="notice", details=details)
+    ref = job(script, "expected 4 but got 3", code=2)
+    assert [(f.ref, f.errors) for f in script.ledger.unresolved()] == [
+        (ref, ("expected 4 but got 3",))
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [

@@ -78,7 +78,8 @@ class Fault:
 class Facts:
     """The facts in the log up to some entry."""
 
-    open_errors: dict[str, tuple[str, int]] = field(default_factory=dict)  # by command
+    # The run of each command that started last: its start, ref and error, "" if none is open.
+    runs: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     resolved: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)  # finished items of the todo list
     _started: dict[str, int] = field(default_factory=dict)  # jobs of this process
@@ -93,16 +94,21 @@ class Facts:
                 done = [str(t["content"]) for t in todos if t["status"] == "completed"]
                 self.finished = {mark for text in done for mark in _TODO.findall(text)}
 
+    @property
+    def open_errors(self) -> list[tuple[str, int]]:
+        """The open errors, each with the ref of its command."""
+        return [(mark, ref) for _, ref, mark in self.runs.values() if mark]
+
     def resolve(self, mark: str) -> None:
         """Record that a model claims an error to be resolved."""
-        for command, (known, _) in list(self.open_errors.items()):
+        for command, (start, ref, known) in self.runs.items():
             if known == mark:
-                del self.open_errors[command]
+                self.runs[command] = start, ref, ""
         self.resolved.add(mark)
 
     def _add_outcome(self, entry: ToolResult) -> None:
         """Add the outcome of a command. A background command ends when Job first reports its end;
-        its success does not resolve failures since its start.
+        runs that started later count instead of it.
         """
         details, since = entry.details, entry.seq
         command, code, job = (details.get(name) for name in ("command", "exit_code", "job"))
@@ -114,15 +120,16 @@ class Facts:
                 return
             since = self._started[job]
             self._ended |= {job} if code is not None and not details["running"] else set()
-        before = self.open_errors.get(command)
-        if code is None or details.get("running") or (before and before[1] > since):
+        if code is None or details.get("running"):
             return
-        if before:
-            del self.open_errors[command]
-            self.resolved.add(before[0])
-        for mark in _ERROR.findall(content_text(entry.content))[-1:] if code else ():
-            self.open_errors[command] = mark, entry.seq
-            self.resolved.discard(mark)
+        mark = "".join(_ERROR.findall(content_text(entry.content))[-1:]) if code else ""
+        start, _, known = self.runs.get(command, (0, 0, ""))
+        if start > since:
+            self.resolved |= {mark} - {known, ""}
+            return
+        self.resolved |= {known} - {""}
+        self.resolved.discard(mark)
+        self.runs[command] = since, entry.seq, mark
 
 
 class Truths:
@@ -221,37 +228,33 @@ class Truths:
         return facts
 
     def _claims(self, reverted: set[int]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the seq of each answer from which a valid summary was made, with the errors that it
-        calls resolved.
+        """Yield the seq of the last answer from which a valid summary was made, with the errors
+        that its answers call resolved. A long span is asked about in parts, one answer for each.
         """
-        answers: list[Assistant] = []
+        asked: dict[tuple[object, object], list[Assistant]] = {}  # by attempt
         for entry in self.entries:
             if isinstance(entry, Assistant) and entry.purpose == "summary":
-                answers.append(entry)
+                attempt = entry.request.get("upto"), entry.request.get("asked")
+                asked.setdefault(attempt, []).append(entry)
             elif isinstance(entry, Summary):
                 steps = set(_STEP.findall(" ".join(entry.document["next_steps"])))
-                for answer in answers if entry.seq not in reverted else ():
-                    text = content_text(answer.content)
-                    if steps & set(_STEP.findall(text)):
-                        still = re.findall(r"Open: .*?(error\d+)", text)
-                        said = re.findall(r"Resolved: .*?(error\d+)", text)
-                        said = [mark for mark in said if mark not in still]
-                        yield answer.seq, said
-                answers = []
+                for answers in asked.values() if entry.seq not in reverted else ():
+                    texts = [content_text(answer.content) for answer in answers]
+                    if steps & set(_STEP.findall("\n".join(texts))):
+                        yield answers[-1].seq, _said_resolved(texts)
+                asked = {}
 
     def _summary_faults(self, summary: Summary, view: View) -> Iterator[Fault]:
         document, facts = summary.document, self._facts(summary.seq)
         first, last = summary.covers
         if not 0 < first <= last < summary.seq:
             yield Fault("span", f"#{first} to #{last}")
-        told = _ERROR.findall("\n".join(document["errors"]))
-        still = [line for line in document["errors"] if not line.startswith("Failed earlier: ")]
-        for mark in _ERROR.findall("\n".join(still)):
-            if mark in facts.resolved:
-                yield Fault("resolved", mark)
-        newest, refs = facts.open_errors.values(), "\n".join(document["errors"])
-        for mark, seq in newest:
-            named = mark in told or re.search(rf"#{seq}\b", refs)
+        errors = (text for text in document["errors"] if not text.startswith("Failed earlier: "))
+        still = "\n".join(errors)
+        told = set(_ERROR.findall(still))
+        yield from (Fault("resolved", mark) for mark in told & facts.resolved)
+        for mark, seq in facts.open_errors:
+            named = mark in told or re.search(rf"#{seq}\b", still)
             if not named and view.position(seq) is None:
                 yield Fault("error", f"#{seq}: {mark}")
         new = {m for e in self._answers(summary) for m in _STEP.findall(content_text(e.content))}
@@ -273,8 +276,8 @@ class Truths:
             if path not in summary.whole_text:
                 yield Fault("path", path)
         # The intent and the next steps may quote the user, who may write a fence.
-        told = replace(SummaryDocument.from_json(document), intent="", rules=(), next_steps=())
-        written = render(told)
+        bare = replace(SummaryDocument.from_json(document), intent="", rules=(), next_steps=())
+        written = render(bare)
         if found := _TAG.search(written):
             yield Fault("tag", written[found.start() : found.start() + 60])
 
@@ -298,6 +301,16 @@ class Truths:
         parts = {"missing": wanted - counts, "too often": counts - wanted}
         told = [f"{name}: {sorted(marks)[:5]}" for name, marks in parts.items() if marks]
         yield Fault("conversation", "; ".join(told) or "not in order")
+
+
+def _said_resolved(texts: Iterable[str]) -> list[str]:
+    """Return the errors that answers in order call resolved, and the last one of them not open."""
+    resolved: dict[str, None] = {}
+    for text in texts:
+        resolved |= dict.fromkeys(re.findall(r"Resolved: .*?(error\d+)", text))
+        for mark in re.findall(r"Open: .*?(error\d+)", text):
+            resolved.pop(mark, None)
+    return list(resolved)
 
 
 def _in_range(seq: int, context: str) -> bool:
