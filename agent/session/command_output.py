@@ -13,7 +13,7 @@ from .entries import ToolResult
 from .store import content_text
 
 MAX_ERROR_LINES = 6  # kept of a failed command's output
-LAST_LINES_DIVISOR = 3  # this part of them are the last lines of the output
+LAST_LINES_DIVISOR = 3  # this part of them are the last lines, and this part named ones
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 
 # Compared with the output in lower case, like the other signs.
@@ -33,6 +33,8 @@ _SUCCESS_SIGN = regex(
 
 _HAS_TEXT = regex(r"\w")
 _NOTE = regex(r"\[.*\]")
+_NAMED = regex(r"([\w.+-]+): ")
+_WORD = regex(r"[\w.+-]+")
 
 
 @dataclass(slots=True)
@@ -47,7 +49,10 @@ class CommandOutput:
         """The lines of the output. For an offloaded output, the lines of its preview."""
         if self._lines is None:
             source = self.source
-            self._lines = _lines_of(source) if isinstance(source, ToolResult) else source
+            if isinstance(source, ToolResult):
+                text = content_text(source.content)
+                source = lines_of(text, is_preview=bool(source.offloaded))
+            self._lines = source
         return self._lines
 
     @property
@@ -63,21 +68,27 @@ class CommandOutput:
 
 
 def telling_lines(
-    lines: Sequence[str], exit_code: int | None = None, count: int = MAX_ERROR_LINES
+    lines: Sequence[str],
+    exit_code: int | None = None,
+    command: str = "",
+    count: int = MAX_ERROR_LINES,
 ) -> tuple[str, ...]:
     """Return the `count` lines that tell most about a failure, in order: the last lines that the
-    program printed, and the last lines with a sign of an error.
+    program printed, the last lines that begin with the name of a program in `command`, and the last
+    lines with a sign of an error.
 
-    Each line is cut to MAX_ERROR_LINE_CHARS. Every output has telling lines, in any language: the
-    signs only decide which lines come before the last ones.
+    Each line is cut to MAX_ERROR_LINE_CHARS. Every output has telling lines, in any language: names
+    and signs only decide which lines come before the last ones.
     """
     printed = printed_lines(lines, exit_code)
     text = "\n".join(printed).lower()
     signs = [sign for sign in _SIGNS if sign in text]
-    places = range(len(printed) - 1, -1, -1)
+    places, share = range(len(printed) - 1, -1, -1), count // LAST_LINES_DIVISOR
+    names = set(_WORD.findall(command)) if command else ()
+    named = (n for n in places if names and (m := _NAMED.match(printed[n])) and m[1] in names)
     signed = (n for n in places if signs and _has_sign(printed[n].lower(), signs))
-    last = places[: count // LAST_LINES_DIVISOR]
-    order = dict.fromkeys((*last, *islice(signed, count), *places[:count]))
+    first = (*places[:share], *islice(named, share))
+    order = dict.fromkeys((*first, *islice(signed, count), *places[:count]))
     chosen = sorted(islice(order, count))
     return tuple(printed[n][:MAX_ERROR_LINE_CHARS] for n in chosen)
 
@@ -120,8 +131,11 @@ def _has_sign(text: str, signs: Sequence[str]) -> bool:
     return False
 
 
-def _lines_of(result: ToolResult) -> list[str]:
-    lines = [line.rstrip() for line in content_text(result.content).split("\n")]
-    if result.offloaded:
+def lines_of(text: str, *, is_preview: bool) -> list[str]:
+    """Return the lines of an output. `is_preview` means that the output went to a file, so that the
+    text quotes only some of its lines.
+    """
+    lines = [line.rstrip() for line in text.split("\n")]
+    if is_preview:
         lines = [line.removeprefix("> ") for line in lines if line.startswith("> ")]
     return lines

@@ -530,7 +530,7 @@ class Ledger:
             )
         asked = not passed and answers_no(fact.command, fact.exit_code)
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
-            fact = replace(fact, errors=telling_lines(output.lines, fact.exit_code))
+            fact = replace(fact, errors=telling_lines(output.lines, fact.exit_code, fact.command))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, reported after a newer run had passed
                 self.resolved.append((fact, by))

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.break_even import DueMask
+from ctxagent.agent.compaction.layers.later_calls import Fate
 from ctxagent.agent.compaction.layers.microcompact import (
     KEPT_IN,
+    MAX_ERROR_LINE_CHARS,
     oldest_clearable,
     plan,
     plan_all,
@@ -337,6 +339,18 @@ def test_a_stub_names_the_file_of_an_offloaded_result() -> None:
     assert stubbed(history, seq).endswith(inside)
     whole = f"full text: #{seq}, or /state/s1/offloaded/1_Bash_3.md]"
     assert stubbed(history, seq, folder="/state/s1").endswith(whole)
+
+
+def test_the_stub_of_an_offloaded_failure_keeps_lines_of_the_program() -> None:
+    history = History()
+    failed = [f"src/part{n}.c:{n}: error: " + "x" * 100 for n in range(4)]
+    shown = "\n".join(f"> {line}" for line in (words(400), *failed, "done"))
+    text = f"## Offloaded Content Reference\n{shown}\n\n*Full content: Read this file.*"
+    details = {"command": "make", "exit_code": 2}
+    bash(history, "make", text, offloaded="offloaded/1.md", is_error=True, details=details)
+    (result,) = history.view().results()
+    told = stub(result, fate=Fate(age=9)).text(400).split("\n")[1:]
+    assert told == [*(line[:MAX_ERROR_LINE_CHARS] for line in failed), "done"]
 
 
 def test_a_stub_for_the_model_of_another_agent_names_session_and_file() -> None:

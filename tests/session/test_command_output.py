@@ -75,10 +75,32 @@ def test_only_lines_of_the_program_are_told(lines: list[str], code: int, told: l
     assert [*telling_lines(lines, code)] == told
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("rg -n sum src/a src/b", "rg: src/a: Datei oder Verzeichnis nicht gefunden"),
+        ("cd lib && make -j2 all", "make: *** [Makefile:3: all] エラー 2"),
+        ("/usr/bin/git-lfs pull", "git-lfs: kein Zugriff"),
+    ],
+)
+def test_a_line_that_begins_with_a_program_of_the_command_is_told(command: str, named: str) -> None:
+    rows = [f"src/b/{n}.py: raise ValueError(total)" for n in range(20)]
+    lines = ["note: x", named, *rows]
+    assert named in telling_lines(lines, 2, command)
+    assert named not in telling_lines(lines, 2, "sed -n 1p src/b/1.py")
+    assert telling_lines(lines, 2, command)[-2:] == (*rows[-2:],)
+
+
+def test_few_lines_that_begin_with_a_program_are_told() -> None:
+    lines = ["Error: one", *(f"go: downloading {n}" for n in range(20)), "FAIL", "FAIL a", "b"]
+    told = telling_lines(lines, 1, "go test ./...")
+    assert told == ("Error: one", *lines[-5:])
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, 6])
 def test_a_limit_keeps_the_sign_of_an_error_and_the_end(count: int) -> None:
     lines = ["Error: one", *(f"line {n}" for n in range(20))]
-    told = [*telling_lines(lines, 1, count)]
+    told = [*telling_lines(lines, 1, count=count)]
     assert told == ["Error: one", *lines[len(lines) - count + 1 :]]
 
 

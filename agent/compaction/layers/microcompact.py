@@ -14,6 +14,7 @@ from ...context import tokens
 from ...context.items import ViewResult
 from ...context.view import View
 from ...lazy import dataclass
+from ...session.command_output import lines_of as output_lines
 from ...session.command_output import telling_lines
 from ...session.searches import FOUND, listing
 from ..policy import Policy
@@ -174,9 +175,15 @@ def _text_kept(result: ViewResult) -> str:
 
 def error_lines(result: ViewResult) -> list[str]:
     """Return the telling lines of a failed result."""
-    content, code = result.block.get("content"), result.details.get("exit_code")
-    lines = content.splitlines() if isinstance(content, str) else ()
-    told = telling_lines(lines, code if isinstance(code, int) else None, MAX_ERROR_LINES)
+    content = result.block.get("content")
+    code, command = (result.details.get(name) for name in ("exit_code", "command"))
+    is_preview = bool(result.offloaded)
+    told = telling_lines(
+        output_lines(content, is_preview=is_preview) if isinstance(content, str) else (),
+        code if isinstance(code, int) else None,
+        command if isinstance(command, str) else "",
+        MAX_ERROR_LINES,
+    )
     return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in told]
 
 
