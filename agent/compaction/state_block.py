@@ -1,9 +1,9 @@
 """The state block: what the ledger knows, in one text behind the newest outline.
 
 It lists every changed file with its last action, every open failure with its telling lines, the
-files that were read, the todo list, running jobs and the last commit. No model is asked. The block
-is recorded with an edit of history and changes only with one, so it needs no cache write of its
-own.
+files that were read, the todo list, running jobs and the last commit. It also names the next steps
+of the newest summary that are answered since. No model is asked. The block is recorded with an edit
+of history and changes only with one, so it needs no cache write of its own.
 
 Changed files, open failures and the todo list are whole. Files that were only read fill the rest of
 the block's budget, the newest first; older ones are counted by folder.
@@ -14,10 +14,13 @@ from collections.abc import Iterator
 
 from ...tools.system.unicode import replace_unprintable_but_tabs
 from ..context.tokens import estimate
+from ..session.entries import Summary
 from ..session.ledger import Ledger
 from .document import SummaryDocument
+from .summary.merge import answered_steps
 from .summary.open_failures import with_open_failures
 from .summary.shorten import changed_file_rows, is_folder_row
+from .summary.writer import document_of
 
 HEADER = "[State at this point, as the log has it]"
 BLOCK_SHARE = 0.03  # of the window
@@ -26,10 +29,15 @@ MAX_LIST_SHARE = 0.125  # of the window, for changed files and for failures each
 _ACTIONS = ("created", "modified", "deleted")
 
 
-def state_block(ledger: Ledger, window_tokens: int) -> str:
-    """Return the block for a window of this size; "" if the ledger has no facts for it."""
+def state_block(ledger: Ledger, window_tokens: int, summary: Summary | None = None) -> str:
+    """Return the block for a window of this size; "" if the ledger has no facts for it. `summary`
+    is the newest summary in the context.
+    """
     room = int(MAX_LIST_SHARE * window_tokens)
     lines = [*_changed(ledger, room), *_failures(ledger, room), *_work(ledger)]
+    steps = document.next_steps if (document := document_of(summary)) else ()
+    if done := answered_steps(steps, ledger):
+        lines.append(f"Answered since the summary: {'; '.join(done)}")
     budget = max(MIN_BLOCK_TOKENS, int(BLOCK_SHARE * window_tokens))
     read = _read(ledger, budget - estimate("\n".join([HEADER, *lines])))
     lines += [f"Files read: {read}"] if read else []

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.compaction.layers import outline
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.state_block import (
@@ -13,7 +14,7 @@ from ctxagent.agent.compaction.state_block import (
 from ctxagent.agent.context.items import shown_blocks
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.context.view import View
-from ctxagent.agent.session.entries import Mask, Revert, Session, Summary, decode, encode
+from ctxagent.agent.session.entries import End, Mask, Revert, Session, Summary, decode, encode
 from ctxagent.agent.session.ledger import Ledger
 
 from ..support.sessions.history import History, words
@@ -70,6 +71,21 @@ def test_it_lists_what_the_log_knows() -> None:
     ]
     history.add(Session, id="s", cwd="/", version="1", model="m")
     assert not any("make serve" in line for line in lines(history)), "jobs end with the process"
+
+
+def test_next_steps_of_a_summary_that_are_answered_since_are_named() -> None:
+    history = History()
+    history.say("Rename src to lib.")
+    steps = ("Rename src to lib", "Repair the totals.")
+    fields = {"text": "", "covers": (2, 2), "keep_from": 3, "tokens_before": 0, "tokens_after": 0}
+    document = SummaryDocument(next_steps=steps).to_json()
+    history.add(Summary, document=document, trigger="test", **fields)
+    summary = history.entries[-1]
+    assert isinstance(summary, Summary)
+    assert state_block(ledger(history), 200_000, summary) == ""
+    history.add(End, status="ok")
+    told = state_block(ledger(history), 200_000, summary)
+    assert told == f"{HEADER}\nAnswered since the summary: Rename src to lib"
 
 
 def test_without_facts_there_is_no_block() -> None:

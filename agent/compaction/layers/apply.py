@@ -323,15 +323,15 @@ class LayerRunner:
         if not targets:
             return
         started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
-        before, count = self.host.current_window().tokens, len(targets)
-        moves = layer == "outline" or self._reaches_state(targets)
+        window, count = self.host.current_window(), len(targets)
+        before, moves = window.tokens, layer == "outline" or self._reaches_state(targets)
         mask = Mask(
             layer=layer,
             targets=targets,
             tokens_before=before,
             tokens_after=before,
             trigger=trigger,
-            state=state_block(self.host.ledger, self.host.current_window().size) if moves else "",
+            state=state_block(self.host.ledger, window.size, view.summary) if moves else "",
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
         if layer == "outline" and saved <= 0:  # possible for a few separate calls

@@ -91,6 +91,7 @@ def with_ledger_facts(
     files = ledger.files
     rows = changed_file_rows(files, room)
     deleted = {path for path, fact in files.items() if fact.action == "deleted"}
+    answered = answered_steps(document.next_steps, ledger)
     return replace(
         document,
         modified=tuple(
@@ -107,7 +108,7 @@ def with_ledger_facts(
             replace(fact, text=_with_deleted_noted(fact.text, deleted)) for fact in document.facts
         ),
         errors=still_open(document.errors, ledger),
-        next_steps=_unanswered_steps(document.next_steps, ledger),
+        next_steps=tuple(step for step in document.next_steps if step not in answered),
         recovery=_offloaded_files(ledger),
     )
 
@@ -137,6 +138,20 @@ def _names(text: str, path: str) -> bool:
     """Return True if a text contains the file's path or base name."""
     ends = "|".join(map(re.escape, {path, path.rpartition("/")[2]}))
     return re.search(rf"(?<![\w/-])(?:\./)?(?:{ends})(?![\w/-])", text) is not None
+
+
+def answered_steps(steps: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
+    """Return the next steps that repeat an answered message. A step that also repeats an open
+    message or an open item of the todo list is not answered.
+    """
+    open_texts = {comparable(t["content"]) for t in ledger.todos if t["status"] != "completed"}
+    answered = set[str]()
+    for message in ledger.messages:
+        if message.is_attached or len(text := comparable(message.text)) < MIN_REPEATED_CHARS:
+            continue
+        (answered if message.state == "answered" else open_texts).add(text)
+    answered -= open_texts
+    return tuple(step for step in steps if any(text in comparable(step) for text in answered))
 
 
 def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> SummaryDocument:
@@ -227,18 +242,6 @@ def _last_command(ledger: Ledger) -> str:
     end = "in the background" if last.exit_code is None else f"exit {last.exit_code}"
     command = shorten_at_gap(last.command, MAX_WORDS_CHARS)
     return f"{LAST_COMMAND_PREFIX} `{command}` ({end}, #{last.ref})"
-
-
-def _unanswered_steps(steps: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
-    """Return the next steps, without steps that repeat a message that is answered."""
-    open_texts = {comparable(t["content"]) for t in ledger.todos if t["status"] != "completed"}
-    answered = set[str]()
-    for message in ledger.messages:
-        if message.is_attached or len(text := comparable(message.text)) < MIN_REPEATED_CHARS:
-            continue
-        (answered if message.state == "answered" else open_texts).add(text)
-    answered -= open_texts
-    return tuple(step for step in steps if not any(text in comparable(step) for text in answered))
 
 
 def _offloaded_files(ledger: Ledger) -> tuple[str, ...]:
