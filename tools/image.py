@@ -4,15 +4,13 @@ as needed.
 """
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from ..agent.lazy import dataclass
 from . import scale_image
+from .system.isolated import run_isolated
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
 MAX_SIDE_PIXELS = 2_000  # limit of width and height for a request with more than 20 images
@@ -53,23 +51,12 @@ def shown(data: bytes, format: str) -> Image:
     """Return an image for the API: unchanged if it decodes and fits, else shrunk, rotated by its
     EXIF data or converted. Blocks. Raises ValueError with the reason.
     """
-    bounds = (str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
-    command = [sys.executable, "-I", scale_image.__file__, format, *bounds]
-    try:
-        with _DECODERS:
-            done = subprocess.run(
-                command,
-                input=data,
-                capture_output=True,
-                timeout=scale_image.MAX_SECONDS,
-                env={"PATH": os.environ.get("PATH", "")},
-            )
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"that takes more than {scale_image.MAX_SECONDS} s") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise ValueError(said[0][:200] if said else f"it ended with {done.returncode}")
-    head, _, made = done.stdout.partition(b"\n")
+    wanted = (format, str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
+    with _DECODERS:
+        written, why = run_isolated(scale_image.__file__, wanted, data, scale_image.MAX_SECONDS)
+    if why:
+        raise ValueError(why[:200])
+    head, _, made = written.partition(b"\n")
     told = json.loads(head)
     media_type = f"image/{told['format'].lower()}"
     return Image(made or data, media_type, tuple(told["size"]), tuple(told["original_size"]))

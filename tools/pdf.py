@@ -3,14 +3,12 @@ memory.
 """
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from typing import Any, BinaryIO
 
 from ..agent.lazy import dataclass
 from . import pdf_pages
+from .system.isolated import run_isolated
 from .system.plural import count_of
 from .system.shorten import one_line
 from .system.unicode import clean
@@ -47,21 +45,9 @@ def read_pdf(source: BinaryIO | bytes, first: int, count: int, chars: int) -> Pd
     """Return `count` pages of a PDF, or fewer if they exceed `chars` characters. Blocks. Raises
     ValueError with the reason.
     """
-    command = [sys.executable, "-I", pdf_pages.__file__, str(first), str(count), str(chars)]
-    given: dict[str, Any] = {"input": source} if isinstance(source, bytes) else {"stdin": source}
-    env = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
-    why = ""
-    try:
-        with _READERS:
-            done = subprocess.run(
-                command, **given, capture_output=True, timeout=pdf_pages.MAX_SECONDS, env=env
-            )
-        written = done.stdout
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            why = said[0] if said else f"its reader ended with {done.returncode}"
-    except subprocess.TimeoutExpired as expired:
-        written, why = expired.stdout or b"", f"it takes more than {pdf_pages.MAX_SECONDS} s"
+    pages_of = (str(first), str(count), str(chars))
+    with _READERS:
+        written, why = run_isolated(pdf_pages.__file__, pages_of, source, pdf_pages.MAX_SECONDS)
     why = one_line(clean(why.removeprefix("ValueError: ")), MAX_WHY_CHARS)
     lines = written.split(b"\n")[:-1]
     if not lines:

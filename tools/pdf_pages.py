@@ -9,12 +9,13 @@ It imports no module of ctxagent.
 import io
 import json
 import logging
+import os
 import resource
 import sys
 import zlib
 from typing import Any
 
-MAX_SECONDS = 20  # timeout in the parent process
+MAX_SECONDS = 20  # of computing
 MAX_MEMORY_BYTES = 2 << 30
 TOO_LARGE = "it is too large when it is unpacked; try Bash pdftotext"
 
@@ -86,8 +87,8 @@ def write(row: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    limit = int(os.environ["CPU_SECONDS"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     main(*map(int, sys.argv[1:4]))

@@ -9,10 +9,11 @@ large. It imports no module of ctxagent.
 
 import io
 import json
+import os
 import resource
 import sys
 
-MAX_SECONDS = 30  # timeout in the parent process
+MAX_SECONDS = 30  # of computing
 MAX_MEMORY_BYTES = 2 << 30
 MAX_PIXELS = 200_000_000  # limit of decoded pixels
 PLAIN_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")  # accepted by the API
@@ -69,8 +70,8 @@ def _saved(picture: object, format: str, **options: int) -> bytes:
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    limit = int(os.environ["CPU_SECONDS"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     given = sys.stdin.buffer.read()

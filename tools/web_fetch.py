@@ -7,10 +7,7 @@ data: a line before it says so, and invisible characters are revealed.
 import asyncio
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
@@ -25,6 +22,7 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import OUTSIDE, Context, Output, Params, Tool
 from .pdf import read_pdf
+from .system.isolated import run_isolated
 from .system.plural import count_of
 from .system.shorten import one_line
 from .system.unicode import clean, reveal_invisible
@@ -159,20 +157,12 @@ def _page(found: "Download") -> Page:
 
 def _converted(url: str, data: bytes) -> tuple[str, str]:
     """Convert a page in another process. Return its title and text. Blocks. Raises ToolError."""
-    command = [sys.executable, "-I", convert.__file__, url]
-    path = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+    written, why = run_isolated(convert.__file__, [url], data, convert.MAX_SECONDS)
     try:
-        done = subprocess.run(
-            command, input=data, capture_output=True, timeout=convert.MAX_SECONDS, env=path
-        )
-        found = json.loads(done.stdout)
+        found = json.loads(written)
         return str(found["title"]), str(found["text"])
-    except subprocess.TimeoutExpired:
-        why = f"that takes more than {convert.MAX_SECONDS} s"
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        why = said[0][:200] if said else f"it ended with {done.returncode}"
-    raise _no_text(url, why)
+        raise _no_text(url, why[:200] or "its conversion wrote no text") from None
 
 
 def _of_pdf(url: str, data: bytes) -> tuple[str, str, str]:

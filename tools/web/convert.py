@@ -6,13 +6,14 @@ imports no module of ctxagent.
 """
 
 import json
+import os
 import re
 import resource
 import sys
 from typing import Any
 from urllib.parse import urljoin
 
-MAX_SECONDS = 30  # timeout in the parent process
+MAX_SECONDS = 30  # of computing
 MAX_MEMORY_BYTES = 2 << 30
 GONE = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas",
@@ -63,8 +64,8 @@ def is_hidden(tag: Any) -> bool:
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    limit = int(os.environ["CPU_SECONDS"])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     found = main(sys.argv[1], sys.stdin.buffer.read().decode("utf-8", "replace"))
