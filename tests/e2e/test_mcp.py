@@ -22,7 +22,7 @@ from ctxagent.agent.replay.request_check import check_log
 from ctxagent.agent.session.entries import User
 from ctxagent.agent.session.log import encode_line, read_log
 
-from ..support.command import Place, alive, comes, gone
+from ..support.command import PATIENCE, Place, alive, comes, gone
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -291,7 +291,7 @@ def http_server(*script: str, **env: str) -> Iterator[str]:
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
-        assert comes(answers)
+        assert comes(answers, PATIENCE)  # nothing else ends it
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.kill()

@@ -18,7 +18,7 @@ from ctxagent.agent.models.address import unencrypted_host
 from ctxagent.agent.models.bounded_body import MAX_BODY_BYTES, bound_body
 from ctxagent.agent.models.messages.draft import MAX_BLOCKS, MAX_REPLY_CHARS, ReplyDraft
 
-from ...support.command import Place
+from ...support.command import PATIENCE, Place
 from ...support.server.loopback import Fail, Say, Server
 
 KEY = "test-key-1"  # as `Place.server` has it
@@ -97,7 +97,7 @@ def test_a_compressed_body_is_read_up_to_the_limit(is_bounded: bool) -> None:
     async def read(url: str) -> int:
         hooks = {"response": [bound_body]} if is_bounded else {}
         async with (
-            httpx2.AsyncClient(event_hooks=hooks, trust_env=False) as client,
+            httpx2.AsyncClient(event_hooks=hooks, trust_env=False, timeout=PATIENCE) as client,
             client.stream("GET", url) as response,
         ):
             return sum([len(piece) async for piece in response.aiter_bytes()])
