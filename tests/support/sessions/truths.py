@@ -81,6 +81,7 @@ class Facts:
     # The run of each command that started last: its start, ref and error, "" if none is open.
     runs: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     resolved: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)  # all errors of commands, open or not
     finished: set[str] = field(default_factory=set)  # finished items of the todo list
     _started: dict[str, int] = field(default_factory=dict)  # jobs of this process
     _ended: set[str] = field(default_factory=set)  # jobs whose end was reported
@@ -99,12 +100,17 @@ class Facts:
         """The open errors, each with the ref of its command."""
         return [(mark, ref) for _, ref, mark in self.runs.values() if mark]
 
-    def resolve(self, mark: str) -> None:
-        """Record that a model claims an error to be resolved."""
-        for command, (start, ref, known) in self.runs.items():
+    def claim(self, mark: str, *, is_resolved: bool) -> None:
+        """Record what a model claims about an error. An error that the log does not know is open
+        again if the model says so.
+        """
+        for command, (start, ref, known) in self.runs.items() if is_resolved else ():
             if known == mark:
                 self.runs[command] = start, ref, ""
-        self.resolved.add(mark)
+        if is_resolved:
+            self.resolved.add(mark)
+        elif mark not in self.failed:
+            self.resolved.discard(mark)
 
     def _add_outcome(self, entry: ToolResult) -> None:
         """Add the outcome of a command. A background command ends when Job first reports its end;
@@ -123,6 +129,7 @@ class Facts:
         if code is None or details.get("running"):
             return
         mark = "".join(_ERROR.findall(content_text(entry.content))[-1:]) if code else ""
+        self.failed |= {mark} - {""}
         start, _, known = self.runs.get(command, (0, 0, ""))
         if start > since:
             self.resolved |= {mark} - {known, ""}
@@ -223,13 +230,14 @@ class Truths:
             if entry.seq >= before:
                 break
             facts.add(entry)
-            for mark in claims.get(entry.seq, ()):
-                facts.resolve(mark)
+            for mark, is_resolved in claims.get(entry.seq, {}).items():
+                facts.claim(mark, is_resolved=is_resolved)
         return facts
 
-    def _claims(self, reverted: set[int]) -> Iterator[tuple[int, list[str]]]:
+    def _claims(self, reverted: set[int]) -> Iterator[tuple[int, dict[str, bool]]]:
         """Yield the seq of the last answer from which a valid summary was made, with the errors
-        that its answers call resolved. A long span is asked about in parts, one answer for each.
+        that its answers name: true if resolved. A long span is asked about in parts, one answer
+        for each.
         """
         asked: dict[tuple[object, object], list[Assistant]] = {}  # by attempt
         for entry in self.entries:
@@ -241,7 +249,7 @@ class Truths:
                 for answers in asked.values() if entry.seq not in reverted else ():
                     texts = [content_text(answer.content) for answer in answers]
                     if steps & set(_STEP.findall("\n".join(texts))):
-                        yield answers[-1].seq, _said_resolved(texts)
+                        yield answers[-1].seq, _claimed(texts)
                 asked = {}
 
     def _summary_faults(self, summary: Summary, view: View) -> Iterator[Fault]:
@@ -303,14 +311,15 @@ class Truths:
         yield Fault("conversation", "; ".join(told) or "not in order")
 
 
-def _said_resolved(texts: Iterable[str]) -> list[str]:
-    """Return the errors that answers in order call resolved, and the last one of them not open."""
-    resolved: dict[str, None] = {}
+def _claimed(texts: Iterable[str]) -> dict[str, bool]:
+    """Return the errors that answers name, true if the last answer about it only calls it
+    resolved.
+    """
+    claimed: dict[str, bool] = {}
     for text in texts:
-        resolved |= dict.fromkeys(re.findall(r"Resolved: .*?(error\d+)", text))
-        for mark in re.findall(r"Open: .*?(error\d+)", text):
-            resolved.pop(mark, None)
-    return list(resolved)
+        claimed |= dict.fromkeys(re.findall(r"Resolved: .*?(error\d+)", text), True)
+        claimed |= dict.fromkeys(re.findall(r"Open: .*?(error\d+)", text), False)
+    return claimed
 
 
 def _in_range(seq: int, context: str) -> bool:
