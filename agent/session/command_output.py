@@ -33,7 +33,7 @@ _SUCCESS_SIGN = regex(
 
 _HAS_TEXT = regex(r"\w")
 _NOTE = regex(r"\[.*\]")
-_NAMED = regex(r"([\w.+-]+): ")
+_FIRST_NAME = regex(r"([\w.+-]+): ")
 _WORD = regex(r"[\w.+-]+")
 
 
@@ -85,7 +85,7 @@ def telling_lines(
     signs = [sign for sign in _SIGNS if sign in text]
     places, share = range(len(printed) - 1, -1, -1), count // LAST_LINES_DIVISOR
     names = set(_WORD.findall(command)) if command else ()
-    named = (n for n in places if names and (m := _NAMED.match(printed[n])) and m[1] in names)
+    named = (n for n in places if names and (m := _FIRST_NAME.match(printed[n])) and m[1] in names)
     signed = (n for n in places if signs and _has_sign(printed[n].lower(), signs))
     first = (*places[:share], *islice(named, share))
     order = dict.fromkeys((*first, *islice(signed, count), *places[:count]))

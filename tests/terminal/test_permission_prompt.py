@@ -122,6 +122,7 @@ def test_a_slash_command_is_never_a_reason(tmp_path: Path) -> None:
     async def answer(seat: Seat) -> None:
         seat.say("/nosuch")
         await seat.until("there is no command /nosuch")
+        await seat.keys()
         seat.say("/rename")
         await seat.until("/rename waits for the end of the turn; the question is still open")
         await seat.keys()
