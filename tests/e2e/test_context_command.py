@@ -444,7 +444,7 @@ class Gated(ScriptedModel):
 
 def test_summary_in_preparation_is_shown(tmp_path: Path) -> None:
     desk = Desk(tmp_path, mode="bypass")
-    long, last = Step(text="word " * 5_000), Step(text="All said.")
+    long, last = Step(text=("word," * 50 + " ") * 50), Step(text="All said.")
     model = desk.model = Gated([long, last, Step(text="no summary")], window=8_600)
 
     async def act(seat: Seat) -> None:
