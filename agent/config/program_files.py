@@ -5,44 +5,72 @@ The search reads text and runs nothing. It may find too much, e.g. a data file a
 """
 
 import os
-import re
+import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from glob import glob
 from itertools import pairwise
 from pathlib import Path
 
 from ...tools.system.programs import within
 from ..lazy import regex
+from .program_text import (
+    assignments,
+    ending_of,
+    imported,
+    interpreters,
+    is_argument_file,
+    is_code,
+    is_option_file,
+    is_settings_of,
+    plain,
+    quoted_texts,
+    quoted_words,
+    reached_rules,
+    segments,
+    without_unknown,
+    words_of_code,
+)
 from .trust import read_untrusted
 
 MAX_PROGRAM_FILES = 200  # of one command line
-MAX_READ_BYTES = 1_000_000  # larger files are not searched for further files
+MAX_READ_BYTES = 300_000  # larger files are not searched for further files
 
+_MAKES = ("make", "gmake", "MAKE")
 # Files that a build tool reads without being told, by the name of the tool.
 BUILD_FILES: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(_MAKES, ("GNUmakefile", "makefile", "Makefile")),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
-    "rake": ("Rakefile",),
-    "gradle": ("build.gradle", "build.gradle.kts", "settings.gradle"),
-    "mvn": ("pom.xml",),
+    **dict.fromkeys(("inv", "invoke"), ("tasks.py",)),
+    **dict.fromkeys(("poe", "hatch", "pdm"), ("pyproject.toml",)),
+    **dict.fromkeys(("rake", "bundle"), ("Rakefile", "Gemfile")),
+    **dict.fromkeys(("gradle", "gradlew"), ("build.gradle", "settings.gradle")),
+    **dict.fromkeys(("mvn", "mvnw"), ("pom.xml",)),
+    "sbt": ("build.sbt",),
+    "cmake": ("CMakeLists.txt",),
+    "ninja": ("build.ninja",),
+    "bazel": ("BUILD", "MODULE", "WORKSPACE"),
     "cargo": ("build.rs",),
     "tox": ("tox.ini",),
     "nox": ("noxfile.py",),
     "pre-commit": (".pre-commit-config.yaml",),
-    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun", "deno"), ("package.json", "deno.json")),
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn", "bun", "deno"),
+        ("package.json", "deno.json", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs"),
+    ),
 }
 _SCRIPT_ENDINGS = ("", ".js", ".cjs", ".mjs", ".ts", ".mts", ".tsx", ".jsx", ".json")
 _JAVASCRIPT_ENDINGS = tuple(filter(None, _SCRIPT_ENDINGS))
-_CODE_ENDINGS = (
-    ".py", ".pyw", ".sh", ".bash", ".zsh", ".fish", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts",
-    ".mts", ".tsx", ".rb", ".pl", ".php", ".lua", ".jl", ".go", ".rs", ".java", ".kts", ".groovy",
-    ".gradle", ".mk", ".cmake", ".toml", ".ini", ".cfg", ".yaml", ".yml",
-)  # fmt: skip
+_SHELL_ENDINGS = (".sh", ".bash", ".zsh", ".ksh", ".mk", ".fish")
 _INDEX_FILES = ("index.js", "index.cjs", "index.mjs", "index.ts", "package.json")
+_PACKAGE_FOLDERS = ("/node_modules/", "/site-packages/", "/dist-packages/")
+_RUNNERS_OF_BINS = frozenset(("npx", "bunx"))
+_PACKAGE_RUNNERS = frozenset(("npm", "pnpm", "yarn", "bun", *_RUNNERS_OF_BINS))
+_VERBS = frozenset(("run", "exec", "dlx"))  # of such programs, before the name of a program
+_MODULE_ENDINGS = (".py", ".pyc", ".so", ".pyd")
 # Words of the shell before a program.
 _PREFIXES = frozenset((
     "exec", "command", "time", "if", "then", "else", "elif", "do", "while", "until", "!",
@@ -51,28 +79,19 @@ _PREFIXES = frozenset((
 _STARTERS = frozenset((
     "env", "sudo", "nice", "nohup", "timeout", "xargs", "eval", "source", ".", "sh", "bash", "dash",
     "zsh", "ksh", "fish", "node", "nodejs", "bun", "deno", "tsx", "ts-node", "ruby", "perl", "php",
-    "lua", "Rscript", "java", "go", "uv", "uvx", "poetry", "pipx", "npx", *BUILD_FILES,
+    "lua", "Rscript", "java", "go", "uv", "uvx", "poetry", "pipx", *_PACKAGE_RUNNERS, *BUILD_FILES,
 ))  # fmt: skip
 _JAVASCRIPT = frozenset(("node", "nodejs", "bun", "deno", "tsx", "ts-node"))
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
+_SITE_MODULES = ("sitecustomize", "usercustomize")  # Python imports them by itself
+_MAX_WORDS = 500  # of one command that are searched for programs
+_MAX_BASES = 40  # folders from which the words of one text may start
 
-_QUOTED_WORD = regex(r"""["']([^"'\s]*)["']""")
 _BLANK = regex(r"\s")
-_QUOTED = regex(r"""["']([^"'\n]*[ \t][^"'\n]*)["']""")
 _ASSIGNMENT = regex(r"\w+=")
-_IGNORED = regex(r"^[ \t]*#.*$|(?:\d|&)?>[>|&]?\s*[^\s;&|()<>]+", re.M)  # comments, output
-_SEGMENTS = regex(r"[;&|()`\n{}]+")
 _PARTS = regex(r"[=:]")
-_WORD = regex(r"[^\s'\"`;|&()<>,]+")
-_VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
-_OWN_FOLDER = regex(r"\$\(dirname [^)]*\)|\$\{(?:BASH_SOURCE\[0\]|0)%/\*\}|\$\(cd [^)]*\)")
 _PYTHON = regex(r"(?:python|pypy)[\d.]*t?")
-_IMPORT = regex(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w. ]+)*)", re.M)
-_FROM = regex(r"^[ \t]*from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]+)", re.M)
-_REQUIRE = regex(r"(?:\brequire\s*\(|\bfrom\b|\bimport\b\s*\(?)\s*['\"](\.[^'\"\n]*)['\"]")
-_INCLUDE = regex(r"^-?s?include[ \t]+(.+)$", re.M)
-_RECIPE = regex(r"^[ \t]+[@+-]*(.+)$", re.M)
-_SHEBANG = regex(r"#![^\n]*?([\w.+-]+)[ \t]*(?:\n|$)")
+_MODULE_OPTION = regex(r"-[a-zA-Z]*?m(.*)")
 _JSON_TEXT = regex(r'"((?:[^"\\\n]|\\.)+)"')
 
 
@@ -90,8 +109,10 @@ def program_files(
     search = _Search(cwd, env, roots, except_in)
     if not isinstance(command, str):
         search.add_words(command, [cwd])
-    for text in [command] if isinstance(command, str) else filter(_BLANK.search, command):
+    texts = [command] if isinstance(command, str) else [shlex.join(command), *command]
+    for text in texts if isinstance(command, str) else filter(_BLANK.search, texts):
         search.add_shell_text(text, [cwd])
+        search.add_escaped_names(text)
     return search.run()
 
 
@@ -105,10 +126,17 @@ class _Search:
     ) -> None:
         self._cwd, self._env, self._roots, self._except_in = cwd, env, roots, except_in
         self._found: dict[str, None] = {}
-        self._listed = set[str]()  # folders in which shadows were searched
         self._waiting = deque[tuple[str, Sequence[str]]]()
-        places = (os.path.join(cwd, each) for each in env.get("PATH", "").split(":") if each)  # noqa: PTH118
-        self._path = [place for place in dict.fromkeys(places) if self._is_inside(place)]
+        self._listed: dict[str, Mapping[str, Sequence[str]]] = {}
+        self._inside: dict[str, bool] = {}
+        self._shadowed = set[str]()  # folders in which shadows were searched
+        self._configured = set[tuple[str, str]]()  # programs and folders of searched settings
+        self._goals = set[str]()  # words that may be targets of a makefile
+        self._makefiles: dict[str, str] = {}  # the texts of makefiles
+        self._path: dict[str, None] = {}  # folders of programs
+        self._imports: dict[str, None] = {}  # folders of Python modules, beside those of a script
+        for name in ("PATH", "PYTHONPATH"):
+            self._use_variable(name, env.get(name, ""), [cwd])
 
     def run(self) -> list[str]:
         """Search the text of the found files. Return all found files."""
@@ -119,48 +147,78 @@ class _Search:
                 self._search_text(path, text, imports)
         return [*self._found]
 
-    def add_shell_text(self, text: str, bases: Sequence[str]) -> None:
-        """Add the files that a shell text runs."""
-        text = _IGNORED.sub(" ", _VARIABLE.sub(partial(_value, self._env), text))
-        text = _QUOTED_WORD.sub(lambda found: found[1], text)
-        bases = self._with_folders(_WORD.findall(text), bases)
-        for segment in _SEGMENTS.split(text):
-            words = _WORD.findall(segment)
-            while words and (_ASSIGNMENT.match(words[0]) or words[0] in _PREFIXES):
-                del words[0]
-            self.add_words(words, bases)
-        for found in _QUOTED.finditer(text):  # names with blanks
-            self._add_named(found[1], bases, _is_code)
+    def add_shell_text(self, text: str, bases: Sequence[str], folder: str = "") -> None:
+        """Add the files that a shell text or a makefile runs. `folder` has the file of the text."""
+        text = plain(text, self._env, folder)
+        for name, value in assignments(text):
+            self._use_variable(name, value, bases)
+        commands = [*segments(text)]
+        words = list(dict.fromkeys(word for each in commands for word in each))
+        bases = self._with_folders(words, bases)
+        for each in commands:
+            while each and (_ASSIGNMENT.match(each[0]) or each[0] in _PREFIXES):
+                del each[0]
+            self.add_words(each, bases)
+        for quoted in quoted_texts(text):  # names with blanks
+            self._add_named(quoted, bases, is_code)
+        if any(map(_is_python, words)):
+            self._search_python(text, bases, folder)
+
+    def add_escaped_names(self, text: str) -> None:
+        """Add the files that a command names with quoted blanks."""
+        with suppress(ValueError):
+            for word in filter(_BLANK.search, shlex.split(text)):
+                self._add_named(word, [self._cwd], is_code)
 
     def add_words(self, words: Sequence[str], bases: Sequence[str]) -> None:
         """Add the files that the words of a command name, relative to each of the folders: its
         program, values of options, the script of an interpreter, and other arguments if they are
-        code.
+        code or settings.
         """
         bases = self._with_folders(words, bases)
-        needs_script, before = False, ""
+        starter, needs_script, before = "", False, ""
         for word in words:
             for part in _PARTS.split(word)[1:]:  # of --option=FILE
-                self._add_named(part, bases, _is_option_file)
+                self._add_named(part, bases, is_option_file)
             if word.startswith("-"):
                 needs_script = needs_script and word not in ("-m", "-c", "-e")
             elif not before:
-                self._add_program(word, bases)
+                self._add_program(word.lstrip("@+"), bases)
             elif needs_script:
-                self._add_named(word, bases)
-                self._add_from_path(word)
-                needs_script = not _names_file(word, bases)
+                self._add_program(word, bases)
+                if _is_python(starter):
+                    self._add_folder(word, bases)
+                needs_script = not any(map(os.path.exists, self._places(word, bases)))
             else:
                 follows_option = before.startswith("-")
-                self._add_named(word, bases, _is_option_file if follows_option else _is_code)
-            needs_script, before = needs_script or _runs_arguments(word), word
+                self._add_named(word, bases, is_option_file if follows_option else is_argument_file)
+            if _runs_arguments(word):
+                starter, needs_script = word, True
+            before = word
         self._add_by_program(words, bases)
 
+    def _use_variable(self, name: str, value: str, bases: Sequence[str]) -> None:
+        """Add the files that an assignment of a variable makes programs load."""
+        for part in value.split(":"):
+            if name not in ("PATH", "PYTHONPATH"):
+                self._add_named(part, bases, is_option_file)
+                continue
+            places = self._path if name == "PATH" else self._imports
+            for place in self._places(part, bases):
+                places[place] = None
+                if name == "PYTHONPATH":
+                    self._add_import_folder(place)
+
     def _add_program(self, word: str, bases: Sequence[str]) -> None:
-        if "/" in word:
-            self._add_named(word, bases)
-        else:
-            self._add_from_path(word)
+        """Add the files of a program or a script."""
+        self._add_named(word, bases)
+        self._add_from_path(word)
+
+    def _add_folder(self, word: str, bases: Sequence[str]) -> None:
+        """Add what Python runs in a folder."""
+        for place in self._places(word, bases):
+            for name in self._named_by(place, "__main__"):
+                self._add(f"{place}/{name}")
 
     def _add_named(
         self, word: str, bases: Sequence[str], only: Callable[[str], bool] = bool
@@ -168,6 +226,10 @@ class _Search:
         """Add the files that a word names and that satisfy a condition."""
         for place in filter(only, self._places(word, bases)):
             self._add(place)
+        if "*" in word and word.endswith(_SHELL_ENDINGS):
+            for base in bases:
+                for each in glob(word, root_dir=base):  # noqa: PTH207
+                    self._add(os.path.normpath(f"{base}/{each}"))
 
     def _add_from_path(self, word: str) -> None:
         """Add the programs that a word starts from folders of the PATH."""
@@ -175,43 +237,95 @@ class _Search:
             self._add(f"{folder}/{word}")
 
     def _add_by_program(self, words: Sequence[str], bases: Sequence[str]) -> None:
-        """Add the modules and build files that programs among the words load by a name."""
+        """Add the modules, build files and settings that programs among the words load by a
+        name.
+        """
+        words = words[:_MAX_WORDS]
+        starts = True  # whether the next word can be a program
         for at, word in enumerate(words):
-            name, rest = os.path.basename(word), words[at + 1 :]  # noqa: PTH119
-            for file in BUILD_FILES.get(name, ()):
+            name = os.path.basename(word.lstrip("@+"))  # noqa: PTH119
+            if name in _PACKAGE_RUNNERS:
                 for folder in self._upwards(bases):
-                    self._add(f"{folder}/{file}")
-            if name in ("npm", "npx", "pnpm", "yarn", "bun"):
-                for folder in self._upwards(bases):
-                    for each in rest:
-                        self._add(f"{folder}/node_modules/.bin/{each}")
-            if _PYTHON.fullmatch(name):
-                self._add_python_modules(rest, bases)
+                    self._path[f"{folder}/node_modules/.bin"] = None
+                for each in words[at + 1 :]:
+                    self._add_from_path(each)
+            if name in _MAKES:
+                self._goals.update(words[at + 1 :])
+            if name in BUILD_FILES or name in _PACKAGE_RUNNERS or starts:
+                self._add_settings(name, bases)
+            if _is_python(word):
+                self._add_python_modules(words[at + 1 :], bases)
             elif name in _JAVASCRIPT:
-                for each in rest:
+                for each in words[at + 1 :]:
                     for place in self._places(each, bases):
                         self._add_script(place)
+            starts = starts and (name in _STARTERS or word[:1] == "-" or name in _VERBS)
+
+    def _add_settings(self, name: str, bases: Sequence[str]) -> None:
+        """Add the files that a program reads without being told."""
+        files = tuple(BUILD_FILES.get(name, ()))
+        more = tuple(f"{file}." for file in files)  # make makes a Makefile from Makefile.sh
+        for folder in self._upwards(bases):
+            if (name, folder) in self._configured:
+                continue
+            self._configured.add((name, folder))
+            for each in (one for names in self._names(folder).values() for one in names):
+                is_build_file = each in files or (more and each.startswith(more))
+                if is_build_file or (name not in _STARTERS and is_settings_of(each, name)):
+                    self._add(f"{folder}/{each}")
+            if name in _RUNNERS_OF_BINS and _has_bin(f"{folder}/package.json"):
+                self._add(f"{folder}/package.json")
 
     def _add_python_modules(self, words: Sequence[str], bases: Sequence[str]) -> None:
-        folders = [*bases, *filter(None, self._env.get("PYTHONPATH", "").split(":"))]
         for option, following in pairwise([*words, ""]):
-            if option == "-m" or (option[:2] == "-m" and len(option) > 2):
-                self._add_module(option[2:] or following, folders, folders)
+            if found := _MODULE_OPTION.fullmatch(option):
+                folders = [*bases, *self._imports]
+                self._add_module(found[1] or following, folders, folders)
                 for folder in bases:
                     self._add_shadows(folder)
 
-    def _places(self, word: str, bases: Sequence[str]) -> Iterator[str]:
-        """Yield the paths in the roots that a word may name."""
-        if word and "\0" not in word:
+    def _places(self, word: str, bases: Sequence[str]) -> list[str]:
+        """Return the paths in the roots that a word may name. A path that begins with an unknown
+        variable may start from any of the folders.
+        """
+        word, known = without_unknown(word), word
+        if not word or "\0" in word:
+            return []
+        word = os.path.expanduser(word)  # noqa: PTH111
+        found = [word] if word[:1] == "/" else []
+        if word[:1] != "/" or word == known.removeprefix(word) or known[:1] in "/$":
+            first = word.lstrip("/").removeprefix("./").partition("/")[0]
             for base in bases:
-                place = os.path.normpath(os.path.join(base, os.path.expanduser(word)))  # noqa: PTH111, PTH118
-                if self._is_inside(place):
-                    yield place
+                if first in ("", ".", "..") or first in self._names(base).get(_stem(first), ()):
+                    found.append(os.path.join(base, word.lstrip("/")))  # noqa: PTH118
+        return list(filter(self._is_inside, dict.fromkeys(map(os.path.normpath, found))))
+
+    def _names(self, folder: str) -> Mapping[str, Sequence[str]]:
+        """Return the names in a folder by their part before the first dot."""
+        if folder not in self._listed:
+            found = dict[str, list[str]]()
+            with suppress(OSError, ValueError):
+                for name in os.listdir(folder):  # noqa: PTH208
+                    found.setdefault(_stem(name), []).append(name)
+            self._listed[folder] = found
+        return self._listed[folder]
+
+    def _named_by(self, folder: str, module: str) -> list[str]:
+        """Return the names of the files of a Python module in a folder."""
+        names = self._names(folder).get(module, ())
+        return [name for name in names if name.endswith(_MODULE_ENDINGS)]
 
     def _with_folders(self, words: Iterable[str], bases: Sequence[str]) -> list[str]:
         """Return the folders with those that the words name: a command may change to them."""
-        named = [place for word in words for place in self._places(word, bases)]
-        return [*dict.fromkeys((*bases, *filter(os.path.isdir, named)))]
+        found, words = [*dict.fromkeys(bases)], [*words]
+        for base in found:
+            for word in words:
+                for place in filter(os.path.isdir, self._places(word, [base])):
+                    if place not in found:
+                        found.append(place)
+            if len(found) > _MAX_BASES:
+                break
+        return found
 
     def _upwards(self, bases: Sequence[str]) -> Iterator[str]:
         """Yield the folders and the folders above them that are in the roots."""
@@ -221,12 +335,16 @@ class _Search:
                 folder = os.path.dirname(folder)  # noqa: PTH120
 
     def _is_inside(self, path: str) -> bool:
-        real = os.path.realpath(path)
-        inside = within(path, self._roots) or within(real, self._roots)
-        return inside and not within(real, self._except_in)
+        if path not in self._inside:
+            real = os.path.realpath(path)
+            inside = within(path, self._roots) or within(real, self._roots)
+            self._inside[path] = inside and not within(real, self._except_in)
+        return self._inside[path]
 
     def _add(self, path: str, imports: Sequence[str] = ()) -> bool:
-        """Add a file if it exists and is in the roots. Return True if it does."""
+        """Add a file if it exists and is in the roots. Return True if it does. Packages that the
+        project installed are not searched further.
+        """
         if path in self._found:
             return True
         if not os.path.isfile(path) or not self._is_inside(path):  # noqa: PTH113
@@ -234,14 +352,19 @@ class _Search:
         self._found[path] = None
         if os.path.islink(path):  # noqa: PTH114
             self._add(os.path.realpath(path))
-        self._waiting.append((path, imports or [os.path.dirname(path)]))  # noqa: PTH120
+        if not any(folder in path for folder in _PACKAGE_FOLDERS):
+            self._waiting.append((path, imports or [os.path.dirname(path)]))  # noqa: PTH120
         return True
 
     def _add_script(self, path: str) -> None:
-        """Add the file that a JavaScript runtime loads by a path without its ending."""
-        for ending in _SCRIPT_ENDINGS:
-            if self._add(path + ending):
-                return
+        """Add the file that a JavaScript runtime loads by a path without its ending, or with that
+        of the compiled file.
+        """
+        stem, ending = os.path.splitext(path)  # noqa: PTH122
+        for each in (path, *([stem] if ending in _JAVASCRIPT_ENDINGS else [])):
+            for more in _SCRIPT_ENDINGS:
+                if self._add(each + more):
+                    return
         for name in _INDEX_FILES:
             self._add(f"{path}/{name}")
 
@@ -251,80 +374,117 @@ class _Search:
         for folder in folders:
             stem = folder
             for part in parts:
+                if part not in self._names(stem):
+                    break
+                for each in self._named_by(stem, part):
+                    self._add(f"{stem}/{each}", imports)
                 stem = f"{stem}/{part}"
-                self._add(f"{stem}.py", imports)
-                self._add(f"{stem}/__init__.py", imports)
-            self._add(f"{stem}/__main__.py", imports)
+                for each in self._named_by(stem, "__init__"):
+                    self._add(f"{stem}/{each}", imports)
+            for each in self._named_by(stem, "__main__") if parts else ():
+                self._add(f"{stem}/{each}", imports)
+
+    def _add_import_folder(self, folder: str) -> None:
+        """Add what Python loads by itself from a folder of modules."""
+        for name in _SITE_MODULES:
+            self._add_module(name, [folder], [folder])
+        self._add_shadows(folder)
 
     def _add_shadows(self, folder: str) -> None:
         """Add files that Python would load instead of modules of its standard library."""
-        if folder in self._listed:
-            return
-        self._listed.add(folder)
-        with suppress(OSError):
-            for name in os.listdir(folder):  # noqa: PTH208
-                if name.partition(".")[0] in sys.stdlib_module_names:
-                    self._add_module(name.partition(".")[0], [folder], [folder])
+        if folder not in self._shadowed:
+            self._shadowed.add(folder)
+            for name in self._names(folder).keys() & sys.stdlib_module_names:
+                self._add_module(name, [folder], [folder])
 
     def _search_text(self, path: str, text: str, imports: Sequence[str]) -> None:
         """Add the files that a found file runs or loads."""
         folder, name = os.path.split(path)
-        bases = [self._cwd, folder]
-        found = _SHEBANG.match(text)
-        interpreter = found[1] if found else ""
-        if name.endswith(".py") or _PYTHON.fullmatch(interpreter):
-            self._search_python(folder, text, imports)
-        elif name.endswith(_JAVASCRIPT_ENDINGS) and name != "package.json":
-            for found in _REQUIRE.finditer(text):
-                self._add_script(os.path.normpath(f"{folder}/{found[1]}"))
-        elif name.endswith((".sh", ".bash", ".zsh", ".ksh")) or interpreter in _SHELLS:
-            self.add_shell_text(_OWN_FOLDER.sub(lambda _: folder, text), bases)
-        elif name.lower().endswith(("makefile", ".mk", "justfile")):
-            for found in _INCLUDE.finditer(text):
-                for word in found[1].split():
-                    self._add_named(word, bases)
-            lines = "\n".join(found[1] for found in _RECIPE.finditer(text))
-            self.add_shell_text(lines, bases)
-        elif name == "package.json":
+        bases = list(dict.fromkeys((self._cwd, folder, *self._upwards([folder]))))
+        programs = interpreters(text)
+        if name.lower().endswith(("makefile", ".mk")):
+            self._search_makefile(path, text)
+        elif name.lower().endswith(("justfile", *_SHELL_ENDINGS)) or (
+            not _SHELLS.isdisjoint(programs)
+        ):
+            self.add_shell_text(text, bases, folder)
+        elif name.endswith(".json"):
             lines = "\n".join(found[1] for found in _JSON_TEXT.finditer(text))
-            self.add_shell_text(lines, bases)
+            self.add_shell_text(lines, bases, folder)
+        else:
+            self._search_code(folder, text, bases)
+            if name.endswith(_JAVASCRIPT_ENDINGS):
+                for each in quoted_words(text):
+                    if each[:1] == ".":
+                        self._add_script(os.path.normpath(f"{folder}/{each}"))
+                    for place in self._upwards([folder]) if each[:1] == "#" else ():
+                        self._add(f"{place}/package.json")  # it says which file that is
+            elif ending := ending_of(name) or _ending_for(name, programs):
+                for each in quoted_words(text) if ending != ".py" else ():
+                    self._add_named(f"{each}{ending}", bases, is_code)
+        if name.endswith(".py") or any(map(_is_python, programs)):
+            self._search_python(text, imports, folder)
 
-    def _search_python(self, folder: str, text: str, imports: Sequence[str]) -> None:
-        for found in _IMPORT.finditer(text):
-            for name in found[1].split(","):
-                self._add_module(name.split()[0], imports, imports)
-        for found in _FROM.finditer(text):
-            dots = len(found[1]) - len(found[1].lstrip("."))
+    def _search_makefile(self, path: str, text: str) -> None:
+        """Add the files of the rules that a command reaches, which may be in several makefiles."""
+        self._makefiles[path] = text
+        size = -1
+        while size != len(self._goals):
+            size = len(self._goals)
+            for each, rules in self._makefiles.items():
+                folder = os.path.dirname(each)  # noqa: PTH120
+                bases = list(dict.fromkeys((self._cwd, folder, *self._upwards([folder]))))
+                self.add_shell_text(reached_rules(rules, self._goals), bases, folder)
+
+    def _search_code(self, folder: str, text: str, bases: Sequence[str]) -> None:
+        """Add the files that the words of a program name, and the commands in its texts."""
+        words = words_of_code(text)
+        bases = self._with_folders(quoted_words(text), bases)
+        for word in words:
+            self._add_named(word, bases, is_code)
+        if "sys.path" in text:
+            for place in filter(self._is_inside, bases):
+                self._imports[place] = None
+                self._add_import_folder(place)
+        for each in quoted_texts(text):
+            if _runs_arguments(each.strip().partition(" ")[0]):
+                self.add_shell_text(each, bases, folder)
+
+    def _search_python(self, text: str, imports: Sequence[str], folder: str) -> None:
+        imports = list(dict.fromkeys((*imports, *self._imports)))
+        for dots, module, names in imported(text):
             start = os.path.normpath("/".join([folder, *[".."] * (dots - 1)]))
-            folders: Sequence[str] = [start] if dots else imports
-            module = found[1][dots:]
-            names = re.findall(r"\w+", found[2]) if module or dots else []
+            folders: Sequence[str] = (
+                [start] if dots and folder else [*imports, *([folder] * bool(folder))]
+            )
             if module:
                 self._add_module(module, folders, imports)
-            for name in names:
+            for name in names if module or dots else ():
                 self._add_module(f"{module}.{name}".lstrip("."), folders, imports)
         for place in imports:
             self._add_shadows(place)
 
 
-def _value(env: Mapping[str, str], found: re.Match[str]) -> str:
-    return env.get(found[1] or found[2]) or found[0]
+def _stem(name: str) -> str:
+    return name.partition(".")[0]
 
 
-def _names_file(word: str, bases: Sequence[str]) -> bool:
-    return any(os.path.isfile(os.path.join(base, word)) for base in bases)  # noqa: PTH113, PTH118
-
-
-def _is_code(path: str) -> bool:
-    """Return True if a file can be run, or is code or a configuration by its name."""
-    return path.endswith(_CODE_ENDINGS) or os.access(path, os.X_OK)
-
-
-def _is_option_file(path: str) -> bool:
-    """Return True if a file may be code or a configuration that an option names."""
-    return _is_code(path) or path.endswith(".json") or path.rpartition("/")[2][:1] == "."
+def _is_python(word: str) -> bool:
+    name = word.rpartition("/")[2]
+    return bool(_PYTHON.fullmatch(name)) or name == "uv"
 
 
 def _runs_arguments(word: str) -> bool:
     name = word.rpartition("/")[2]
     return name in _STARTERS or bool(_PYTHON.fullmatch(name))
+
+
+def _ending_for(name: str, programs: Sequence[str]) -> str:
+    return ".rb" if "ruby" in programs or name == "Rakefile" else ""
+
+
+def _has_bin(path: str) -> bool:
+    """Return True if a package has programs of its own, which npx prefers."""
+    with suppress(OSError):
+        return b'"bin"' in read_untrusted(Path(path), MAX_READ_BYTES)
+    return False

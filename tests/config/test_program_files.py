@@ -79,6 +79,87 @@ def test_files_of_a_command(project: Path, command: str | list[str], expected: l
     assert found(project, command, **env) == sorted(expected)
 
 
+PYTHON = "python3 s/f.py"
+CASES = [
+    ("./c", "h.sh", {"c": "#!/bin/bash -e\n./h.sh"}),
+    ("./c", "h.py", {"c": "#!/usr/bin/env -S uv run --script\nimport h"}),
+    (PYTHON, "s/h.sh", {"s/f.py": "import subprocess\nsubprocess.run(['bash', 's/h.sh'])"}),
+    (PYTHON, "s/h.py", {"s/f.py": "run_path(Path(__file__).parent / 'h.py')"}),
+    (PYTHON, "lib/h.py", {"s/f.py": "import sys\nsys.path.insert(0, 'lib')\nimport h"}),
+    (PYTHON, "s/h.py", {"s/f.py": "importlib.import_module('h')"}),
+    (PYTHON, "s/h.py", {"s/f.py": "import os; import h"}),
+    (PYTHON, "s/h.py", {"s/f.py": "import os, \\\n  h"}),
+    (PYTHON, "s/p/h.py", {"s/f.py": "from p import \\\n  h"}),
+    (PYTHON, "s/p/h.py", {"s/f.py": "from p import *", "s/p/__init__.py": "__all__ = ['h']"}),
+    (PYTHON, "s/h.abi3.so", {"s/f.py": "import h"}),
+    (f"PYTHONPATH=lib {PYTHON}", "lib/sitecustomize.py", {"s/f.py": ""}),
+    ("PYTHONPATH=lib python3 -m h", "lib/h.py", {}),
+    ("python3 -c 'from t.f import main'", "t/f.py", {}),
+    (["python3", "-c", "import json"], "json.py", {}),
+    ("python3 - <<'X'\nimport h\nX", "h.py", {}),
+    ("python3 app", "app/__main__.py", {}),
+    ("python3 -sm t", "t.py", {}),
+    ("bash s/f.sh", "s/h.sh", {"s/f.sh": 'D=$(cd "$(dirname "$0")" && pwd)\n. "$D/h.sh"'}),
+    ("bash s/f.sh", "s/h.sh", {"s/f.sh": 'R=$(git rev-parse --show-toplevel)\n"$R/s/h.sh"'}),
+    ("bash s/f.sh", "s/h", {"s/f.sh": "X=s/h\nbash $X"}),
+    ("bash ${S:-s}/h.sh", "s/h.sh", {}),
+    ("bash s/{f,h}.sh", "s/h.sh", {}),
+    ("bash my\\ s/h.sh", "my s/h.sh", {}),
+    ("for f in s/*.sh; do bash $f; done", "s/h.sh", {}),
+    ("cd a && cd b && ./h.sh", "a/b/h.sh", {}),
+    ("BASH_ENV=h.sh bash -c true", "h.sh", {}),
+    ("PATH=$PWD/bin:$PATH h", "bin/h", {}),
+    ("git -c alias.x='!./h.sh' x", "h.sh", {}),
+    ("ruby f.rb", "h.rb", {"f.rb": "require_relative 'h'"}),
+    ("perl f.pl", "h.pl", {"f.pl": "require './h.pl';"}),
+    ("node f.js", "h.js", {"f.js": "require(path.join(__dirname, 'h.js'))"}),
+    ("node f.js", "h.js", {"f.js": "require(`./h`)"}),
+    ("node f.js", "h.sh", {"f.js": "execSync('./h.sh')"}),
+    ("tsx f.ts", "h.ts", {"f.ts": "import x from './h.js'"}),
+    (
+        "node f.mjs",
+        "h.mjs",
+        {"f.mjs": "import '#h'", "package.json": '{"imports": {"#h": "./h.mjs"}}'},
+    ),
+    ("npm run x", "node_modules/.bin/h", {"package.json": '{"scripts": {"x": "h ."}}'}),
+    ("npx h .", "h.config.js", {}),
+    ("make x", "h.sh", {"Makefile": "S = h.sh\nx:\n\tsh $(S)\n"}),
+    ("make x", "h.py", {"Makefile": "P = python3\nx: ; $(P) h.py\n"}),
+    ("make x", "h.py", {"Makefile": "x: y\ny:\n\tpython3 \\\n\t  h.py\n"}),
+    ("make x", "h.sh", {"Makefile": "V := $(shell ./h.sh)\nx:\n\ttrue\n"}),
+    ("make x", "mk/h.mk", {"Makefile": "-include $(wildcard mk/*.mk)\n"}),
+    ("make x", "Makefile.sh", {"Makefile": "x:\n\ttrue\n"}),
+    ("make x", "a/h.sh", {"Makefile": "x:\n\t$(MAKE) -C a y", "a/Makefile": "y:\n\t./h.sh"}),
+    ("task x", "h.sh", {"Taskfile.yml": "tasks: {x: {cmds: [./h.sh]}}"}),
+    ("mypy .", "h.py", {"mypy.ini": "[mypy]\nplugins=./h.py"}),
+    ("tclsh h.tcl", "h.tcl", {}),
+]
+
+
+@pytest.mark.parametrize(("command", "victim", "files"), CASES)
+def test_a_file_that_a_command_loads_in_another_way(
+    tmp_path: Path, command: str | list[str], victim: str, files: dict[str, str]
+) -> None:
+    for name, text in {**files, victim: files.get(victim, "")}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    assert victim in found(tmp_path, command, PWD=str(tmp_path), PATH="/usr/bin")
+    (tmp_path / victim).unlink()
+    assert victim not in found(tmp_path, command, PWD=str(tmp_path), PATH="/usr/bin")
+
+
+def test_files_that_a_command_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("x:\n\tsh a.sh\ny:\n\tsh b.sh\n")
+    (tmp_path / "package.json").write_text('{"dependencies": {"a": "1"}}')
+    (tmp_path / "fmt.py").write_text("# like test.py\nopen('README.md')\n")
+    for name in ("a.sh", "b.sh", "test.py", "README.md", "__main__.py", ".prettierignore"):
+        (tmp_path / name).touch()
+    assert found(tmp_path, "make x") == ["Makefile", "a.sh"]
+    assert found(tmp_path, "npx -y prettier --write .") == []
+    assert found(tmp_path, "python3 fmt.py") == ["fmt.py"]
+
+
 def test_a_file_that_python_loads_instead_of_its_own_module(tmp_path: Path) -> None:
     (tmp_path / "fmt.py").write_text("print()\n")
     assert found(tmp_path, "python3 fmt.py") == ["fmt.py"]

@@ -114,6 +114,44 @@ def test_a_changed_script_of_an_own_hook_before_a_call_denies_the_call(place: Pl
     assert not (place.project / "b.txt").exists()
 
 
+def hook_of_user(place: Place, command: str) -> None:
+    own = place.root / "home" / ".config" / "ctxagent"
+    own.mkdir(parents=True)
+    (own / "agentrc").write_text(f"[hooks]\nafter_tool = ['''{command}''']\n")
+
+
+PLANTS = "open('planted', 'w')\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "changed"),
+    [
+        ("{python} scripts/fmt.py", "import os; import helper\n", "scripts/helper.py"),
+        ("{python} scripts/fmt.py", "import os, \\\n  sys, helper\n", "scripts/helper.py"),
+        ("PYTHONPATH=lib {python} scripts/fmt.py", "", "lib/sitecustomize.py"),
+        ("{python} -c 'import scripts.helper'", "", "scripts/helper.py"),
+        (
+            "{python} scripts/fmt.py",
+            "import runpy\nrunpy.run_path('lib/part.py')\n",
+            "lib/part.py",
+        ),
+    ],
+)
+def test_a_file_that_a_hook_loads_does_not_run_after_the_model_wrote_it(
+    place: Place, command: str, script: str, changed: str
+) -> None:
+    (place.project / "scripts" / "fmt.py").write_text(script)
+    (place.project / "lib").mkdir()
+    if "part" in changed:
+        (place.project / changed).write_text("")
+    hook_of_user(place, command.format(python=sys.executable))
+    (place.project / ".claude" / "settings.json").unlink()
+    read = [call("Read", path=changed)] if "part" in changed else []
+    told = run(place, *read, write(changed, PLANTS), write("a.txt"), code=DENIED)
+    assert changed in told
+    assert not (place.project / "planted").exists()
+
+
 READS_HOME = (
     "import os\ntext = open(os.environ['HOME'] + '/secret').read()\nopen('got', 'w').write(text)\n"
 )
