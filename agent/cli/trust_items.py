@@ -12,6 +12,7 @@ from ...tools.system.environment import child_environment
 from ...tools.system.plural import count_of
 from ..config.keys import value_text
 from ..config.load import values_needing_trust
+from ..config.outside_marks import marked_files
 from ..config.pinned_files import FileChange
 from ..config.places import config_home, home_folder
 from ..config.start_gate import ProgramRights, ProgramStart, StartGate
@@ -20,7 +21,6 @@ from ..config.trust import (
     accepted_content,
     doubt_about,
     is_trusted,
-    marked_files,
     read_untrusted,
 )
 from ..errors import ConfigError
@@ -32,6 +32,7 @@ from ..features.instruction_reader import InstructionReader
 from ..features.memory import FOLDER
 from ..features.started_programs import programs_of
 from ..lazy import dataclass
+from ..permissions.paths import is_instruction
 from ..security.program_starts import gate_of
 from ..session.store import Project
 
@@ -200,8 +201,9 @@ def _doubtful_instructions(cwd: Path, home: Path, trust_dir: Path) -> list[Path]
     places = InstructionPlaces(cwd, config_home(os.environ), home, trust_dir)
     reader = InstructionReader(places)
     reader.read(places.for_all_work())
-    here = (places.root.resolve(), (Project(trust_dir, cwd).folder / FOLDER).resolve())
+    project, facts = places.root.resolve(), (Project(trust_dir, cwd).folder / FOLDER).resolve()
     own = [path.resolve() for path in places.own_files()]
-    marked = (path for path in marked_files(trust_dir) if path.is_file())
-    found = (path for path in marked if any(map(path.is_relative_to, here)) or path in own)
-    return list(dict.fromkeys([*reader.doubtful, *found]))
+    marked = [path for path in marked_files(trust_dir) if path.is_file()]
+    found = (path for path in marked if path.is_relative_to(project) and is_instruction(str(path)))
+    kept = (path for path in marked if path.is_relative_to(facts) or path in own)
+    return list(dict.fromkeys([*reader.doubtful, *found, *kept]))

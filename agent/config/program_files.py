@@ -188,7 +188,7 @@ class _Search:
                 self._add_program(word, bases)
                 if _is_python(starter):
                     self._add_folder(word, bases)
-                needs_script = not any(map(os.path.exists, self._places(word, bases)))
+                needs_script = not _names_file(word, bases)
             else:
                 follows_option = before.startswith("-")
                 self._add_named(word, bases, is_option_file if follows_option else is_argument_file)
@@ -463,6 +463,10 @@ class _Search:
                 self._add_module(f"{module}.{name}".lstrip("."), folders, imports)
         for place in imports:
             self._add_shadows(place)
+
+
+def _names_file(word: str, bases: Sequence[str]) -> bool:
+    return any(os.path.exists(os.path.join(base, word)) for base in bases)  # noqa: PTH110, PTH118
 
 
 def _stem(name: str) -> str:

@@ -1,8 +1,7 @@
 """Trust in files: the contents that the user has accepted, and the files that need it.
 
 `trusted.json` in the state folder maps the path of a file to the SHA-256 of its accepted content.
-After a change the file is no longer trusted. The folder `outside` has one mark for each file of
-instructions that was written after text from outside had entered the context, such as a web page.
+After a change the file is no longer trusted.
 """
 
 import errno
@@ -12,15 +11,13 @@ import json
 import os
 import pwd
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, replace_file, write_private
 from ..errors import ConfigError
+from .outside_marks import outside_mark, remove_mark
 
 TRUST_FILE = "trusted.json"
-MARKS_FOLDER = "outside"
-MAX_SOURCE_CHARS = 300
 CONTENTS_FOLDER = "accepted"  # the accepted contents by their SHA-256, for diffs
 MAX_TRUSTED_BYTES = 100_000  # default limit for the size of a trusted file
 LINK_LEAVES_PROJECT = (
@@ -76,47 +73,6 @@ def doubt_about(path: Path, state_dir: Path, *, is_shared: bool = True) -> str:
     Who else may write a file counts only if it `is_shared`. Raises OSError.
     """
     return outside_mark(path, state_dir) or (other_writer(path) if is_shared else "")
-
-
-def mark_outside(path: Path, source: str, state_dir: Path) -> None:
-    """Mark a file as written after text from `source` was read. Raises OSError."""
-    mark = _mark_of(path, state_dir)
-    make_private_folder(mark.parent)
-    given = {"path": _trust_key(path), "source": source[:MAX_SOURCE_CHARS]}
-    replace_file(mark, json.dumps(given).encode())
-
-
-def outside_mark(path: Path, state_dir: Path) -> str:
-    """Return a short description of the mark of a file, or "" if it has none."""
-    _, source = _read_mark(_mark_of(path, state_dir))
-    return f"the agent wrote it after it had read {source}" if source else ""
-
-
-def marked_files(state_dir: Path) -> list[Path]:
-    """Return the files that have a mark, in all projects."""
-    with suppress(OSError):
-        marks = sorted((state_dir / MARKS_FOLDER).iterdir())
-        return [Path(path) for path, _ in map(_read_mark, marks) if path]
-    return []
-
-
-def _read_mark(mark: Path) -> tuple[str, str]:
-    """Return the path and the source in a mark, or ("", "")."""
-    try:
-        given = json.loads(read_untrusted(mark))
-        return str(given["path"]), str(given["source"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "", ""
-
-
-def remove_mark(path: Path, state_dir: Path) -> None:
-    """Remove the mark of a file, if it has one."""
-    with suppress(OSError):
-        _mark_of(path, state_dir).unlink()
-
-
-def _mark_of(path: Path, state_dir: Path) -> Path:
-    return state_dir / MARKS_FOLDER / hashlib.sha256(_trust_key(path).encode()).hexdigest()
 
 
 def other_writer(path: Path) -> str:
@@ -178,9 +134,9 @@ def accept(path: Path, data: bytes, state_dir: Path) -> None:
         make_private_folder(state_dir)
         keep_content(data, state_dir)
         replace_file(state_dir / TRUST_FILE, written, durable=False)
+        remove_mark(path, state_dir, data)
     except OSError as error:
         raise _not_trusted(path, error) from None
-    remove_mark(path, state_dir)
 
 
 def keep_content(data: bytes, state_dir: Path) -> None:

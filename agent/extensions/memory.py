@@ -20,13 +20,8 @@ from ...tools.system.safe_open import open_regular
 from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from ...tools.text import compare
-from ..config.trust import (
-    is_file_trusted,
-    mark_outside,
-    other_writer,
-    outside_mark,
-    remove_mark,
-)
+from ..config.outside_marks import mark_outside, outside_mark, remove_mark
+from ..config.trust import is_file_trusted, other_writer
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from .front_matter import split_front_matter, text_value
@@ -172,7 +167,7 @@ class MemoryFolder:
                         f"the fact {draft.name} has changed meanwhile", hint="Read it again."
                     )
                 if after:
-                    mark_outside(path, after, self._trust_dir)
+                    mark_outside(path, after, self._trust_dir, (draft.after or "").encode())
                 self._written.add(path)
                 if draft.after is None:
                     path.unlink()

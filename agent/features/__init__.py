@@ -129,7 +129,8 @@ def _disk_budget(
 def _provenance(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
     parent = sources.parent.find(ProvenanceFeature) if sources.parent else None
     read_before = parent.handle.ledger.outside if parent else ""
-    return ProvenanceFeature(handle, sources.surroundings.places, read_before)
+    tracker = runner.change_tracker
+    return ProvenanceFeature(handle, sources.surroundings.places, tracker, read_before)
 
 
 def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:

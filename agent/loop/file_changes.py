@@ -174,6 +174,10 @@ class ChangeTracker:
         finally:
             self._busy = False
 
+    async def last(self) -> dict[str, Any]:
+        """Return the changes that jobs made since the last result, for details."""
+        return await self.after(WatchedCall()) if self._by else {}
+
     async def _difference(self, token: WatchedCall) -> dict[str, Any]:
         running, before, began = self._running(), token.before, time.time_ns()
 

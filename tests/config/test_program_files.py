@@ -160,6 +160,11 @@ def test_files_that_a_command_does_not_run(tmp_path: Path) -> None:
     assert found(tmp_path, "python3 fmt.py") == ["fmt.py"]
 
 
+def test_arguments_of_a_script_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    assert found(tmp_path, f"python3 -I {__file__} notes") == []
+
+
 def test_a_file_that_python_loads_instead_of_its_own_module(tmp_path: Path) -> None:
     (tmp_path / "fmt.py").write_text("print()\n")
     assert found(tmp_path, "python3 fmt.py") == ["fmt.py"]

@@ -80,6 +80,69 @@ def test_what_counts_as_text_from_outside(place: Place, kind: str) -> None:
     assert (TEXT in messages) == (kind == "nothing")
 
 
+def bash(command: str, **more: bool) -> Say:
+    return Say(tools=[("Bash", {"command": command, "description": "Run", **more})])
+
+
+LATER = {
+    "moved": bash("mv notes.md AGENTS.md"),
+    "copied": bash("cat notes.md > AGENTS.md"),
+    "linked": bash("ln -s notes.md AGENTS.md"),
+    "imported": Say(tools=[("Write", {"path": "AGENTS.md", "content": "See @notes.md"})]),
+    "below": bash("mkdir -p .claude/rules; mv notes.md .claude/rules"),
+}
+
+
+@pytest.mark.parametrize("way", LATER)
+def test_a_prepared_file_that_becomes_instructions_in_a_later_session(
+    place: Place, way: str
+) -> None:
+    ran(place, CALL_SERVER, write("notes.md"))
+    ran(place, LATER[way])
+    messages, warnings = ran(place)
+    assert TEXT not in messages
+    assert "the agent wrote it after it had read mcp__plain__echo" in warnings
+    assert place.run("config", "--trust").returncode == 0
+    messages, _ = ran(place)
+    assert TEXT in messages
+
+
+def test_instructions_of_a_renamed_project(place: Place) -> None:
+    ran(place, CALL_SERVER, write("AGENTS.md"))
+    place.project.rename(place.root / "other")
+    place.project.mkdir()
+    (place.root / "other" / "AGENTS.md").rename(place.project / "CLAUDE.md")
+    messages, warnings = ran(place)
+    assert TEXT not in messages
+    assert "CLAUDE.md is ignored" in warnings
+
+
+def test_a_job_that_writes_instructions(place: Place) -> None:
+    job = f"echo '{TEXT}' > AGENTS.md; sleep 60"
+    ran(
+        place,
+        CALL_SERVER,
+        bash(job, run_in_background=True),
+        bash("until [ -s AGENTS.md ]; do :; done"),
+    )
+    messages, warnings = ran(place)
+    assert TEXT not in messages
+    assert "AGENTS.md is ignored" in warnings
+
+
+@pytest.mark.parametrize("tool", ["Bash", "Grep"])
+def test_another_repository_that_a_command_or_a_search_reads(place: Place, tool: str) -> None:
+    other_repository(place)
+    folder = str(place.root / "other")
+    reads = {
+        "Bash": bash(f"cat {folder}/README"),
+        "Grep": Say(tools=[("Grep", {"pattern": "evil", "path": folder})]),
+    }
+    ran(place, reads[tool], write("AGENTS.md"))
+    messages, _ = ran(place)
+    assert TEXT not in messages
+
+
 def test_a_fact_of_the_memory_waits_for_the_user(place: Place) -> None:
     ran(place, CALL_SERVER, Say(tools=[("Memory", FACT)]), options=(*ANYTHING, "-c", OFFER))
     messages, warnings = ran(place)
