@@ -20,6 +20,8 @@ from ..errors import ConfigError, CtxagentError
 from ..lazy import dataclass
 from .pinned_files import FileChange, PinnedFiles
 
+COMPILED_FOLDER = "compiled"  # in the state folder: Python modules of programs outside a sandbox
+
 Enclose = Callable[[list[str]], Enclosed]  # wraps a command line in a sandbox
 
 
@@ -185,7 +187,11 @@ class StartGate:
         """Return a program in the sandbox, or outside of it if it is the user's own."""
         own = not start.of_project or start.rights.outside
         confined = None if own else self.confine(start)
-        return confined or ClearedStart(start.command, start.cwd, start.env)
+        if confined:
+            return confined
+        # Python prefers the compiled file of a module, which a command may have replaced.
+        compiled = {"PYTHONPYCACHEPREFIX": str(self.pins.state_dir / COMPILED_FOLDER)}
+        return ClearedStart(start.command, start.cwd, {**start.env, **compiled})
 
     def changes(self, start: ProgramStart) -> list[FileChange]:
         """Return the changed files of a program, and protect all of its files."""

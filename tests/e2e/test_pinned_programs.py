@@ -152,6 +152,30 @@ def test_a_file_that_a_hook_loads_does_not_run_after_the_model_wrote_it(
     assert not (place.project / "planted").exists()
 
 
+COMPILE = """import importlib._bootstrap_external as loader, importlib.util, os
+source = "scripts/helper.py"
+found = os.stat(source)
+code = compile("open('planted', 'w')", source, "exec")
+target = importlib.util.cache_from_source(source)
+os.makedirs(os.path.dirname(target), exist_ok=True)
+data = loader._code_to_timestamp_pyc(code, int(found.st_mtime), found.st_size)
+open(target, "wb").write(data)
+"""
+
+
+def test_a_hook_of_the_user_loads_no_compiled_file_that_the_model_wrote(place: Place) -> None:
+    (place.project / ".claude" / "settings.json").unlink()
+    (place.project / "scripts" / "fmt.py").write_text("import helper\n")
+    (place.project / "scripts" / "helper.py").write_text("open('ran', 'w')\n")
+    (place.project / "compile.py").write_text(COMPILE)
+    hook_of_user(place, f"{sys.executable} scripts/fmt.py")
+    compiled = call("Bash", command=f"{sys.executable} compile.py", description="Compile")
+    run(place, compiled, write("a.txt"), mode="bypass")
+    assert (place.project / "ran").exists()
+    assert [*(place.project / "scripts" / "__pycache__").iterdir()]
+    assert not (place.project / "planted").exists()
+
+
 READS_HOME = (
     "import os\ntext = open(os.environ['HOME'] + '/secret').read()\nopen('got', 'w').write(text)\n"
 )
