@@ -11,9 +11,9 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...tools.system.spawn import Enclosed
 from ..errors import ConfigError, CtxagentError
@@ -23,6 +23,13 @@ from .pinned_files import FileChange, PinnedFiles
 COMPILED_FOLDER = "compiled"  # in the state folder: Python modules of programs outside a sandbox
 
 Enclose = Callable[[list[str]], Enclosed]  # wraps a command line in a sandbox
+
+
+class ProgramWatch(Protocol):
+    """Notices what a program in the sandbox leaves for other programs to run."""
+
+    async def begin(self) -> None: ...
+    async def end(self) -> None: ...
 
 
 class StartRefused(CtxagentError):
@@ -79,6 +86,7 @@ class ClearedStart:
     cwd: Path
     env: Mapping[str, str]
     enclose: Enclose | None = None  # None: outside of a sandbox
+    watch: ProgramWatch | None = None
 
 
 # Returns a program in a sandbox with its rights; None if there is no sandbox. Blocking.
@@ -98,6 +106,7 @@ class StartGate:
     settings_rights: ProgramRights = field(default_factory=ProgramRights)  # of these commands
     confine: Confine = lambda start: None
     protected: list[str] = field(default_factory=list)  # the pinned files, for rules and sandboxes
+    watch: ProgramWatch | None = None  # of programs in the sandbox
     added: Sequence[str] = ()  # further roots: added directories of the session
     _ask: AskAboutChanges | None = None
     _refused: Callable[[ProgramStart, str], None] | None = None
@@ -188,7 +197,7 @@ class StartGate:
         own = not start.of_project or start.rights.outside
         confined = None if own else self.confine(start)
         if confined:
-            return confined
+            return replace(confined, watch=self.watch)
         # Python prefers the compiled file of a module, which a command may have replaced.
         compiled = {"PYTHONPYCACHEPREFIX": str(self.pins.state_dir / COMPILED_FOLDER)}
         return ClearedStart(start.command, start.cwd, {**start.env, **compiled})

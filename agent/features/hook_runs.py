@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -127,6 +128,14 @@ async def run_command(
     of `seconds`. Its stderr goes to `errors`, by default to `output`. No process of the command
     survives, even after a cancellation. Raises ToolError if it cannot be started.
     """
+    if cleared.watch is not None:
+        await cleared.watch.begin()
+        try:
+            return await run_command(
+                replace(cleared, watch=None), line, output, seconds=seconds, errors=errors
+            )
+        finally:
+            await cleared.watch.end()
     if errors is None:
         process = await _started(cleared, line, output)
         return await _wait_and_end(process, seconds)

@@ -4,8 +4,10 @@ their changed files.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 
 from ...tools.system.environment import child_environment
+from ...tools.system.take_turn import in_thread
 from ..config.pinned_files import FileChange
 from ..config.start_gate import AskAboutChanges, ProgramStart, describe
 from ..events import Question
@@ -13,6 +15,8 @@ from ..extensions.mcp.config import load_servers
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.denials import Denial
+from ..loop.session_handle import SessionHandle
+from ..security.planted import PlantedWatch
 from ..security.program_starts import gate_of
 
 ACCEPT = "accept its files with `ctxagent config --trust`"
@@ -53,11 +57,30 @@ def programs_of(launch: LaunchOptions) -> Iterator[ProgramStart]:
     yield from (server.program(env, cwd) for server in servers if server.command)
 
 
+class _Watch:
+    """Warns once about each file that a program in the sandbox left for other programs to run: it
+    may run code that the model wrote, such as a test.
+    """
+
+    def __init__(self, planted: PlantedWatch, handle: SessionHandle) -> None:
+        self._planted, self._handle = planted, handle
+
+    async def begin(self) -> None:
+        jobs = self._handle.context.jobs
+        await in_thread(partial(self._planted.begin, unasked=False), jobs)
+
+    async def end(self) -> None:
+        if found := await in_thread(self._planted.end):
+            self._handle.warn_once(found.notice)
+
+
 def connect_gate(agent: AgentState, launch: LaunchOptions) -> None:
     """Protect the files of the programs of a session, and ask its user when they change."""
     handle, gate = agent.handle, agent.handle.starts
     folders = handle.approval.folders
     folders.pinned, gate.added = gate.protected, folders.added
+    planted = agent.runner.planted
+    gate.watch = _Watch(planted, handle) if planted else None
 
     async def ask(start: ProgramStart, changes: Sequence[FileChange]) -> bool:
         assert handle.ask is not None

@@ -62,8 +62,8 @@ class ProgramSandbox:
         self._made[start.rights] = box
         if box.absent:
             return None
-        denied = self._launch.settings.permissions.deny
-        rules = Approval(deny=denied, cwd=self._launch.cwd, path=box.environ.get("PATH"))
+        named, path = self._launch.settings.permissions, box.environ.get("PATH")
+        rules = Approval(deny=named.deny, ask=named.ask, cwd=self._launch.cwd, path=path)
         hide, keep = rules.guarded_files() or ((), ())
         free = start.rights.network
         limits = CommandLimits(
