@@ -60,7 +60,7 @@ class ProgramSandbox:
         """Return a program in the sandbox, or None without one. Blocking."""
         box = self._made.get(start.rights) or self._make(start.rights)
         self._made[start.rights] = box
-        if box.absent:
+        if box.off or box.absent:
             return None
         named, path = self._launch.settings.permissions, box.environ.get("PATH")
         rules = Approval(deny=named.deny, ask=named.ask, cwd=self._launch.cwd, path=path)

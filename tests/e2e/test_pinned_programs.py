@@ -225,6 +225,17 @@ def test_a_hook_of_the_project_reads_no_guarded_file_and_leaves_nothing_unreport
     assert told.count("created or changed .envrc") == 1
 
 
+def test_a_hook_of_the_project_without_a_sandbox(place: Place) -> None:
+    (place.root / "home" / "secret").write_text("walrus")
+    (place.project / "scripts" / "fmt.py").write_text(FORMATTER + READS_HOME)
+    (place.root / "home" / ".config" / "ctxagent").mkdir(parents=True)
+    settings = place.root / "home" / ".config" / "ctxagent" / "agentrc"
+    settings.write_text('[sandbox]\nmode = "off"\n')
+    trust(place)
+    assert run(place, write("a.txt")) == ""
+    assert (place.project / "got").read_text() == "walrus"
+
+
 @needs_landlock
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_command_in_agentrc_runs_in_the_sandbox_unless_it_declares_more(

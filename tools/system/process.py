@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -348,12 +349,18 @@ def _close(*files: int | None) -> None:
 @contextmanager
 def input_of(data: bytes) -> Iterator[IO[bytes] | int]:
     """Yield a file with `data` as stdin. With a file, a child that reads slowly or never cannot
-    block us.
+    block us. It is in memory if possible: a sandbox may not open one in the folder of temporary
+    files.
     """
     if not data:
         yield subprocess.DEVNULL
         return
-    with tempfile.TemporaryFile() as file:
+    in_memory = sys.platform == "linux"
+    with (
+        os.fdopen(os.memfd_create("stdin"), "w+b")
+        if in_memory
+        else tempfile.TemporaryFile() as file
+    ):
         file.write(data)
         file.seek(0)
         yield file
