@@ -116,7 +116,7 @@ class PinnedFiles:
                     keep_content(data, self.state_dir)
                 if len(kept["files"]) > MAX_KEPT_PINS:
                     self._remove_missing(kept)
-                data = json.dumps(kept, indent=1, sort_keys=True).encode()
+                data = json.dumps(kept, indent=1).encode()
                 replace_file(self.state_dir / PINS_FILE, data, durable=False)
         except OSError as error:
             where = str(error.filename or self.state_dir / PINS_FILE)

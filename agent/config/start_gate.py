@@ -8,6 +8,7 @@ first seen; programs of the project only when the user trusts the file that name
 
 import asyncio
 import hashlib
+import itertools
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -75,7 +76,18 @@ class ProgramStart:
     @property
     def key(self) -> str:
         """The name of the command line in the list of pins."""
-        return hashlib.sha256(f"{self.cwd}\0{self.shown}".encode(errors="replace")).hexdigest()[:32]
+        return self._key_in(self.cwd)
+
+    @property
+    def keys_around(self) -> list[str]:
+        """The names of the command line in this folder and those above it, up to the home."""
+        folders = itertools.takewhile(
+            lambda each: each != Path.home(), (self.cwd, *self.cwd.parents)
+        )
+        return [self._key_in(each) for each in folders]
+
+    def _key_in(self, folder: Path) -> str:
+        return hashlib.sha256(f"{folder}\0{self.shown}".encode(errors="replace")).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +225,10 @@ class StartGate:
         return self.pins.changes(paths)
 
     def _is_first(self, start: ProgramStart) -> bool:
-        """Return True for one of the user's own programs that was never seen."""
-        return not start.of_project and not self.pins.is_known(start.key)
+        """Return True for one of the user's own programs that was never seen. A session in a folder
+        above may have written the files here.
+        """
+        return not start.of_project and not any(map(self.pins.is_known, start.keys_around))
 
     def _accept(self, start: ProgramStart, changes: Sequence[FileChange]) -> None:
         with suppress(ConfigError):  # then it counts in this process

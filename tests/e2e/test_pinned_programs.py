@@ -152,6 +152,20 @@ def test_a_file_that_a_hook_loads_does_not_run_after_the_model_wrote_it(
     assert not (place.project / "planted").exists()
 
 
+def test_a_hook_of_the_user_in_a_folder_below_runs_nothing_that_the_model_wrote(
+    place: Place,
+) -> None:
+    (place.project / ".claude" / "settings.json").unlink()
+    hook_of_user(place, f"{sys.executable} -I scripts/fmt.py")
+    run(place, write("below/scripts/fmt.py", PLANTS))
+    below = place.project / "below"
+    with Server([write("a.txt"), Say("Done.")]) as server:
+        options = ("-p", "go", "--permission-mode", "accept-edits")
+        done = place.run(*options, env=place.server(server.url), cwd=below)
+    assert (done.returncode, "never accepted: scripts/fmt.py" in done.stderr) == (DENIED, True)
+    assert not (below / "planted").exists()
+
+
 COMPILE = """import importlib._bootstrap_external as loader, importlib.util, os
 source = "scripts/helper.py"
 found = os.stat(source)
