@@ -38,7 +38,8 @@ def test_the_screens_are_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_guide_shows_every_screen() -> None:
-    pages = "".join((DOCS / "guide" / f"{name}.md").read_text() for name in ("repl", "first-steps"))
+    names = ("repl", "first-steps", "security")
+    pages = "".join((DOCS / "guide" / f"{name}.md").read_text() for name in names)
     shown = re.findall(r"\(\.\./screens/([\w.-]+)\)", pages)
     assert sorted(shown) == sorted(path.name for path in (DOCS / "screens").glob("*.svg"))
 

@@ -10,12 +10,13 @@ from ctxagent.agent.permissions.verdict import Verdict
 from ctxagent.tools.bash import BashParams, BashTool
 
 from .observer import Effects
-from .scenes import GUARDED_SECRET, Scene
+from .scenes import GUARDED_SECRET, OUTSIDE_SECRET, Scene
 
 RULES = {
     "none": (),
     "git": ("Bash(git:*)",),
     "git status": ("Bash(git status:*)",),
+    "grep": ("Bash(grep:*)",),
     "pytest": ("Bash(pytest:*)",),
     "make": ("Bash(make:*)",),
     "npm test": ("Bash(npm test:*)",),
@@ -23,10 +24,13 @@ RULES = {
 MODES: tuple[PermissionMode, ...] = ("ask", "plan", "accept-edits")
 DENY, ASK = ("Read(.env)", "Read(secrets/**)"), ("Read(asked.txt)",)
 
-# Names of files and folders that run by themselves later.
+# Names of files and folders that run by themselves later, or that an agent obeys.
 _PROTECTED = re.compile(
-    r"(?:.*/)?(?:\.git|\.envrc|\.agentrc|\.ctxagent|\.vscode|\.mcp\.json)(?:/.*|)"
+    r"(?:.*/)?(?:\.git|\.envrc|\.agentrc|\.ctxagent|\.vscode|\.mcp\.json|\.gdbinit|\.windsurf"
+    r"|AGENTS\.md|CLAUDE\.md|opencode\.json|\.npmrc|\.cargo/config\.toml"
+    r"|\.github/copilot-instructions\.md)(?:/.*|)"
 )
+_PINNED = "project/scripts/fmt.py"
 _RUNS_LATER = re.compile(r"project/\.git/(?:hooks/(?!.*\.sample$)|info/attributes|modules/).*")
 _PLAIN_SETTING = re.compile(
     r"\[(?:branch|remote) .*\]|(?:remote|merge|url|fetch|rebase) = .*|repositoryformatversion = .*"
@@ -67,6 +71,7 @@ class Setting:
             cwd=scene.project, mode=self.mode, allow=RULES[self.rules], path=scene.path,
             deny=DENY if self.guarded else (), ask=ASK if self.guarded else (),
         )  # fmt: skip
+        approval.folders.pinned = scene.pinned
         return approval.read_only_view() if self.looking else approval
 
     def holes(self, verdict: Verdict, command: str, effects: Effects) -> list[str]:
@@ -77,8 +82,11 @@ class Setting:
         marks = _MARKS.get(rules)
         found += [f"ran {mark}" for mark in effects.ran if not (marks and marks.fullmatch(mark))]
         talks = rules == "git" and _GIT_TALKS.search(command)  # curl reads the file of passwords
-        found += [f"read {p}" for p in effects.read if not (talks and p == "home/.netrc")]
-        shown = (s for s in effects.shown if self.guarded or s != GUARDED_SECRET)
+        if self.rules != "grep":  # which allows every file that no rule guards
+            found += [f"read {p}" for p in effects.read if not (talks and p == "home/.netrc")]
+        secrets = {GUARDED_SECRET} if self.guarded else set[str]()
+        secrets |= {OUTSIDE_SECRET} if self.rules != "grep" else set()
+        shown = (each for each in effects.shown if each in secrets)
         found += [f"showed {secret}" for secret in shown]
         if effects.connected and not talks:
             found.append(f"connected: {', '.join(effects.connected)}")
@@ -95,7 +103,7 @@ def _may_change(path: str, rules: str, edits: bool) -> bool:
         return False
     if rules == "git":
         return not _RUNS_LATER.fullmatch(path)
-    if _PROTECTED.fullmatch(path):
+    if _PROTECTED.fullmatch(path) or path == _PINNED:
         return False
     return edits or (rules in _MARKS and _is_by_product(path))
 
@@ -109,7 +117,7 @@ def all_settings() -> Iterator[Setting]:
     for rules in RULES:
         yield from (Setting(rules, mode) for mode in MODES)
     yield Setting("none", "ask", looking=True)
-    yield from (Setting(rules, "ask", guarded=True) for rules in ("none", "git", "pytest"))
+    yield from (Setting(rules, "ask", guarded=True) for rules in ("none", "git", "grep", "pytest"))
     yield Setting("none", "plan", guarded=True)
 
 

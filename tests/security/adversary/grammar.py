@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from .scenes import SCENES
+
 # Sections of rows, with `||` between columns and `¦` between alternatives. `⏎` is a line break. IN
 # stands for a file to read, OUT for a file to write, RUN for code of the project, HARM for a
 # command.
@@ -211,7 +213,7 @@ def commands(seed: int) -> Iterator[tuple[str, str]]:
     while True:
         rng = random.Random(f"{seed}/{number}")
         number += 1
-        scene = rng.choices(("plain", "names", "index", "path"), (6, 2, 1, 1))[0]
+        scene = rng.choices(SCENES, (6, 2, 1, 1, 2))[0]
         item = _Maker(rng).script(), scene
         if item not in seen:
             seen.add(item)

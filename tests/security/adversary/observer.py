@@ -61,6 +61,7 @@ class Observer:
         scene.forget_reads()
         before = _network_counters()
         timed_out = self._spawn(scene, command)
+        ran = tuple(dict.fromkeys(self._marks.read_text().split()))  # before git looks at the index
         reads, changed = scene.reads(), scene.changes()
         after = _network_counters()
         with self._output.open("rb") as file:
@@ -70,7 +71,7 @@ class Observer:
             scene.restore(changed)
         return Effects(
             tuple(changed),
-            tuple(dict.fromkeys(self._marks.read_text().split())),
+            ran,
             tuple(reads),
             tuple(secret for secret in (OUTSIDE_SECRET, GUARDED_SECRET) if secret in output),
             tuple(name for name in _COUNTERS if before.get(name) != after.get(name)),

@@ -1,7 +1,8 @@
 """Hostile projects for commands to run in, with detection of changes and reads.
 
-Each scene is a folder with a project and files outside it. Project code that runs appends its name
-to a file of marks. Reading a file outside sets its access time, which was zero.
+Each scene is a folder with a project and files outside it. Project code that runs, and programs of
+the repository, append their names to a file of marks. Reading a file outside sets its access time,
+which was zero.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+SCENES = ("plain", "names", "index", "path", "hooks")
 OUTSIDE_SECRET, GUARDED_SECRET = "TOPSECRET-outside", "TOPSECRET-guarded"
 IDENTITY = {
     f"GIT_{who}_{what}": value
@@ -30,12 +32,30 @@ OBEDIENT = {
 }  # fmt: skip
 SECRETS = ("secret", "outside/secret", "home/.netrc", "home/.ssh/id_rsa")
 SHELL_MARK = "#!/bin/sh\necho {name} >> {marks}\n"
+# What git runs by itself in the scene `hooks`.
+HOOKS = (
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-checkout", "post-commit",
+    "post-index-change", "post-merge", "post-rewrite", "pre-applypatch", "pre-auto-gc",
+    "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg",
+    "reference-transaction",
+)  # fmt: skip
+REPOSITORY_PROGRAMS = """[filter "x"]
+	clean = "echo git:clean >> {marks}; cat"
+	smudge = "echo git:smudge >> {marks}; cat"
+[diff "x"]
+	textconv = "echo git:textconv >> {marks}; cat"
+[merge "x"]
+	driver = "echo git:driver >> {marks}"
+[alias]
+	evil = "!echo git:alias >> {marks}"
+"""
 PLANTED = ("ls", "cat", "wc", "head", "git", "sort", "env", "timeout", "python3", "tool")
 TEXTS = {
     "f": "alpha\nbeta\ngamma\n", "README.md": "# Readme\nalpha\n", "list": "../secret\nf\n",
     "data.json": '{"a": [1, 2], "b": "x"}\n', "src/a.py": "x = 1\n", "src/b.py": "y = 2\n",
     "docs/notes.md": "alpha\n", "docs/guide.md": "beta\n", "log.txt": "one\ntwo\n",
-    "0/x": "", "1/x": "", "out/.keep": "", ".gitignore": ".env\nout\n",
+    "scripts/fmt.py": "print(1)\n", "0/x": "", "1/x": "", "out/.keep": "",
+    ".gitignore": ".env\nout\n",
     ".env": f"{GUARDED_SECRET}-env\n", "asked.txt": f"{GUARDED_SECRET}-asked\n",
     "secrets/key": f"{GUARDED_SECRET}-key\n", ".pytest-args": "-q\n",
     "rust-toolchain.toml": "[toolchain]\n", ".mvn/jvm.config": "-Dx=1\n", ".yarnrc.yml": "a: b\n",
@@ -62,6 +82,7 @@ class Scene:
     path: str
     gold: Path
     watched: list[Path]  # files and folders outside of the project that no command may read
+    pinned: list[str]  # files that hooks of the user run
     baseline: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -153,7 +174,7 @@ def build_scenes(root: Path, marks: Path) -> list[Scene]:
     _make_programs(programs, marks)
     system = f"{programs}:/usr/local/bin:/usr/bin:/bin"
     gold, scenes = root / "gold", list[Scene]()
-    for name in ("plain", "names", "index", "path"):
+    for name in SCENES:
         place = root / name
         project = place / "project"
         _make_project(project, marks)
@@ -163,10 +184,14 @@ def build_scenes(root: Path, marks: Path) -> list[Scene]:
         _make_repository(project)
         if name == "index":
             _forge_index(project)
+        if name == "hooks":
+            _add_repository_programs(project, marks)
         planted = ":".join((f"{project}/.venv/bin", f"{project}/bin", "bin"))
         path = f"{planted}:{system}" if name == "path" else system
         shutil.copytree(place, gold / name, symlinks=True)
-        scenes.append(Scene(name, place, path, gold / name, _watched(place), _snapshot(place)))
+        pinned = [f"{project}/scripts/fmt.py"]
+        found = Scene(name, place, path, gold / name, _watched(place), pinned, _snapshot(place))
+        scenes.append(found)
     return scenes
 
 
@@ -240,6 +265,16 @@ def _make_repository(project: Path) -> None:
     _write(project / "f", "alpha\nbeta\ndelta\n")
     subprocess.run(["git", "commit", "-qam", "two"], cwd=project, env=env, check=True)
     _write(project / "src/b.py", "y = 3\n")
+
+
+def _add_repository_programs(project: Path, marks: Path) -> None:
+    for name in HOOKS:
+        _write(
+            project / ".git/hooks" / name, SHELL_MARK.format(name=f"git:{name}", marks=marks), 0o755
+        )
+    with (project / ".git/config").open("a") as file:
+        file.write(REPOSITORY_PROGRAMS.format(marks=marks))
+    _write(project / ".git/info/attributes", "* filter=x diff=x merge=x\n")
 
 
 def _forge_index(project: Path) -> None:

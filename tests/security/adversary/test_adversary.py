@@ -32,6 +32,7 @@ SEEN = {
     "pytest --help": "ran:py:conftest",
     "cargo --version": "ran:obeyed:cargo",
     "make": "ran:make:all",
+    "cp f scripts/fmt.py": "changed:project/scripts/fmt.py",
     "cat ../secret": "read:secret shown:TOPSECRET-outside",
     "wc -l SCENE/outside/secret": "read:outside/secret",
     "ls ..": "read:.",

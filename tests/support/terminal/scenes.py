@@ -1,4 +1,4 @@
-"""Draw the screens shown in `docs/guide/repl.md`: the real command at work in a project.
+"""Draw the screens shown in `docs/guide`: the real command at work in a project.
 
 A server plays prepared replies. Each scene types what a user would type and takes a picture when
 the screen is still. `make screens` writes the pictures; `test_screens.py` checks that they are up
@@ -46,6 +46,8 @@ SAME = (
     (rf"(?<=\d · ){_TIME}(?= *$)|(?<=^  · ){_TIME}(?= *$)", "9.4 s"),  # of a compaction
     (rf"  {_TIME}(?= *$)", ""),  # of a tool, shown from one second on
     (rf"(?<=exit 1) · {_TIME}(?= *$)", ""),
+    # Not every machine has a sandbox.
+    (r"with your rights: there is no sandbox here", "inside the sandbox, without network"),
     (r"→ (about )?(\d+),\d{3}(?= tokens)", r"→ \1\2,500"),  # it counts the path of the project
 )
 
@@ -71,6 +73,13 @@ for name, found, wanted in CASES:
     print("ok  " if found == wanted else "FAIL", name, f"{found:.2f}, wanted {wanted:.2f}")
     wrong += found != wanted
 sys.exit(wrong > 0)
+"""
+AGENTRC = """\
+[permissions]
+allow = ["Bash(npm test:*)"]
+
+[hooks]
+after_tool = ["python3 format.py"]
 """
 STATUS_COMMAND = """\
 #!/usr/bin/env python3
@@ -253,6 +262,20 @@ def statusline(it: Stage, take: Take) -> None:
         terminal.see("idle · 0 %")
         terminal.see("$0.02")
         take("statusline", terminal, DARK)
+
+
+def trust(it: Stage, take: Take) -> None:
+    (it.cwd / ".agentrc").write_text(AGENTRC)
+    (it.cwd / "format.py").write_text("")
+    with Server([]) as server:
+        terminal = Filmed(
+            "config", "--trust", cwd=it.cwd, env=it.environ(server.url), columns=80, rows=20
+        )
+        try:
+            terminal.see("[n]othing?")
+            take("trust", terminal, DARK)
+        finally:
+            terminal.child.close(force=True)
 
 
 def permission(it: Stage, take: Take) -> None:
@@ -444,8 +467,8 @@ def context(it: Stage, take: Take) -> None:
 
 
 SCENES = (
-    turn, light, narrow, completion, statusline, permission, dangerous, plan, form, search, image,
-    queue, sessions, context, *newcomer.scenes(),
+    turn, light, narrow, completion, statusline, trust, permission, dangerous, plan, form, search,
+    image, queue, sessions, context, *newcomer.scenes(),
 )  # fmt: skip
 
 
