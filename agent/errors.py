@@ -8,6 +8,7 @@
     │   ├── SessionBusy           1   another process has it open; names the session and the process
     │   └── LogDamaged            1   the log lacks what its copies have; names both and the repair
     ├── CompactionFailed          1   a compaction failed and changed nothing; names the reason
+    ├── CallNotRun                1   the model wrote a tool call as text, and it was not run
     ├── ResultError               1   the final answer does not fit the requested schema
     ├── RecordError               1   the log could not be written: stop before the next effect
     ├── LimitReached              4   turns, budget, output, a loop, or a context that does not fit
@@ -97,6 +98,10 @@ class LogDamaged(SessionError):
 
 
 class RecordError(CtxagentError):
+    pass
+
+
+class CallNotRun(CtxagentError):
     pass
 
 

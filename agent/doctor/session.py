@@ -28,6 +28,7 @@ from .copies import restore_from_copies
 from .finding import Finding
 from .references import References
 from .repair import LogRow, RepairedLog, add_line, complete_rows, correct_rows
+from .repairs import repair_findings
 from .salvage import read_lines
 
 MAX_LISTED_REPAIRS = 200  # listed one by one
@@ -53,7 +54,7 @@ def check_session(log: Path) -> list[Finding]:
             counts = ", ".join(f"{n} of {v}" for v, n in repaired.other_versions.items())
             findings.append(Finding("of another version", f"{counts}; unknown fields are ignored"))
         findings += examined.references.findings(folder)
-        findings += [examined.next_request(), state]
+        findings += [examined.next_request(), *repair_findings([log]), state]
         findings += [folder_checks.check_modes(folder), folder_checks.check_disk_space(folder)]
     for agent in _agents(log):
         findings += [

@@ -37,8 +37,10 @@ from ..models.local_servers import find_local_servers
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from ..session.disk_budget import PRUNE, WARNING_SHARE, limit_bytes
+from ..session.store import all_logs
 from ..session.usage import measure_state
 from .finding import Finding
+from .repairs import repair_findings
 
 FETCH_TIMEOUT_S = 60
 PROBE_BYTES = 1 << 16  # written to test for free space
@@ -68,6 +70,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
                 or "none, so token counts are estimates; --fetch-tokenizer downloads it"
             ),
         ),
+        *repair_findings(all_logs(state)),
         Finding("settings", ", ".join(loaded.notices) or "all applied", note=bool(loaded.notices)),
         *(Finding("settings", f"ignored: {each}", ok=False) for each in loaded.problems),
     ]

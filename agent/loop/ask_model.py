@@ -1,5 +1,6 @@
 """Ask the model for the next reply of a turn."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...tools.system.take_turn import take_turn
@@ -11,8 +12,10 @@ from .agent import AgentState
 from .ladder import Ladder, refusal_in
 
 
-async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
-    """Compact if needed and ask the model for one reply.
+async def ask_for_reply(
+    agent: AgentState, *, turn_start: bool, read: Callable[[Reply], Reply] = lambda reply: reply
+) -> Reply:
+    """Compact if needed and ask the model for one reply. It is recorded as `read` returns it.
 
     A refused request is repeated in other forms (`ladder`). If the server stays overloaded, the
     fallback model is used. Raises ModelError and LimitReached.
@@ -23,7 +26,7 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     ladder = Ladder(agent)
     while True:
         try:
-            reply = await _send_request(agent, ladder)
+            reply = await _send_request(agent, ladder, read)
             error: ModelError | None = refusal_in(reply)
         except ModelUnavailable as failure:
             takes_over, told = agent.model.roles.take_over(agent.model.id, failure)
@@ -64,7 +67,7 @@ async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
         # The learned size may be wrong, so the server decides.
 
 
-async def _send_request(agent: AgentState, ladder: Ladder) -> Reply:
+async def _send_request(agent: AgentState, ladder: Ladder, read: Callable[[Reply], Reply]) -> Reply:
     window = await agent.model.window()
     request = build_request(
         agent.view,
@@ -78,7 +81,8 @@ async def _send_request(agent: AgentState, ladder: Ladder) -> Reply:
     )
     size = agent.view.size
     agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
-    reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
+    repeats = agent.features.reply_streamed
+    reply = await agent.model.ask(request, "turn", agent.emit, repeats, read)
     agent.model.token_correction = 1.0
     if not reply.usage.web_searches:  # each search counts the prompt again in the usage
         agent.model.accept(reply.usage.prompt, size)

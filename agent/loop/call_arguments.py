@@ -10,7 +10,7 @@ from ...tools.base import Output, Params, Tool
 from ..errors import ToolError
 from ..lazy import dataclass
 from ..session.entries import Block
-from .argument_repair import read_arguments, unwrapped_arguments
+from .repairs import FENCE, read_arguments, unwrapped_arguments
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
@@ -31,7 +31,7 @@ def title_of(tools: Mapping[str, Tool[Any]], call: Block) -> str:
     tool, given = tools.get(call["name"]), call["input"]
     try:
         if tool is not None:
-            return tool.title(read_arguments(tool, given)[0])
+            return tool.title(read_arguments(tool, given).params)
     except ValidationError:
         pass
     texts = given.values() if isinstance(given, dict) else ()
@@ -46,6 +46,7 @@ class CheckedCall:
     params: Params
     arguments: Mapping[str, Any]
     is_repaired: bool  # the arguments differ from those that the model sent
+    repairs: tuple[str, ...] = ()  # names of the repairs, see `repairs.REPAIRS`
 
 
 def checked_call(
@@ -59,7 +60,7 @@ def checked_call(
     tool = tools.get(call["name"])
     if tool is None:
         raise CallRefused(f"There is no tool {call['name']!r}. The tools: {', '.join(tools)}.")
-    given = call["input"]
+    given, repairs = call["input"], list[str]()
     if raw is not None:
         unwrapped = None if cut else unwrapped_arguments(raw)
         if unwrapped is None:
@@ -67,17 +68,17 @@ def checked_call(
             hint = ", in smaller pieces" if cut else ""
             raise CallRefused(CUT_OFF.format(error=error, hint=hint))
         given = unwrapped
+        repairs.append(FENCE)
     try:
-        params, arguments = read_arguments(tool, given)
+        params, arguments, found = read_arguments(tool, given)
         asked, resolved = tool.resolve(params)
     except ValidationError as error:
         raise CallRefused(argument_error(tool, error)) from None
     except ToolError as error:
         raise CallRefused(str(error), **error.details) from None
     is_repaired = arguments != call["input"]
-    return CheckedCall(
-        asked, resolved, arguments if asked is tool else resolved.model_dump(), is_repaired
-    )
+    given = arguments if asked is tool else resolved.model_dump()
+    return CheckedCall(asked, resolved, given, is_repaired, (*repairs, *found))
 
 
 def _json_error(raw: str) -> str:

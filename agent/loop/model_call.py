@@ -95,6 +95,7 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
         message_id=reply.message_id,
         cost_usd=dollars,
         broken=reply.broken,
+        dialect=dict(reply.dialect),
         request={**request.origin, **reply.sent} if reply.sent else {},
     )
 

@@ -130,8 +130,9 @@ class ModelSession:
         purpose: str,
         emit: Emit = lambda event: None,
         repeats: Callable[[Delta], str] | None = None,
+        read: Callable[[Reply], Reply] = lambda reply: reply,
     ) -> Reply:
-        """Send a request, pass the reply's deltas to `emit`, and record the reply.
+        """Send a request, pass the deltas to `emit`, and record the reply as `read` returns it.
 
         After a cancellation, the partial reply is recorded. The reply is stopped once `repeats`
         (default: a `RepeatedReply`) returns a repeated text. If an accepted attempt fails, an entry
@@ -152,9 +153,10 @@ class ModelSession:
                 async for delta in stream:
                     if isinstance(delta, Reply):
                         in_flight.answered()
-                        self._record_reply(delta, request, purpose)
+                        reply = read(delta)
+                        self._record_reply(reply, request, purpose)
                         self.roles.answered(client.id)
-                        return delta
+                        return reply
                     partial.add(delta)
                     if isinstance(delta, Accepted):
                         in_flight.accepted(partial.usage)

@@ -256,11 +256,12 @@ class ToolRunner:
 
 
 def _ran_with(call: ToolCall, checked: CheckedCall) -> dict[str, Any]:
-    """Return the arguments that the call ran with as details; an empty dict if the model sent the
-    same ones.
+    """Return the arguments that the call ran with, and its repairs, as details. Leave out arguments
+    that the model sent, and an empty list of repairs.
     """
     is_changed = checked.is_repaired or call.arguments is not checked.arguments
-    return {"arguments": dict(call.arguments)} if is_changed else {}
+    details: dict[str, Any] = {"arguments": dict(call.arguments)} if is_changed else {}
+    return {**details, "repairs": [*checked.repairs]} if checked.repairs else details
 
 
 def _not_run() -> Output:

@@ -26,6 +26,7 @@ from ..session.ledger import REFUSED
 from .agent import AgentState
 from .ask_model import ask_for_reply
 from .denials import denial_error
+from .dialects import DialectReader
 from .feature import IncomingMessage, Turn, Veto
 from .model_call import last_text
 from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
@@ -76,7 +77,8 @@ async def run_turn(
         await agent.record_startup()
         agent.handle.record_queued_messages()
         await agent.features.turn_started(Turn(schema))
-        text = await _until_answered(agent, record_next_message)
+        dialect = DialectReader(agent, takes_json=schema is None)
+        text = await _until_answered(agent, record_next_message, dialect)
         unasked = agent.handle.denials.unasked()
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
@@ -97,7 +99,9 @@ async def run_turn(
     return finished
 
 
-async def _until_answered(agent: AgentState, record_next_message: Callable[[], Any]) -> str:
+async def _until_answered(
+    agent: AgentState, record_next_message: Callable[[], Any], dialect: DialectReader
+) -> str:
     """Call the model and run its tool calls until it answers. Return the answer."""
     features, odd, is_paused, is_first = agent.features, OddReplies(), False, True
     while True:
@@ -105,14 +109,17 @@ async def _until_answered(agent: AgentState, record_next_message: Callable[[], A
         if not is_paused:
             await record_next_message()
             await features.before_call()
-        reply = await ask_for_reply(agent, turn_start=is_first)
+        reply = await ask_for_reply(agent, turn_start=is_first, read=dialect.read)
         is_first, is_paused = False, reply.stop_reason == PAUSED_STOP_REASON
         raise_if_turn_ends(reply)
         calls = [block for block in reply.content if block.get("type") == "tool_use"]
-        notice = None if calls else continuation_prompt(reply)
+        notice = dialect.notice(reply)
+        if not calls and notice is None:
+            notice = continuation_prompt(reply)
         is_final = not calls and notice is None
         go_on = await features.reply_received(reply, is_final=is_final)
         if is_final and go_on is None:
+            dialect.check_answer()
             return text_of(reply.content)
         if calls:
             await agent.runner.run(calls, reply.broken, cut=reply.stop_reason == "max_tokens")

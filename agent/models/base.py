@@ -38,6 +38,8 @@ class Reply:
     # How the request was sent, for the log: `protocol`, `sha256` of its bytes, and the data to
     # rebuild the bytes. Empty if unknown.
     sent: Mapping[str, Any] = field(default_factory=dict)
+    # How the reply was changed into the form of the API: see `Assistant.dialect`.
+    dialect: Mapping[str, Any] = field(default_factory=dict)
     repeats: str = ""  # repeated text, if the reply was stopped for repetition
 
 

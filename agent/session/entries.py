@@ -168,6 +168,9 @@ class Assistant(Entry):
     # Raw arguments, by tool_use id, of calls whose JSON did not parse. Such a call runs only if its
     # JSON is in a code fence; otherwise its result is an error.
     broken: dict[str, str] = field(default_factory=dict)
+    # What the reply had in another form than the API's: `form` and `text` of calls that it wrote as
+    # text, and by tool_use ID the `names` of tools that it wrote in another way.
+    dialect: dict[str, Any] = field(default_factory=dict)
     # The request: `sha256` of its bytes, its `parameters`, and the `origin` as defined by `Request`
     # in agent/context/request.py; {} if unknown.
     request: dict[str, Any] = field(default_factory=dict)
@@ -419,8 +422,8 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         _NUMBER,
     ),
     **dict.fromkeys(
-        ("usage", "broken", "client", "details", "document", "probes", "data", "compaction",
-         "request"),
+        ("usage", "broken", "dialect", "client", "details", "document", "probes", "data",
+         "compaction", "request"),
         (dict,),
     ),
     **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),
