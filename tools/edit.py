@@ -2,8 +2,8 @@
 
 The text must occur exactly once, unless `replace_all` is set. The exact match proves that the model
 knows the file. Matching ignores the kind of line end; the result keeps the file's line ends. All
-bytes outside the match stay unchanged. If nothing matches, the error shows the most similar text
-(`edit_hints`).
+bytes outside the match stay unchanged. If nothing matches, a single text that looks the same counts
+as a match (`look_alikes`). Otherwise the error shows the most similar text (`edit_hints`).
 """
 
 from bisect import bisect_left
@@ -14,12 +14,14 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
-from .edit_hints import explain
+from .edit_hints import MAX_PLACES, explain
 from .file_access import Change, applied, check_text, contents, decoded, draft, locate
+from .look_alikes import look_alikes, with_characters_of
 from .redaction_marks import lost, not_found
 from .system.take_turn import in_thread
 
 MAX_LINES_NAMED = 10  # line numbers listed in a message
+_LEFT_AS_IS = "What new_string leaves unchanged keeps the characters of the file."
 SNIPPET_HALF_LINES = 12  # lines shown at either end of a long replacement
 
 
@@ -38,6 +40,7 @@ class _Edited:
     count: int
     start: int
     end: int
+    note: str = ""  # for the model, behind the report
 
 
 class EditTool(Tool[EditParams]):
@@ -78,15 +81,22 @@ def _plan(params: EditParams, context: Context) -> _Edited:
         )
     before, form = decoded(place, data)
     text = texts.unix(before)
-    found = _find(text, old, every=params.replace_all)
+    found, there, note = _find(text, old, every=params.replace_all), old, ""
+    if not found and (why := not_found(place.name, old)):
+        raise ToolError(why)
     if not found:
-        raise ToolError(not_found(place.name, old) or explain(place.name, text, old))
+        like = look_alikes(text, old, MAX_PLACES)
+        kept = with_characters_of(like[0].text, old, new) if len(like) == 1 else None
+        if kept is None:
+            raise ToolError(explain(place.name, text, old, like))
+        found, there, new = [like[0].start], like[0].text, kept
+        note = f"\n[The text in the file differs from old_string: {like[0].named}. {_LEFT_AS_IS}]"
     if refusal := lost(place.name, new, text):
         raise ToolError(refusal)
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
-    after, start, end = _substitute(before, found, len(old), new)
-    return _Edited(draft(place, before, after, form), len(found), start, end)
+    after, start, end = _substitute(before, found, len(there), new)
+    return _Edited(draft(place, before, after, form), len(found), start, end, note)
 
 
 def _checked(params: EditParams) -> tuple[str, str]:
@@ -169,7 +179,7 @@ def _report(edited: _Edited) -> str:
     last = texts.line_at(after, max(edited.start, edited.end - 1))
     where = f", {edited.count:,} replacements; the first:" if edited.count > 1 else ":"
     head = f"Edited {change.place.name} (+{change.diff.added:,} -{change.diff.removed:,}){where}"
-    return f"{head}\n{_snippet(texts.split(after), first, last)}".rstrip()
+    return f"{head}\n{_snippet(texts.split(after), first, last)}".rstrip() + edited.note
 
 
 def _snippet(lines: list[str], first: int, last: int) -> str:

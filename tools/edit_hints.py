@@ -1,14 +1,16 @@
 """Explain why a text was not found in a file, so that the model's next Edit succeeds.
 
-There are three causes: the text contains Read's line numbers, differs only in whitespace, or
-differs in a few words. The cost is bounded for any file.
+There are four causes: the text contains Read's line numbers, differs only in characters that look
+the same, differs only in whitespace, or differs in a few words. The cost is bounded for any file.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from ..agent.lazy import regex
 from . import text as texts
+from .look_alikes import LookAlike
 
 MAX_PLACES = 3
 MAX_LINES_SHOWN = 20  # lines of the file in one message
@@ -19,8 +21,9 @@ MIN_LIKENESS = 0.6
 _NUMBERED = regex(r"^ *\d+\t")
 
 
-def explain(name: str, text: str, old: str) -> str:
-    """Return a message for the model that explains why `old` is not in `text`.
+def explain(name: str, text: str, old: str, like: Sequence[LookAlike] = ()) -> str:
+    """Return a message for the model that explains why `old` is not in `text`. `like` has the texts
+    that look the same.
 
     Both texts have LF line ends.
     """
@@ -33,6 +36,10 @@ def explain(name: str, text: str, old: str) -> str:
             f"{lost} It holds the line numbers that Read shows (`12<tab>`).{there} Leave the "
             "numbers and the tab out."
         )
+    if like:
+        where = [texts.line_at(text, each.start) for each in like]
+        shown = _quote(lines, [*dict.fromkeys(where)], old)
+        return f"{lost} It is there with other characters: {like[0].named}. {shown}"
     places = _same_words(lines, old)
     if places:
         return f"{lost} It is there with other whitespace. {_quote(lines, places, old)}"

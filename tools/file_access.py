@@ -22,6 +22,7 @@ from . import text as texts
 from .base import Context, Interrupted, Output
 from .system.files import edit_file
 from .system.process import MISSING_CWD
+from .system.project_files import printable
 from .system.safe_open import open_regular, stable_path
 from .system.take_turn import in_thread
 from .text import Diff, Form, NotText
@@ -74,7 +75,9 @@ def locate(context: Context, path: str) -> Place:
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
         path = context.judged_path or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
-        return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
+        return Place(
+            printable(context.shown(named)), Path(path), path == moved != os.path.realpath(named)
+        )
     except OSError as error:  # a link was replaced by a file during the lookup
         why = error.strerror or str(error)
         raise ToolError(

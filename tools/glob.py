@@ -11,9 +11,10 @@ from ..agent.errors import ToolError
 from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
 from .file_access import Place, listed, locate, opened
-from .system.glob_patterns import compile_wildcard, normalize
+from .system.glob_patterns import compile_wildcard, literal_first, normalize
 from .system.project_files import Listing, ignored_notice, list_files, printable
 from .system.safe_open import folder_descriptor
+from .system.take_turn import in_thread
 
 MAX_PATHS = 200
 LISTING_TIMEOUT_S = 30.0
@@ -45,7 +46,6 @@ class GlobTool(Tool[GlobParams]):
     async def run(self, params: GlobParams, context: Context) -> Output:
         path, pattern = _split(params)
         place = locate(context, path)
-        regex = _compiled(pattern)
         await asyncio.to_thread(_check_directory, place)
         env = context.env or None
         with listed(place) as inside:
@@ -57,6 +57,7 @@ class GlobTool(Tool[GlobParams]):
                     f"The files in {place.name} could not be listed in {LISTING_TIMEOUT_S:g} s. "
                     "Give a directory further down as path."
                 ) from None
+            regex = _compiled(await in_thread(literal_first, pattern, listing.paths))
             matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
             shown = [p for p in matching if not context.is_denied(f"{place.path}/{p}")]
             newest = await asyncio.to_thread(_newest_first, inside, shown)

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -20,8 +21,8 @@ from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
 from .search.engine import search_engine, search_files
 from .search.request import GrepHit, Mode, Refused, Search, SearchEngine
-from .system.glob_patterns import compile_wildcard, normalize
-from .system.project_files import ignored_notice
+from .system.glob_patterns import compile_wildcard, literal_first, may_be_literal, normalize
+from .system.project_files import ignored_notice, list_files
 from .system.take_turn import in_thread
 
 SEARCH_TIMEOUT_S = 30.0
@@ -56,8 +57,8 @@ class GrepTool(Tool[GrepParams]):
     description = (
         "Searches file contents by regular expression. output_mode: `files` lists files, `content` "
         "shows the lines, `count` counts. To search for braces or brackets, escape them "
-        "(`interface\\{\\}`) or set literal. Skips hidden files, and files that .gitignore "
-        "excludes unless path names them."
+        "(`interface\\{\\}`) or set literal. Includes hidden files; skips files that "
+        ".gitignore excludes unless path names them."
     )
     brief = Brief(
         "Lists the files below path that match a regular expression.", ("pattern", "path")
@@ -80,6 +81,8 @@ class GrepTool(Tool[GrepParams]):
         search = await in_thread(_plan, params, context, place)
         folder = Place(place.name, search.root)
         with listed(folder) as inside:
+            if search.glob and may_be_literal(search.glob):
+                search = await self._with_literal_glob(search, inside)
 
             def prepared() -> tuple[SearchEngine, Search]:
                 engine = search_engine(context.env.get("PATH"))
@@ -88,6 +91,17 @@ class GrepTool(Tool[GrepParams]):
 
             engine, search = await in_thread(prepared)
             return await self._found(params, context, place, engine, search)
+
+    async def _with_literal_glob(self, search: Search, inside: Path) -> Search:
+        """Return the search with escaped brackets in its glob, if a path has them in its name."""
+        glob = search.glob or ""
+        try:
+            async with asyncio.timeout(self._seconds):
+                listing = await list_files(inside, env=search.env)
+        except TimeoutError:
+            return search
+        literal = await in_thread(literal_first, glob.removeprefix("!"), listing.paths)
+        return replace(search, glob="!" * glob.startswith("!") + literal)
 
     async def _found(
         self,

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from ...tools.base import Output, Params, Tool
+from ...tools.base import Context, Output, Params, Tool
+from ...tools.system.file_names import spelled_on_disk
+from ...tools.system.take_turn import in_thread
 from ..errors import ToolError
 from ..lazy import dataclass
 from ..session.entries import Block
-from .repairs import FENCE, read_arguments, unwrapped_arguments
+from .repairs import FENCE, FILE_NAME, named_repair, read_arguments, unwrapped_arguments
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
@@ -79,6 +82,28 @@ def checked_call(
     is_repaired = arguments != call["input"]
     given = arguments if asked is tool else resolved.model_dump()
     return CheckedCall(asked, resolved, given, is_repaired, (*repairs, *found))
+
+
+async def with_known_path(checked: CheckedCall, context: Context) -> CheckedCall:
+    """Return a call with the path of the file that looks like the given path, if that is missing.
+    The permission check must see this path.
+    """
+    path = getattr(checked.params, "path", None)
+    if not isinstance(path, str) or path.isascii():
+        return checked
+    try:
+        given = str(context.resolve(path))
+    except (ValueError, RuntimeError):  # the tool says what is wrong
+        return checked
+    if (found := await in_thread(spelled_on_disk, given)) == given:
+        return checked
+    return replace(
+        checked,
+        params=checked.params.model_copy(update={"path": found}),
+        arguments={**checked.arguments, "path": found},
+        is_repaired=True,
+        repairs=(*checked.repairs, named_repair(FILE_NAME, path)),
+    )
 
 
 def _json_error(raw: str) -> str:

@@ -19,13 +19,14 @@ from ...tools.base import Params, Tool, input_schema
 from ..lazy import regex
 from ..models.sse import parse_arguments
 
-TOOL_NAME, FENCE, NAME, VALUE, ENCODED, NULL, TEXT = REPAIRS = (
+TOOL_NAME, FENCE, NAME, VALUE, ENCODED, NULL, FILE_NAME, TEXT = REPAIRS = (
     "tool name",  # `bash`, `web_fetch` and `functions.Bash` are Bash, WebFetch and Bash
     "fenced arguments",  # JSON in a code fence, or encoded twice
     "argument name",  # `file_path` for `path`: a row of `_NAMES`, or the only similar name
     "argument value",  # `files_with_matches` for `files`: a row of `_VALUES`
     "encoded value",  # a JSON text for an object or a list
     "null value",  # null for a parameter that has a default
+    "file name",  # a missing file, if one file looks the same: é in another form, or no UTF-8
     "call as text",  # see `written_calls`; recorded in the reply
 )
 # Names and values that other agents' tools have, by our tool. "" drops an argument.

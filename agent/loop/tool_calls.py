@@ -25,7 +25,13 @@ from ..security.planted import PlantedWatch
 from ..session.entries import Block, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
-from .call_arguments import CallRefused, CheckedCall, checked_call, title_of
+from .call_arguments import (
+    CallRefused,
+    CheckedCall,
+    checked_call,
+    title_of,
+    with_known_path,
+)
 from .call_gate import CallGate
 from .feature import ToolCall
 from .features import Features
@@ -109,6 +115,7 @@ class ToolRunner:
         name = block["name"]
         try:
             checked = checked_call(self.tools, block, raw, cut=cut)
+            checked = await with_known_path(checked, self.handle.context)
             tool, params, given = checked.tool, checked.params, checked.arguments
             call = ToolCall(block["id"], tool.name, tool.title(params), given, self._cwd)
             name, title = tool.name, call.title

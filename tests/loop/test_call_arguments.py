@@ -2,13 +2,16 @@
 
 import copy
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.agent.loop.call_arguments import CallRefused, checked_call, title_of
-from ctxagent.agent.session.entries import Block
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import Block, ToolResult
 from ctxagent.tools.base import Context, Output, Tool
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.edit import EditTool
@@ -16,6 +19,8 @@ from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadParams, ReadTool
 from ctxagent.tools.todo import TodoTool
 from ctxagent.tools.write import WriteTool
+
+from ..support.sessions.conversation import Conversation
 
 TOOLS = {
     tool.name: tool
@@ -169,3 +174,25 @@ def test_a_tool_may_stand_for_another() -> None:
     output = refusal.value.output
     assert (output.text, output.is_error) == ("There is no such file.", True)
     assert output.details["missing"]
+
+
+COMPOSED, DECOMPOSED = "caf\u00e9.txt", "cafe\u0301.txt"
+
+
+def test_a_file_is_found_by_the_look_of_its_name_before_the_permission_check(
+    project: Path,
+) -> None:
+    (project / DECOMPOSED).write_text("secret\n")
+    bad = Path(os.fsdecode(os.fsencode(project) + b"/bad\xff.txt"))
+    bad.write_text("other\n")
+    steps = [
+        Step(tools=[("Read", {"path": name}) for name in (COMPOSED, "bad\ufffd.txt")]),
+        Step(text="done"),
+    ]
+    talk = Conversation(project, steps, deny=[f"Read({DECOMPOSED})"])
+    talk.say("read them")
+    denied, read = talk.of(ToolResult)
+    assert denied.is_error
+    assert "Not allowed" in denied.content
+    assert read.content == "1\tother"
+    assert read.details["repairs"] == ["file name: bad\ufffd.txt"]

@@ -64,12 +64,25 @@ def test_permission_rules_see_the_directory_that_is_searched() -> None:
     assert GlobTool().effect == "read"
 
 
-def test_a_name_with_brackets_is_found_as_it_is(tmp_path: Path) -> None:
-    write(tmp_path, "app/[id]/page.tsx", "app/i/page.tsx")
-    assert glob(tmp_path, "app/[id]/page.tsx").text.splitlines() == [
-        "app/i/page.tsx",
-        "app/[id]/page.tsx",
-    ]
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("app/[id]/*.tsx", ["app/[id]/page.tsx"]),
+        ("**/[id]/**", ["app/[id]/page.tsx"]),
+        ("app/[...slug]/p[a-m]ge.tsx", ["app/[...slug]/page.tsx"]),
+        ("app/[[lang]]/*", ["app/[[lang]]/page.tsx"]),
+        ("app/\\[id\\]/*", ["app/[id]/page.tsx"]),
+        ("app/[i]/*.tsx", ["app/i/page.tsx"]),
+        ("**/{{name}}/*.{ts,tsx}", ["app/{{name}}/page.tsx"]),
+        ("app/[id/*.tsx", ["app/[id/page.tsx"]),
+    ],
+)
+def test_a_folder_with_brackets_wins_over_a_set(
+    tmp_path: Path, pattern: str, found: list[str]
+) -> None:
+    names = ("[id]", "i", "[...slug]", "[[lang]]", "[id", "s", "{{name}}")
+    write(tmp_path, *(f"app/{name}/page.tsx" for name in names))
+    assert glob(tmp_path, pattern).text.splitlines() == found
 
 
 def test_a_long_answer_is_cut_and_says_so(tmp_path: Path) -> None:

@@ -143,6 +143,25 @@ def test_globs_and_types_narrow(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("app/[id]/*.tsx", ["app/[id]/page.tsx"]),
+        ("**/[[lang]]/**", ["app/[[lang]]/page.tsx"]),
+        ("app/[i]/*", ["app/i/page.tsx"]),
+        ("app/{{name}}/*", ["app/{{name}}/page.tsx"]),
+        ("!app/[id]/**", ["app/[[lang]]/page.tsx", "app/i/page.tsx", "app/{{name}}/page.tsx"]),
+        ("!app/[id]", ["app/[[lang]]/page.tsx", "app/i/page.tsx", "app/{{name}}/page.tsx"]),
+    ],
+)
+def test_a_folder_with_brackets_wins_over_a_set(
+    tmp_path: Path, glob: str, found: list[str]
+) -> None:
+    names = ("[id]", "i", "[[lang]]", "{{name}}")
+    write(tmp_path, {f"app/{name}/page.tsx": "needle\n" for name in names})
+    assert files(tmp_path, "needle", glob=glob) == found
+
+
 def test_case_literal_and_leading_dash(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": "Über a.b(c) [x]{y} --flag #&~ $^|\\\nuber a+b\n"})
     assert files(tmp_path, "über") == []

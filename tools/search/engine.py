@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...agent.lazy import regex
 from ..system.child import child, pieces
-from ..system.glob_patterns import compile_wildcard
+from ..system.glob_patterns import compile_wildcard, path_ends
 from ..system.kept_text import KeptText
 from ..system.programs import ripgrep
 from .python_engine import PythonEngine
@@ -123,15 +123,10 @@ def _chooser(search: Search) -> Callable[[str], bool]:
 
     def chosen(path: str) -> bool:
         if search.unwanted:  # excluding a directory excludes everything in it
-            return not any(regex.fullmatch(path[:end]) for end in _ends(path))
+            return not any(regex.fullmatch(path[:end]) for end in path_ends(path))
         return regex.fullmatch(path) is not None
 
     return chosen
-
-
-def _ends(path: str) -> Iterator[int]:
-    yield from (place for place, character in enumerate(path) if character == "/")
-    yield len(path)
 
 
 def _hit(piece: bytes, mode: Mode) -> GrepHit | None:

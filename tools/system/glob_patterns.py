@@ -8,7 +8,11 @@ root of the search; one that ends in a slash matches everything below.
 """
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import combinations
 
+MAX_LITERAL_PARTS = 4  # parts of a path whose brackets may be literal
 # The expressions are compiled on first use, which `re` remembers.
 _TOKEN = (
     r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a whole component
@@ -22,6 +26,8 @@ _TOKEN = (
 
 _FIXED = ("one", "set", "escaped", "plain")  # match one character each
 _MEMBER = r"(.)(?:-(.))?"
+_BRACKET = r"(?<!\\)[\[\]{}]"
+_PERHAPS_LITERAL = r"\[|\{[^,{}]*\}"  # a set, or braces without a choice
 
 
 def normalize(pattern: str) -> str:
@@ -30,6 +36,38 @@ def normalize(pattern: str) -> str:
     if pattern.endswith("/"):
         pattern += "**"
     return re.sub(r"(^|[/{,])\*\*(?=[^/*,}])", r"\1**/*", pattern)
+
+
+def may_be_literal(pattern: str) -> bool:
+    """Return True if brackets or braces in a pattern may be characters of a name."""
+    return re.search(_PERHAPS_LITERAL, pattern) is not None
+
+
+def literal_first(pattern: str, paths: Sequence[str]) -> str:
+    """Return a pattern with escaped brackets and braces if a path or its folder has them in its
+    name, as in `app/[id]/page.tsx`. If the pattern has sets too, escape as many as possible.
+    """
+    parts = pattern.split("/")
+    places = [n for n, part in enumerate(parts) if may_be_literal(part)][:MAX_LITERAL_PARTS]
+    named = (path for path in paths if "[" in path or "{" in path) if places else ()
+    folders = {path[:end] for path in named for end in path_ends(path)}
+    for count in range(len(places), 0, -1):
+        for chosen in combinations(places, count) if folders else ():
+            tried = [
+                re.sub(_BRACKET, r"\\\g<0>", part) if n in chosen else part
+                for n, part in enumerate(parts)
+            ]
+            with suppress(ValueError, re.error):
+                regex = compile_wildcard(normalize("/".join(tried)))
+                if any(map(regex.fullmatch, folders)):
+                    return "/".join(tried)
+    return pattern
+
+
+def path_ends(path: str) -> Iterator[int]:
+    """Yield the end of each folder in a path, and of the path itself."""
+    yield from (place for place, character in enumerate(path) if character == "/")
+    yield len(path)
 
 
 def compile_wildcard(pattern: str) -> re.Pattern[str]:
