@@ -26,6 +26,7 @@ from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
 from .models.catalog import model_of_family
 from .models.factory import unencrypted_warnings, with_model
+from .models.model_names import full_model_id
 from .models.providers import canonical_id
 from .permissions.approval import Approval
 from .security.sandbox import agent_paths, make_sandbox
@@ -181,8 +182,12 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
 
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
-    """Continue with another model. Raises UsageError for an unreadable script."""
-    settings = replace(launch.settings, model=with_model(launch.settings.model, id))
+    """Continue with another model, which may have a short name. Raises UsageError for an unreadable
+    script.
+    """
+    chosen = launch.settings.model
+    id = full_model_id(id, chosen.base_url, launch.environ)
+    settings = replace(launch.settings, model=with_model(chosen, id))
     own = model_of(launch, settings)
     agent.model.roles.choose(own, planning=agent.approval.mode == "plan")
     agent.model.change(own)

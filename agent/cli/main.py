@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_TASK_MARK = "\0"  # no argument of a process contains it
+VALUE_IS_OPTIONAL = ("task", "resume", "recording")  # options that may have no value
 GC_THRESHOLD = 50_000  # new objects per collection; Python's 700 makes a start 6 % slower
 # Module of each command, imported when the command runs.
 _COMMAND_MODULES = {
@@ -132,12 +134,40 @@ class _CommandOrWords(Group):
             raise _misplaced(self, error) from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = self._with_marked_task(ctx, args)
         _, rest, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.meta[LITERAL_WORDS] = bool(rest) and args[: -len(rest)][-1:] == ["--"]
         if not rest or (not ctx.meta[LITERAL_WORDS] and self.get_command(ctx, rest[0])):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
         return click.Command.parse_args(self, ctx, args)
+
+    def _with_marked_task(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the arguments with a mark on a task that begins with a dash. The word after -p is
+        the task, unless it is exactly the name of an option. Without the mark, click would read a
+        task such as `--model=x` as an option, even in `--print=--model=x`.
+        """
+        options = {name: each for each in self.get_params(ctx) for name in each.opts}
+        marked, words = list[str](), list(args)
+        while words and words[0].startswith("-") and words[0] != "--":
+            word = words.pop(0)
+            for start in ("--print=", "-p"):
+                if word.startswith(f"{start}-") and word != f"{start}-":
+                    word = f"--print={_TASK_MARK}{word.removeprefix(start)}"
+            marked.append(word)
+            option = options.get(word)
+            if not words or not isinstance(option, click.Option) or option.is_flag:
+                continue
+            is_value = not words[0].startswith("-") or words[0] == STDIN
+            if option.name == "task" and not is_value and words[0] not in (*options, "--"):
+                marked.append(_TASK_MARK + words.pop(0))
+            elif is_value or option.name not in VALUE_IS_OPTIONAL:
+                marked.append(words.pop(0))
+        return [*marked, *words]
+
+
+def _without_mark(_: click.Context, __: click.Parameter, task: str | None) -> str | None:
+    return task and task.removeprefix(_TASK_MARK)
 
 
 def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -171,8 +201,10 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=STDIN,
     metavar="TASK",
+    callback=_without_mark,
     help="Do TASK without a terminal, print the answer and exit. The model also gets what you pipe "
-    "in. Without TASK, or with -, the piped text is the task.",
+    "in. Without TASK, or with -, the piped text is the task. The next word is the TASK, also with "
+    "a dash, unless it is exactly an option.",
 )
 @click.option(
     "--output-format",

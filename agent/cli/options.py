@@ -362,7 +362,9 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
     """Print notices about the settings on stderr."""
-    for line in [*loaded.notices, *([SAFE_START] if safe else [])]:
+    from ..library.launching import notices_of
+
+    for line in [*notices_of(loaded, os.environ), *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
 
 

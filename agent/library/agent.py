@@ -103,7 +103,7 @@ class Agent:
                 raise UsageError(f"{here} is not a directory", hint="Give cwd an existing one.")
             more = {"model.id": model} if isinstance(model, str) and model else {}
             loaded = launching.load(here, env, launching.as_flags({**(settings or {}), **more}))
-            self._notices = loaded.notices
+            self._notices = launching.notices_of(loaded, env)
             made = launching.launch_options(
                 loaded,
                 here,

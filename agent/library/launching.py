@@ -26,8 +26,42 @@ def load(
 ) -> "LoadedSettings":
     """Load all settings for work in `cwd`. `flags` are KEY=VALUE and override other settings. With
     `safe`, extensions do not run, but rules may name their tools. With `skip_invalid`, invalid
-    values of a project file are left out. Raises ConfigError.
+    values of a project file are left out. Short names of models become IDs. Raises ConfigError.
     """
+    loaded = _load(cwd, environ, flags, safe=safe, skip_invalid=skip_invalid)
+    return _with_model_ids(loaded, environ)
+
+
+def _with_model_ids(loaded: "LoadedSettings", environ: Mapping[str, str]) -> "LoadedSettings":
+    """Return the settings with the IDs of the models in place of short names."""
+    from ..config.settings import ModelSettings
+
+    given, default = loaded.settings.model, ModelSettings()
+    names = {name: getattr(given, name) for name in ("id", "small", "fallback", "plan")}
+    names = {name: value for name, value in names.items() if value != getattr(default, name)}
+    if not names:  # nothing is imported for the default
+        return loaded
+    from ..models.model_names import full_model_id
+
+    ids: dict[str, Any] = {
+        name: full_model_id(value, given.base_url, environ) for name, value in names.items()
+    }
+    return loaded._replace(settings=replace(loaded.settings, model=replace(given, **ids)))
+
+
+def notices_of(loaded: "LoadedSettings", environ: Mapping[str, str]) -> list[str]:
+    """Return the notices about settings for a session, also one about an unknown model."""
+    from ..models.model_names import unknown_model_notice
+
+    chosen = loaded.settings.model
+    notice = unknown_model_notice(chosen.id, chosen.base_url, environ)
+    return [*loaded.notices, *([notice] if notice else [])]
+
+
+def _load(
+    cwd: Path, environ: Mapping[str, str], flags: Sequence[str], *, safe: bool, skip_invalid: bool
+) -> "LoadedSettings":
+    """Load the settings of `load`, with the names of models as they are."""
     from ..config.load import load_settings
     from ..config.places import config_home
     from ..permissions.rules import add_tool_names, parse_rule

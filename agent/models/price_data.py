@@ -63,6 +63,14 @@ def listed_model(provider: Provider, name: str) -> ListedModel | None:
     return ListedModel(model.context_window, _price([getattr(now, key) for key in _KEYS], provider))
 
 
+def listed_names(provider: Provider) -> list[str]:
+    """Return the names of a provider's models in the price data."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    found = (each for each in get_snapshot().providers if each.id == provider.prices)
+    return [model.id for each in found for model in each.models]
+
+
 @cache
 def _find(provider: str, name: str) -> "ModelInfo | None":
     from genai_prices import Usage, calc_price

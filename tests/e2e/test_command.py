@@ -420,6 +420,27 @@ def test_piped_input_is_the_task(place: Place) -> None:
             assert "is it\\nso?" in json.dumps(server.requests[-1]["messages"])
 
 
+@pytest.mark.parametrize(
+    "task", ["- fix this", "--permission-mode=bypass", "-c", "--no-such-option", "-p", "--", "---"]
+)
+def test_a_task_may_begin_with_a_dash(place: Place, task: str) -> None:
+    exact = task in ("-c", "-p", "--")  # in these forms only
+    forms = [[f"--print={task}"], [f"-p{task}"]] + ([] if exact else [["-p", task]])
+    with Server(lambda body: Say("Yes.")) as server:
+        for form in forms:
+            done = place.run(*form, "--permission-mode", "ask", env=place.server(server.url))
+            assert (done.returncode, done.stdout) == (0, "Yes.\n")
+            assert task in json.dumps(server.requests[-1]["messages"])
+
+
+def test_the_name_of_an_option_after_p_is_the_option(place: Place) -> None:
+    with Server(lambda body: Say("Yes.")) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "--output-format", "json", env=env, stdin="hello")
+        assert document(done)["result"] == "Yes."
+        assert place.run("-p", "-", "--model", env=env).returncode == 2
+
+
 def test_an_open_standard_input_does_not_block(place: Place) -> None:
     reading, writing = os.pipe()
     with Server([Say("Yes.")]) as server:
@@ -561,6 +582,17 @@ def test_other_servers_and_unknown_models(place: Place) -> None:
     assert guessed["context"]["window"] == 200_000
     assert asked["cost_usd"] is None
     assert given.returncode == 2  # options of the agent stand before the command
+
+
+def test_a_short_or_mistyped_model_name_before_the_first_request(place: Place) -> None:
+    with Server(lambda body: Say("Hi.")) as server:
+        env = place.server(server.url)
+        done = place.run("-p", "hello", "--model", "haiku", env=env)
+        assert done.returncode == 0
+        assert server.requests[-1]["model"] == "claude-haiku-5-5"
+    done = place.run("-p", "hello", "--model", "claude-sonet-5-5")  # there is no key
+    assert done.returncode == 5
+    assert "note: claude-sonet-5-5 is not a known model: did you mean claude-sonnet" in done.stderr
 
 
 def test_config_and_doctor(place: Place) -> None:

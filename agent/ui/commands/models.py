@@ -11,12 +11,14 @@ PRICES = "$ per million: in/out/cached"
 
 
 @command(
-    "choose the model from a list, or by its ID",
+    "choose the model from a list, or by its ID or a short name",
     argument="[ID]",
     complete=completions.models,
     group="model and cost",
 )
 async def _model(repl: CommandContext, argument: str) -> None:
+    from ...models.model_names import full_model_id, unknown_model_notice
+
     if not argument and (chosen := await repl.screen.pick(_models(repl))):
         argument = chosen.key
     if argument:
@@ -28,7 +30,8 @@ async def _model(repl: CommandContext, argument: str) -> None:
         source = ", learned from the server"
     repl.say(f"{repl.agent.model.id} · window {window.size:,} tokens{source}")
     confirmed = limits is not None and limits.source == "server"  # the server knows the model
-    if argument and not confirmed and (warning := _unknown_model(repl, argument)):
+    id = full_model_id(argument, None, {}) if argument and not confirmed else ""
+    if id and (warning := unknown_model_notice(id, None, {})):
         repl.notify("warning", warning)
 
 
@@ -60,16 +63,3 @@ def _option(now: str, row: Sequence[str], without_key: Collection[str] = ()) -> 
     id, prices, window, provider = (*row, "", "", "")[:4]
     mark = "now" if id == now else "needs a key" if provider in without_key else ""
     return Option(id, id, (prices, window, provider, mark))
-
-
-def _unknown_model(repl: CommandContext, id: str) -> str:
-    """Return a warning if the model is unknown, or "". A server may have it all the same."""
-    from difflib import get_close_matches
-
-    from ...models.catalog import known_model
-
-    if known_model(id) or id.startswith("scripted:"):
-        return ""
-    near = get_close_matches(id, [row[0] for row in repl.services.models()], 1)
-    meant = f": did you mean {near[0]}?" if near else "."
-    return f"{id} is not a known model{meant} It will be used anyway."
