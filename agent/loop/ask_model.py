@@ -10,6 +10,7 @@ from ..events import CallStarted, Notice
 from ..models.base import Reply
 from .agent import AgentState
 from .ladder import Ladder, refusal_in
+from .quiet_reply import quiet_notices
 
 
 async def ask_for_reply(
@@ -81,8 +82,9 @@ async def _send_request(agent: AgentState, ladder: Ladder, read: Callable[[Reply
     )
     size = agent.view.size
     agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
-    repeats = agent.features.reply_streamed
-    reply = await agent.model.ask(request, "turn", agent.emit, repeats, read)
+    with quiet_notices(agent.emit) as emit:
+        repeats = agent.features.reply_streamed
+        reply = await agent.model.ask(request, "turn", emit, repeats, read)
     agent.model.token_correction = 1.0
     if not reply.usage.web_searches:  # each search counts the prompt again in the usage
         agent.model.accept(reply.usage.prompt, size)

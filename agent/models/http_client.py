@@ -31,6 +31,7 @@ class Timeouts:
     first_byte: float = 120.0  # from the request to the first byte of the reply
     whole: float = 1200.0  # the same for a server that does not stream
     between: float = 90.0  # between later bytes, including pings
+    progress: float = 1200.0  # between two events that are not pings
 
 
 def import_in_background(load: Callable[[], None], name: str) -> "Future[None]":

@@ -28,7 +28,7 @@ from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
 from .server_limits import ask_local, find_in_list, parse_limits
 from .shared_wait import OTHERS_WAIT, SharedWait
-from .sse import limit_silence, parse_events
+from .sse import OnlyPings, deadline_after, limit_silence, parse_events
 from .transport import (
     ErrorAnswer,
     NotConnected,
@@ -210,7 +210,7 @@ class ServerModel:
         await transport.connect()
         data = encode(content := wire.fitted_body(request, gaps))
         limit = self.timeouts.first_byte if content.get("stream") else self.timeouts.whole
-        deadline = asyncio.get_running_loop().time() + limit
+        deadline = deadline_after(limit)
         draft = wire.draft(request)
         if request.on_send is not None:
             request.on_send()
@@ -234,8 +234,12 @@ class ServerModel:
     ) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of a response and collect them in `draft`."""
         kind = response.headers.get("content-type", "")
+        progress_by = deadline_after(self.timeouts.progress)
         limited = limit_silence(
-            response.aiter_bytes(), deadline=deadline, between=self.timeouts.between
+            response.aiter_bytes(),
+            deadline=deadline,
+            between=self.timeouts.between,
+            progress_by=lambda: progress_by,
         )
         async with aclosing(limited) as chunks:
             try:
@@ -245,6 +249,8 @@ class ServerModel:
                     return
                 async with aclosing(parse_events(chunks)) as events:
                     async for event in events:
+                        if event.get("type") != "ping":
+                            progress_by = deadline_after(self.timeouts.progress)
                         if event.get("type") == "error" or event.get("error"):
                             raise StreamError(*(parse_error(event) or ("", "")))
                         for delta in draft.take(event):
@@ -331,6 +337,8 @@ class ServerModel:
         return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
 
     def _describe(self, error: Exception, draft: Draft, limit: float) -> str:
+        if isinstance(error, OnlyPings):
+            return f"the server sent only pings for {self.timeouts.progress:g} s"
         if isinstance(error, TimeoutError):
             silence = self.timeouts.between if draft.began else limit
             return f"the server was silent for {silence:g} s"

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, NoReturn
 
@@ -12,21 +13,36 @@ _END = b"[DONE]"  # end of a stream in some protocols
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # of a streamed reply; 5 times the longest real one
 
 
+def deadline_after(seconds: float) -> float:
+    """Return the loop time in some seconds."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+class OnlyPings(TimeoutError):
+    """The server has sent only signs of life for too long."""
+
+
 async def limit_silence(
-    chunks: AsyncIterator[bytes], *, deadline: float, between: float
+    chunks: AsyncIterator[bytes],
+    *,
+    deadline: float,
+    between: float,
+    progress_by: Callable[[], float] = lambda: math.inf,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the chunks unchanged. Raises TimeoutError if the first chunk is not there by `deadline`
-    (loop time), or a later one within `between` seconds after the previous one.
+    (loop time), or a later one within `between` seconds after the previous one. Raises OnlyPings if
+    a chunk comes after `progress_by()`.
     """
-    loop = asyncio.get_running_loop()
     while True:
         try:
             async with asyncio.timeout_at(deadline):
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return
+        if deadline_after(0) > progress_by():
+            raise OnlyPings
         yield chunk
-        deadline = loop.time() + between
+        deadline = deadline_after(between)
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:

@@ -24,7 +24,13 @@ from ctxagent.agent.models.messages.credentials import find_credentials
 from ctxagent.agent.models.messages.draft import ReplyDraft
 from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
-from ctxagent.agent.models.sse import limit_silence, parse_arguments, parse_events
+from ctxagent.agent.models.sse import (
+    OnlyPings,
+    deadline_after,
+    limit_silence,
+    parse_arguments,
+    parse_events,
+)
 from ctxagent.agent.session.entries import Usage
 
 from ..support.server.loopback import Fail, Say, Server, Step
@@ -203,15 +209,18 @@ RETRIED: dict[str, Step] = {
     "silence": Say("Half", fault="silence"),
     "silence before the first event": Say("Half", fault="silence", after=0),
     "no answer at all": Say(fault="mute"),
+    "pings alone": Say("Half", fault="pings"),
 }
 SILENT = {name for name in RETRIED if "silence" in name or "no answer" in name}
 SHORT = Timeouts(first_byte=1.0, between=0.5)
+PINGS = Timeouts(progress=0.5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RETRIED)
 def test_a_fault_is_retried_from_the_start(name: str) -> None:
-    seen = served(RETRIED[name], Say("Whole."), timeouts=SHORT if name in SILENT else None)
+    timeouts = SHORT if name in SILENT else PINGS if "pings" in name else None
+    seen = served(RETRIED[name], Say("Whole."), timeouts=timeouts)
     place = next(n for n, delta in enumerate(seen) if isinstance(delta, Retrying))
     assert (seen[place].attempt, seen[place].of) == (1, 3)
     assert seen[place].reason
@@ -539,6 +548,22 @@ def test_every_chunk_is_a_sign_of_life() -> None:
         return [chunk async for chunk in limit_silence(pinging(), deadline=deadline, between=30)]
 
     assert asyncio.run(gather()) == [b"first", b": ping"]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_pings_alone_are_no_progress(is_late: bool) -> None:
+    async def gather() -> list[bytes]:
+        by = deadline_after(-1 if is_late else 1_000)
+        limited = limit_silence(
+            _chunks(b": ping"), deadline=deadline_after(100), between=30, progress_by=lambda: by
+        )
+        return [chunk async for chunk in limited]
+
+    if is_late:
+        with pytest.raises(OnlyPings):
+            asyncio.run(gather())
+    else:
+        assert asyncio.run(gather()) == [b": ping"]
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ Fault = Literal[
     "mute",  # no answer at all
     "hang up",  # the connection is reset instead of an answer
     "silence",  # the stream stalls
+    "pings",  # the stream goes on with pings only
     "cut",  # the connection breaks
     "reset",  # the connection is reset
     "end",  # the stream ends properly, but too early
@@ -682,8 +683,8 @@ class _Exchange(BaseHTTPRequestHandler):
             self._write(owner.framed(owner.error(*say.error)), None)
         elif say.fault == "garbage":
             self._write('event: content_block_delta\ndata: {"type": "content_bl\n\n', None)
-        elif say.fault == "silence":
-            self._stand_still()
+        elif say.fault in ("silence", "pings"):
+            self._stand_still(pinging=say.fault == "pings")
             return
         elif say.fault == "cut":
             self.close_connection = True  # and no last chunk
@@ -707,10 +708,12 @@ class _Exchange(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.close(self.connection.detach())
 
-    def _stand_still(self) -> None:
+    def _stand_still(self, *, pinging: bool = False) -> None:
         """Wait without answering until the client disconnects or the server stops."""
         self.close_connection = True
         while not self.server.owner.stopping.is_set():
+            if pinging:
+                self._write('event: ping\ndata: {"type": "ping"}\n\n', None)
             readable, _, _ = select.select([self.connection], [], [], 0.02)
             if readable and not self.connection.recv(1):
                 self.server.owner.hung_up.set()
