@@ -131,6 +131,7 @@ class _Search:
         self._inside: dict[str, bool] = {}
         self._shadowed = set[str]()  # folders in which shadows were searched
         self._configured = set[tuple[str, str]]()  # programs and folders of searched settings
+        self._outputs = set[str]()  # words for files that the commands write themselves
         self._goals = set[str]()  # words that may be targets of a makefile
         self._makefiles: dict[str, str] = {}  # the texts of makefiles
         self._path: dict[str, None] = {}  # folders of programs
@@ -149,7 +150,8 @@ class _Search:
 
     def add_shell_text(self, text: str, bases: Sequence[str], folder: str = "") -> None:
         """Add the files that a shell text or a makefile runs. `folder` has the file of the text."""
-        text = plain(text, self._env, folder)
+        text, outputs = plain(text, self._env, folder)
+        self._outputs.update(outputs)
         for name, value in assignments(text):
             self._use_variable(name, value, bases)
         commands = [*segments(text)]
@@ -189,7 +191,7 @@ class _Search:
                 if _is_python(starter):
                     self._add_folder(word, bases)
                 needs_script = not _names_file(word, bases)
-            else:
+            elif word not in self._outputs:
                 follows_option = before.startswith("-")
                 self._add_named(word, bases, is_option_file if follows_option else is_argument_file)
             if _runs_arguments(word):

@@ -25,7 +25,7 @@ _LOCKS = ("-lock.json", "-lock.yaml", ".lock.json")
 
 _CONTINUED = regex(r"\\\n")
 _COMMENT = regex(r"^[ \t]*(?:#(?!!)|//).*$", re.M)
-_OUTPUT = regex(r"(?:\d|&)?>[>|&]?[ \t]*[^\s;&|()<>]+")
+_OUTPUT = regex(r"(?:\d|&)?>[>|&]?[ \t]*([^\s;&|()<>]+)")
 _QUOTED_WORD = regex(r"""["']([^"'\s]*)["']""")
 _QUOTED = regex(r"""["'`]([^"'`\n]*[ \t][^"'`\n]*)["'`]""")
 _SEGMENTS = regex(r"[;&|()`\n{}]+")
@@ -53,9 +53,10 @@ _LOADS_BY_NAME = regex(r"import_module|__import__|run_module|find_spec|__all__|p
 _MODULE_NAME = regex(r"""["']([A-Za-z_][\w.]*)["']""")
 
 
-def plain(text: str, values: Mapping[str, str], folder: str = "") -> str:
+def plain(text: str, values: Mapping[str, str], folder: str = "") -> tuple[str, list[str]]:
     """Return a shell text or makefile without comments and output redirections, with the known
-    variables replaced, also those that it assigns itself. `folder` has the file of the text.
+    variables replaced, also those that it assigns itself; and the words of these redirections.
+    `folder` has the file of the text.
     """
     text = _CONTINUED.sub(" ", text)
     text = _OWN_FOLDER.sub(lambda _: folder, text) if folder else text
@@ -66,9 +67,10 @@ def plain(text: str, values: Mapping[str, str], folder: str = "") -> str:
         if len(value) <= MAX_VALUE_CHARS and not _COMPUTED.search(value):
             known[name] = value
     text = _COMMENT.sub("", _VARIABLE.sub(partial(_value, known), text))
+    outputs = [word.strip("\"'") for word in _OUTPUT.findall(text)]
     text = _OUTPUT.sub(" ", text)
     text = _QUOTED_WORD.sub(lambda found: found[1], text)
-    return _BRACES.sub(_alternatives, text)
+    return _BRACES.sub(_alternatives, text), outputs
 
 
 def assignments(text: str) -> list[tuple[str, str]]:
@@ -175,7 +177,7 @@ def is_settings_of(name: str, program: str) -> bool:
     name = name.casefold()
     if name.find(program[:2].casefold(), 0, 3) < 0:  # most names, quickly
         return False
-    if ending_of(name) == ".toml" or name.endswith(_LOCKS):
+    if ending_of(name) == ".toml" or name.endswith(_LOCKS) or name == ".git":
         return False
     for each in (program.casefold(), program.casefold().replace("-", "")):
         rest = name.removeprefix(".").removeprefix(each)

@@ -26,6 +26,8 @@ FILES = {
     "bin/fmt": "#!/usr/bin/env python3\nimport part\n",
     "bin/part.py": "",
     "with blank/x.sh": "",
+    "seen.part": "",
+    ".git": "gitdir: ../main/.git/worktrees/x\n",
 }
 FMT = ["scripts/fmt.py", "scripts/helper.py"]
 RUN = ["sub/lib.sh", "sub/run.sh"]
@@ -52,6 +54,8 @@ def found(project: Path, command: str | list[str], **env: str) -> list[str]:
     ("command", "expected"),
     [
         ("python3 scripts/fmt.py", FMT),
+        ("cat > seen.part; cat seen.part", []),
+        ("cat > seen.part; sh seen.part", ["seen.part"]),
         ("FOO=1 exec python3 -u scripts/fmt.py notes.txt", FMT),
         (["python3", "scripts/fmt.py"], FMT),
         (["sh", "-c", "cd sub; ./run.sh"], RUN),

@@ -25,7 +25,7 @@ from ctxagent.agent.config.program_text import (
     ],
 )
 def test_plain_text(text: str, expected: str) -> None:
-    assert plain(text, {}) == expected
+    assert plain(text, {})[0] == expected
 
 
 def test_rules_that_a_goal_reaches() -> None:
