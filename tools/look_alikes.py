@@ -3,17 +3,17 @@ hyphens, full-width forms, and characters without a width.
 """
 
 from difflib import SequenceMatcher
-from unicodedata import category, name
+from unicodedata import category, decomposition, name
 
 from ..agent.lazy import dataclass
 
 MAX_NAMED = 4  # characters named in a message
 MAX_PAIRS = 4_000_000  # characters of the old text times those of the new one
+_OF_CATEGORY = {"Zs": " ", "Cf": "", "Pd": "-"}  # spaces, no width, hyphens and dashes
 _PLAIN = {
     **dict.fromkeys("‘’‚‛′ʼ", "'"),
     **dict.fromkeys("“”„‟″", '"'),
-    **dict.fromkeys("‐‑‒–—―−", "-"),
-    **{chr(wide): chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)},
+    "−": "-",
 }
 
 
@@ -66,9 +66,10 @@ def _folded(text: str) -> tuple[str, list[int]]:
 def _plain(character: str) -> str:
     if character.isascii():
         return character
-    if (kind := category(character)) == "Zs":
-        return " "
-    return "" if kind == "Cf" else _PLAIN.get(character, character)
+    kind, _, code = decomposition(character).partition(" ")
+    if kind == "<wide>":
+        return chr(int(code, 16))
+    return _OF_CATEGORY.get(category(character), _PLAIN.get(character, character))
 
 
 def _named(there: str, old: str) -> str:

@@ -6,19 +6,21 @@ Nothing is run, and no grammar is complete: the readers rather find too much.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 
 from ..lazy import regex
 
 MAX_VALUE_CHARS = 4_000  # of a variable; longer ones are not replaced
 
-# Files that are read or compiled, but neither run nor used as settings, by their ending.
+# Files that are read, converted or compiled, but not run, although Pygments has a lexer for them.
 _DATA_ENDINGS = frozenset((
-    "", ".md", ".mdx", ".rst", ".txt", ".adoc", ".log", ".lock", ".html", ".htm", ".css", ".scss",
-    ".less", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".db", ".sqlite", ".svg", ".png",
-    ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".pdf", ".woff", ".woff2", ".ttf", ".map", ".snap",
-    ".po", ".mo", ".pot", ".out", ".diff", ".patch", ".orig", ".bak", ".pem", ".crt", ".key",
-    ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".s", ".o", ".a", ".tex", ".proto", ".f90",
+    ".md", ".mdx", ".markdown", ".rst", ".txt", ".org", ".tex", ".html", ".htm", ".css", ".scss",
+    ".sass", ".less", ".jsonl", ".ndjson", ".svg", ".po", ".pot", ".mo", ".diff", ".patch", ".pem",
+    ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".s", ".proto", ".f90",
+))  # fmt: skip
+# Files that are loaded and run, but that Pygments has no lexer for.
+_COMPILED_ENDINGS = frozenset((
+    ".pyc", ".so", ".dylib", ".dll", ".jar", ".class", ".node", ".wasm", ".mts", ".cts",
 ))  # fmt: skip
 _SETTINGS_ENDINGS = frozenset((".json", ".toml", ".ini", ".cfg", ".conf", ".yaml", ".yml", ".xml"))
 _LOCKS = ("-lock.json", "-lock.yaml", ".lock.json")
@@ -156,9 +158,10 @@ def imported(text: str) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def is_code(path: str) -> bool:
-    """Return True if a file can be run or loaded, by its mode or name."""
-    ending = ending_of(path)
-    return ending not in _DATA_ENDINGS | _SETTINGS_ENDINGS or os.access(path, os.X_OK)
+    """Return True if a file can be run or loaded, by its mode or name. An unknown ending means
+    data: programs keep their state in such files.
+    """
+    return os.access(path, os.X_OK) or ending_of(path) in _code_endings()
 
 
 def is_argument_file(path: str) -> bool:
@@ -170,6 +173,16 @@ def is_option_file(path: str) -> bool:
     """Return True if the value of an option may be code or settings."""
     hidden = path.rpartition("/")[2][:1] == "."
     return is_code(path) or ending_of(path) in _SETTINGS_ENDINGS or hidden
+
+
+@cache
+def _code_endings() -> frozenset[str]:
+    """Return the endings of all languages that Pygments knows, and of compiled files."""
+    from pygments.lexers import get_all_lexers
+
+    names = (name for _, _, names, _ in get_all_lexers(plugins=False) for name in names)
+    known = {name[1:].lower() for name in names if name.startswith("*.")}
+    return frozenset(known | _COMPILED_ENDINGS) - _DATA_ENDINGS - _SETTINGS_ENDINGS
 
 
 def is_settings_of(name: str, program: str) -> bool:
@@ -187,7 +200,8 @@ def is_settings_of(name: str, program: str) -> bool:
                 rest,
             )
             is_whole = not after and (rest != after or name[0] == ".")
-            if is_whole or (after[:1] in (".", "-", "_") and ending_of(name) not in _DATA_ENDINGS):
+            is_read = ending_of(name) in _SETTINGS_ENDINGS | _code_endings()
+            if is_whole or (after[:1] in (".", "-", "_") and is_read):
                 return True
     return False
 

@@ -27,6 +27,9 @@ FILES = {
     "bin/part.py": "",
     "with blank/x.sh": "",
     "seen.part": "",
+    "made.ts": "",
+    "count.py": 'open("count.state", "w").write("1")\n',
+    "count.state": "",
     ".git": "gitdir: ../main/.git/worktrees/x\n",
 }
 FMT = ["scripts/fmt.py", "scripts/helper.py"]
@@ -55,6 +58,8 @@ def found(project: Path, command: str | list[str], **env: str) -> list[str]:
     [
         ("python3 scripts/fmt.py", FMT),
         ("cat > seen.part; cat seen.part", []),
+        ("./gen > made.ts && check made.ts", []),
+        ("python3 count.py", ["count.py"]),
         ("cat > seen.part; sh seen.part", ["seen.part"]),
         ("FOO=1 exec python3 -u scripts/fmt.py notes.txt", FMT),
         (["python3", "scripts/fmt.py"], FMT),

@@ -62,6 +62,7 @@ def test_imports() -> None:
         ("noxfile.py", "nox", True),
         (".prettierignore", "prettier", False),
         ("prettier.md", "prettier", False),
+        ("prettier.log", "prettier", False),
         ("pretty.js", "prettier", False),
         ("ruff.toml", "ruff", False),
         ("pnpm-lock.yaml", "pnpm", False),
@@ -73,6 +74,6 @@ def test_settings_by_name(name: str, program: str, expected: bool) -> None:
 
 
 def test_kinds_of_files() -> None:
-    names = ["/x/a.py", "/x/a.yml", "/x/a.json", "/x/.rc", "/x/a.md"]
-    for test, count in ((is_code, 1), (is_argument_file, 2), (is_option_file, 4)):
-        assert [test(name) for name in names] == [True] * count + [False] * (5 - count)
+    names = ["/x/a.py", "/x/a.so", "/x/a.yml", "/x/a.json", "/x/.rc", "/x/a.md", "/x/a.state"]
+    for test, count in ((is_code, 2), (is_argument_file, 3), (is_option_file, 5)):
+        assert [test(name) for name in names] == [True] * count + [False] * (7 - count)
