@@ -44,8 +44,15 @@ def unknown_model_notice(id: str, base_url: str | None, environ: Mapping[str, st
         return ""
     if not endpoint_of(id, base_url, environ).is_own or known_model(id):
         return ""
-    near = get_close_matches(name, known_models() if is_default else listed_names(provider), 1)
+    near = get_close_matches(name, _own_names() if is_default else listed_names(provider), 1)
     if not near and not is_default:
         return ""
     meant = f": did you mean {id.removesuffix(name)}{near[0]}?" if near else "."
     return f"{id} is not a known model{meant} It will be used anyway."
+
+
+def _own_names() -> list[str]:
+    """Return the IDs of the default provider's models, and the short names of their families."""
+    known = [*known_models()]
+    parts = (part for id in known for part in id.split("-")[1:])
+    return [*known, *dict.fromkeys(filter(str.isalpha, parts))]

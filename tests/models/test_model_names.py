@@ -43,6 +43,7 @@ def test_only_families_are_short_names_on_the_users_own_server(
     [
         ("claude-sonet-5-5", "claude-sonnet-5-5"),
         ("anthropic/claude-sonet-5-5", "claude-sonnet-5-5"),
+        ("haikuu", "haiku"),
         ("openai/gpt5", "openai/gpt-5"),
         ("walrus", ""),
     ],
