@@ -190,6 +190,7 @@ def test_history_over_two_runs(place: Place) -> None:
         terminal.type("\x1b[A\x1b[A\x1b[A")
         terminal.see("❯ left behind")
         terminal.press("ctrl-c")
+        terminal.see(lambda text: "❯ left behind" not in text)
         terminal.press("ctrl-d")
         assert terminal.leave() == 0
     assert "first line\\nsecond line" in texts(server.requests[1])
