@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from ..border.values import is_too_deep, without_surrogates
 from ..lazy import dataclass, regex
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
@@ -35,11 +36,8 @@ EMPTY_RESULT = "(no output)"
 ADDITION = "tool_addition"
 PAUSED_STOP_REASON = "pause_turn"
 
-MAX_JSON_DEPTH = 100  # of a call's arguments; some servers refuse deeper values
-
 SEARCH_ID = regex(r"srvtoolu_[A-Za-z0-9_]{1,100}")
 _ID = regex(r"[A-Za-z0-9_-]{1,128}")
-_SURROGATE = regex(r"[\ud800-\udfff]")
 _THINKING_FIELDS = {
     "thinking": ("type", "thinking", "signature"),
     "redacted_thinking": ("type", "data"),
@@ -468,7 +466,7 @@ def _thinking_block(block: Block) -> Block | None:
     names = _THINKING_FIELDS[block["type"]]
     sent = {k: block[k] for k in names if isinstance(block.get(k), str)}
     whole = len(sent) == len(names) and bool(sent.get("signature", sent.get("data", "")).strip())
-    return sent if whole and not any(_SURROGATE.search(v) for v in sent.values()) else None
+    return sent if whole and all(without_surrogates(v) == v for v in sent.values()) else None
 
 
 def _call_block(block: Block) -> Block | None:
@@ -539,28 +537,4 @@ def _valid_id(text: str) -> str:
 def _clean(text: Any) -> str:
     if not isinstance(text, str):
         return ""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
-def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
-    """Return True if a JSON value has more than `max_depth` levels."""
-    level = [value]
-    for _ in range(max_depth + 1):
-        nodes = [node for node in level if isinstance(node, dict | list)]
-        if not nodes:
-            return False
-        level = [v for n in nodes for v in (n.values() if isinstance(n, dict) else n)]
-    return True
-
-
-def without_surrogates(value: Any) -> Any:
-    """Return a JSON value without lone surrogates, including its keys. Call `is_too_deep` first:
-    deep values overflow the stack.
-    """
-    if isinstance(value, str):
-        return _clean(value)
-    if isinstance(value, dict):
-        return {_clean(k): without_surrogates(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [without_surrogates(v) for v in value]
-    return value
+    return str(without_surrogates(text))

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, NoReturn
 
-from ..context.request import MAX_JSON_DEPTH, is_too_deep
+from ..border.values import MAX_JSON_DEPTH, is_too_deep
 
 _END = b"[DONE]"  # end of a stream in some protocols
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # of a streamed reply; 5 times the longest real one

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ...border.values import without_surrogates
 from ...context import tokens
 from ...context.items import SUMMARY_SOURCE, Item, shown_blocks
-from ...context.request import Request, build_request, with_question, without_surrogates
+from ...context.request import Request, build_request, with_question
 from ...context.view import View
 from ...context.window import Window
 from ...lazy import dataclass

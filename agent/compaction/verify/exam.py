@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from ...context.request import Request, without_surrogates
+from ...border.values import without_surrogates
+from ...context.request import Request
 from ...lazy import dataclass, regex
 from ...prompts import prompt_text
 from .probes import Probe, is_answered

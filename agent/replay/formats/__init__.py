@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from ...border.values import JsonObject
 from ...errors import UsageError
 from ..recording import Recording
 from . import (
@@ -30,7 +31,6 @@ from . import (
     vibe,
 )
 from .builder import TranscriptBuilder
-from .fields import JsonObject
 from .foreign import ForeignFormat
 from .places import guessed_format
 from .reader import RecordingFile

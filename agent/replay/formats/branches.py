@@ -1,6 +1,6 @@
 """Follow the branches of a file whose rows form a tree of parents and children."""
 
-from .fields import JsonObject
+from ...border.values import JsonObject
 
 
 def newest_branch(rows: list[JsonObject], id: str, parent: str) -> list[JsonObject]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import field, replace
 from typing import Any
 
+from ...border.values import JsonObject, as_list, as_object, as_text
 from ...lazy import dataclass
 from ..recording import (
     UNANSWERED,
@@ -17,7 +18,6 @@ from ..recording import (
     RecordedStep,
     Recording,
 )
-from .fields import JsonObject, as_list, as_object, as_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ in a reply's content, and results as blocks in a message's content.
 
 from typing import Any
 
+from ...border.values import JsonObject, as_arguments, as_list, as_object, as_text, plain_text
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_list, as_object, as_text, plain_text
 
 _CALLS = ("tool_call", "tool-call", "tool_use")
 _RESULTS = ("tool-result", "tool_result")

@@ -10,8 +10,8 @@ agent wrote as the user (`isMeta`, compaction summaries) did reach the model and
 from collections.abc import Iterable
 from typing import Any
 
+from ...border.values import JsonObject, as_count, as_object, as_seconds, as_text, plain_text
 from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_count, as_object, as_seconds, as_text, plain_text
 
 _SYNTHETIC = "<synthetic>"  # `model` of replies written by the agent itself
 _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")

@@ -9,8 +9,16 @@ compaction.
 from collections.abc import Iterable
 from typing import Any
 
+from ...border.values import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")

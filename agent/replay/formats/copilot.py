@@ -4,8 +4,16 @@ agent ID or the ID of the call that started the subagent, and are skipped.
 
 from collections.abc import Iterable
 
+from ...border.values import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _ORIGINS = ("session", "system", "user", "assistant", "tool", "hook", "permission")
 

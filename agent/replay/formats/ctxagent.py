@@ -8,7 +8,7 @@ because without the summary they only repeat the context. The log of a subagent 
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...context.request import without_surrogates
+from ...border.values import JsonObject, as_seconds, without_surrogates
 from ...context.view import REFUSAL, REINSERTED_SOURCES
 from ...session.entries import (
     SHELL_OUTPUT_HEADING,
@@ -23,7 +23,6 @@ from ...session.entries import (
 )
 from ...session.store import content_text, read_kept_text
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_seconds
 
 
 def recognizes(row: JsonObject) -> bool:

@@ -4,9 +4,9 @@ the JSON lines of a transcript.
 
 from collections.abc import Iterable
 
+from ...border.values import JsonObject, as_object
 from .builder import TranscriptBuilder
 from .chat import add_message, is_message
-from .fields import JsonObject, as_object
 
 HEADER = "cursor"  # the key of the header row
 

@@ -4,9 +4,9 @@ blocks.
 
 from collections.abc import Iterable
 
+from ...border.values import JsonObject, as_object, as_seconds, as_text
 from .builder import TranscriptBuilder
 from .chat import add_message
-from .fields import JsonObject, as_object, as_seconds, as_text
 
 _REMINDER = "<system-reminder>"  # prefix of text that Droid writes as the user
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....tools.system.foreign_code import foreign_code
+from ...border.values import JsonObject
 from ...errors import UsageError
 from ...lazy import dataclass
 from .builder import TranscriptBuilder
-from .fields import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

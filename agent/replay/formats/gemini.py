@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from .builder import RecordedResult, TranscriptBuilder
-from .fields import (
+from ...border.values import (
     JsonObject,
     as_arguments,
     as_count,
@@ -18,6 +17,7 @@ from .fields import (
     as_text,
     plain_text,
 )
+from .builder import RecordedResult, TranscriptBuilder
 
 _CLIENT_TEXT = "<session_context>"  # prefix of the message that Gemini CLI writes itself
 _KINDS = ("user", "gemini", "info", "error", "warning")

@@ -4,9 +4,9 @@ older versions. `summary.json` names the working directory.
 
 from collections.abc import Iterable
 
+from ...border.values import JsonObject, as_object, as_text
 from .builder import TranscriptBuilder
 from .chat import add_message
-from .fields import JsonObject, as_object, as_text
 
 HEADER = "grok"  # the key of the row with `summary.json`
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool_result": "tool"}

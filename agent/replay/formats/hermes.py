@@ -5,9 +5,9 @@ the JSON lines of older versions.
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ...border.values import JsonObject, as_object, as_seconds, as_text, parse_json
 from .builder import TranscriptBuilder
 from .chat import add_message
-from .fields import JsonObject, as_object, as_seconds, as_text, parse_json
 
 HEADER = "hermes"  # the key of the row with the session
 _META = "session_meta"  # the role of a row about the session

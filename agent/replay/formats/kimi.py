@@ -4,9 +4,17 @@ the messages since the newest compaction. Kimi Code writes `wire.jsonl` in a dif
 
 from collections.abc import Iterable
 
+from ...border.values import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
 from .chat import add_message
-from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _CONTEXT_ROLES = ("_system_prompt", "_checkpoint", "_usage")
 _CODE_EVENTS = ("turn.prompt", "turn.steer", "context.append_loop_event", "config.update")

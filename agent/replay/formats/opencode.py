@@ -5,8 +5,7 @@ result are one part; each `step-start` part begins a new reply.
 from collections.abc import Iterable
 from typing import Any
 
-from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
-from .fields import (
+from ...border.values import (
     JsonObject,
     as_arguments,
     as_count,
@@ -16,6 +15,7 @@ from .fields import (
     as_text,
     plain_text,
 )
+from .builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
 
 _OUTCOMES = ("output", "error")
 

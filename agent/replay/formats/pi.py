@@ -4,9 +4,17 @@ that ends with the last line is read, because the model saw it last.
 
 from collections.abc import Iterable
 
+from ...border.values import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 from .branches import newest_branch
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
 _EXTENSION_ROLES = ("custom", "hookMessage")  # messages from extensions to the model
 _PROMPT_COUNTS = ("input", "cacheRead", "cacheWrite")

@@ -5,9 +5,7 @@ parts.
 from collections.abc import Iterable
 from typing import Any
 
-from .branches import newest_branch
-from .builder import RecordedResult, TranscriptBuilder
-from .fields import (
+from ...border.values import (
     JsonObject,
     as_arguments,
     as_count,
@@ -17,6 +15,8 @@ from .fields import (
     as_text,
     plain_text,
 )
+from .branches import newest_branch
+from .builder import RecordedResult, TranscriptBuilder
 
 _KINDS = ("user", "assistant", "tool_result")
 _COMPRESSION, _MID_TURN = "chat_compression", "mid_turn_user_message"  # subtypes

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
+from ...border.values import JsonObject, parse_json
 from ...errors import UsageError
-from .fields import JsonObject, parse_json
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _NO_OBJECT = "its JSON is of type {}, not an object"

@@ -8,9 +8,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...border.values import JsonObject, as_list, as_object, as_seconds, as_text, parse_json
 from ...errors import UsageError
 from . import cursor, grok, hermes, vibe
-from .fields import JsonObject, as_list, as_object, as_seconds, as_text, parse_json
 
 if TYPE_CHECKING:
     import sqlite3

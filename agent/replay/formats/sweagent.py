@@ -6,8 +6,16 @@ its result.
 
 from collections.abc import Iterable
 
+from ...border.values import (
+    JsonObject,
+    as_arguments,
+    as_list,
+    as_object,
+    as_text,
+    parse_json,
+    plain_text,
+)
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_list, as_object, as_text, parse_json, plain_text
 
 
 def recognizes(row: JsonObject) -> bool:

@@ -5,9 +5,9 @@ of newer versions, whose messages `stores` collects.
 from collections.abc import Iterable
 from typing import Any
 
+from ...border.values import JsonObject, as_object, as_seconds
 from .builder import TranscriptBuilder
 from .chat import add_message, is_message
-from .fields import JsonObject, as_object, as_seconds
 
 HEADER = "vibe"  # the key of the row with `meta.json`
 

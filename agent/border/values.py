@@ -1,5 +1,5 @@
-"""Read texts, times, counts and arguments from JSON values of any shape, as other programs wrote
-them. A value of the wrong type becomes an empty value or None.
+"""Read texts, times, counts and arguments from JSON values of any shape. A value of the wrong type
+becomes an empty value or None.
 """
 
 import json
@@ -7,13 +7,16 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from ...context.request import MAX_JSON_DEPTH, is_too_deep, without_surrogates
+from ..lazy import regex
 
 JsonObject = dict[str, Any]
+
+MAX_JSON_DEPTH = 100  # of a call's arguments; some servers refuse deeper values
 
 _MILLISECONDS = 1e11  # larger numbers are milliseconds: as seconds, this is 3,000 years away
 _MAX_TIME_S = 4e9  # since 1970
 _MAX_NUMBER = 2**53  # larger numbers are neither counts nor times
+_SURROGATE = regex(r"[\ud800-\udfff]")
 _DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity are not JSON
 
 
@@ -97,3 +100,27 @@ def as_seconds(value: Any) -> float | None:
 def as_count(value: Any) -> int:
     """Return a number of tokens, or 0 if the value is not a positive integer."""
     return value if type(value) is int and 0 < value < _MAX_NUMBER else 0
+
+
+def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
+    """Return True if a JSON value has more than `max_depth` levels."""
+    level = [value]
+    for _ in range(max_depth + 1):
+        nodes = [node for node in level if isinstance(node, dict | list)]
+        if not nodes:
+            return False
+        level = [v for n in nodes for v in (n.values() if isinstance(n, dict) else n)]
+    return True
+
+
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value without lone surrogates, including its keys. Call `is_too_deep` first:
+    deep values overflow the stack.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {without_surrogates(k): without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [without_surrogates(v) for v in value]
+    return value
