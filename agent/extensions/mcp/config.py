@@ -1,7 +1,7 @@
 """Configured MCP servers: the project's `.mcp.json`, the user's `mcp.json`, and those of plugins.
 
 The format is shared with other agents: `{"mcpServers": {NAME: {"command", "args", "env", "cwd"} |
-{"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds per call) and
+{"type": "http" | "sse", "url", "headers"}}}`, each also with `timeout` (milliseconds per call) and
 `enabled`. `${VAR}` and `${VAR:-default}` are replaced by environment variables. Servers of a
 project are used only after the user has trusted the content of the file. A changed file must be
 trusted again.
@@ -31,7 +31,8 @@ SERVERS_KEY = "mcpServers"
 MAX_SERVERS = 100
 MAX_NAME_CHARS = 64  # of the server part and of the tool part of a name
 OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "callbackPort")
-HTTP_TYPES = ("http", "streamable-http", "streamable_http")
+HTTP_TYPES = ("http", "streamable-http", "streamable_http", "streamableHttp", "remote")
+SSE_TYPES = ("sse",)
 
 _VARIABLE = regex(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
@@ -46,6 +47,7 @@ class ServerConfig:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     url: str = ""
+    is_sse: bool = False  # whether the URL is one for server-sent events, without streamable HTTP
     headers: Mapping[str, str] = field(default_factory=dict)
     oauth: Mapping[str, str] = field(default_factory=dict)  # clientId, scopes, callbackPort …
     timeout: float | None = None  # seconds per call, None for the default from the settings
@@ -219,14 +221,15 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
             raise ValueError("timeout is not a number of milliseconds")
         timeout = timeout / 1000
     common = {"name": name, "source": path, "timeout": timeout, "enabled": enabled}
-    if kind in HTTP_TYPES:
+    if kind in (*HTTP_TYPES, *SSE_TYPES):
         url = values.get("url")
         if not isinstance(url, str) or not re.fullmatch(r"(?i:https?)://[!-~]+", url):
             raise ValueError("url is not an http:// or https:// address")
         headers, oauth = _texts(values, "headers"), _oauth(values.get("oauth"))
-        return ServerConfig(url=url, headers=headers, oauth=oauth, **common)
+        is_sse = kind in SSE_TYPES
+        return ServerConfig(url=url, is_sse=is_sse, headers=headers, oauth=oauth, **common)
     if kind != "stdio":
-        raise ValueError(f'type is {str(kind)[:40]!r}; "stdio" and "http" are known')
+        raise ValueError(f'type is {str(kind)[:40]!r}; "stdio", "http" and "sse" are known')
     command, arguments = values.get("command"), values.get("args", [])
     if not isinstance(command, str) or not command.strip():
         raise ValueError('it has neither "command" nor "url"')

@@ -7,8 +7,9 @@ tool may have acted. The next call restarts the server.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -18,16 +19,17 @@ from ...config.start_gate import StartGate
 from ...errors import ToolError
 from ...lazy import dataclass
 from ...version import __version__
-from ..server_process import ExitInfo
 from .calls import call_tool
 from .config import ServerConfig, plain_name
+from .http import http, sse
 from .inputs import Respondent, elicit, sample
-from .transport import BoundedStream, http, stdio
+from .transport import BoundedStream, ConnectionEnd, stdio
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.client.session import ClientSession
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    from .answers import AnswerDispatcher
 
 State = Literal["starting", "ready", "failed", "ended"]
 
@@ -44,6 +46,8 @@ RESOURCE_SCHEMA = {
     "type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"],
 }  # fmt: skip
 PROBE_TIMEOUT_S = 5.0  # for `discover` of the newest protocol, before the handshake
+CHECK_TIMEOUT_S = 5.0  # for a ping, after the server refused a request in a session
+END_TIMEOUT_S = 15.0  # for the end of a request or of a connection
 MAX_ERROR_CHARS = 300
 CONFINED_HINT = (
     "It runs in the sandbox; .mcp.json can declare its rights: "
@@ -51,6 +55,7 @@ CONFINED_HINT = (
 )
 
 UNKNOWN = " Whether it has acted is not known; it was not sent again."
+NOT_RUN = " It has not run this: call it again."
 
 T = TypeVar("T")
 
@@ -118,11 +123,11 @@ class Connection:
         self._call_timeout = config.timeout or call_timeout
         self._report = report
         self._session: ClientSession | None = None
-        self._dispatcher: JSONRPCDispatcher[Any] | None = None
+        self._dispatcher: AnswerDispatcher | None = None
         self._running: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # set when the server is ready or has failed
         self._relisting: asyncio.Task[None] | None = None
-        self._exit_info = ExitInfo()
+        self._exit_info = ConnectionEnd()
         self._closing = self._is_confined = False
         self._respondents: list[Respondent | None] = []  # of the running calls
         self._inputs = set[asyncio.Future[Any]]()  # pending answers to the server's questions
@@ -155,7 +160,7 @@ class Connection:
         self._closing = True
         if self._running is not None:
             self._running.cancel()
-            await asyncio.wait([self._running])
+            await asyncio.wait([self._running], timeout=END_TIMEOUT_S)
 
     async def call(
         self, tool: ListedTool, arguments: Mapping[str, Any], respondent: Respondent | None
@@ -190,7 +195,7 @@ class Connection:
         error says that the server may have executed it.
         """
         await self.ready()
-        session = self._session
+        session, exit_info = self._session, self._exit_info
         assert session is not None
         asking = asyncio.ensure_future(question(session))
         try:
@@ -199,8 +204,8 @@ class Connection:
             is_late = not asking.done()
             asking.cancel()
         unknown = UNKNOWN if may_act else ""
-        if is_late:
-            await asyncio.wait([asking])  # so that the cancellation is sent to the server
+        if is_late:  # wait until the cancellation is sent to the server
+            await asyncio.wait([asking], timeout=END_TIMEOUT_S)
             seconds = f"{self._call_timeout:g} s"
             raise ToolError(f"The MCP server {self.name} gave no answer in {seconds}.{unknown}")
         if asking.cancelled():
@@ -209,14 +214,27 @@ class Connection:
             return asking.result()
         if isinstance(error, ToolError):
             raise error
-        if self.config.url and str(error) == "Session terminated":  # the SDK's message for a 404
-            self._exit_info.reason = "it no longer knows this session"
-            self._exit_info.ended.set()
-            unknown = " It has not run this: call it again."
-        elif not _is_connection_lost(error):
-            raise ToolError(f"The MCP server {self.name} answers: {describe(error)}")
-        await asyncio.wait([self._running] if self._running else [asking])
-        raise ToolError(f"The MCP server {self.name} has ended: {self.error}.{unknown}")
+        if exit_info.is_doubted and not exit_info.is_refused:
+            await self._check_session(session, exit_info)
+        if not exit_info.is_refused and not _is_connection_lost(error):
+            unknown = f".{unknown}" if unknown and _is_unanswered(error) else ""
+            raise ToolError(f"The MCP server {self.name} answers: {describe(error)}{unknown}")
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=END_TIMEOUT_S)
+        why = self.error or exit_info.reason
+        unknown = NOT_RUN if exit_info.is_refused else unknown
+        raise ToolError(f"The MCP server {self.name} has ended: {why}.{unknown}")
+
+    async def _check_session(self, session: "ClientSession", exit_info: ConnectionEnd) -> None:
+        """Ask the server for a sign of life after it refused a request. A server that also refuses
+        this one does not know the session; the transport notes it.
+        """
+        exit_info.is_doubted = False
+        asking = asyncio.ensure_future(session.send_ping())
+        await asyncio.wait([asking], timeout=CHECK_TIMEOUT_S)
+        asking.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            await asking
 
     async def _wait_for(self, asking: "asyncio.Future[Any]") -> None:
         """Wait for an answer until the call timeout. The timeout restarts after each question to
@@ -262,46 +280,72 @@ class Connection:
 
     async def _serve(self) -> None:
         """Keep the connection open until the server ends."""
-        exit_info = self._exit_info = ExitInfo()
         async with AsyncExitStack() as stack:
-            session = await self._connected(stack, exit_info)
-            self._session, self.state = session, "ready"
+            self._session = await self._connected(stack)
+            exit_info, self.state = self._exit_info, "ready"
             self._settled.set()
             await exit_info.ended.wait()
             if not exit_info.reason:
                 exit_info.reason = "it closed the connection"
 
-    async def _connected(self, stack: AsyncExitStack, exit_info: ExitInfo) -> "ClientSession":
-        """Open the connection and list the server's tools, prompts and resources. Raises
-        TimeoutError and the errors of the transport.
+    async def _connected(self, stack: AsyncExitStack) -> "ClientSession":
+        """Open the connection, by each transport that the server may use. Raises TimeoutError and
+        the errors of the transport.
         """
-        import mcp_types as types
-        from mcp.client.session import ClientSession
-        from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-
-        over_http = bool(self.config.url)
-        if over_http:
-            transport = http(self.config, exit_info, self._tokens, self._show)
+        opened = list[Callable[[ConnectionEnd], Any]]()
+        if self.config.url:
+            kinds = (sse,) if self.config.is_sse else (http, sse)
+            opened = [
+                partial(kind, self.config, tokens=self._tokens, show=self._show) for kind in kinds
+            ]
         else:
             cleared = await self._starts.clear(self.config.program(self._env, self._cwd))
             self._is_confined = cleared.enclose is not None
-            transport = stdio(cleared, exit_info)
+            opened = [partial(stdio, cleared)]
+        import httpx2
+
+        failed: tuple[Exception, ConnectionEnd] | None = None  # the first failure
         async with asyncio.timeout(self._start_timeout):
-            read, write = await stack.enter_async_context(transport)
-            self._dispatcher = JSONRPCDispatcher(BoundedStream(read, exit_info), write)
-            session = await stack.enter_async_context(
-                ClientSession(
-                    dispatcher=self._dispatcher,
-                    client_info=types.Implementation(name="ctxagent", version=__version__),
-                    message_handler=self._on_message,
-                    elicitation_callback=self._elicit,
-                    sampling_callback=self._sample,
-                )
+            for transport in opened:
+                exit_info = self._exit_info = ConnectionEnd()
+                try:
+                    async with AsyncExitStack() as own:
+                        session = await self._opened(own, transport(exit_info), exit_info)
+                        stack.push_async_exit(own.pop_all())
+                        return session
+                except (ExceptionGroup, OSError, httpx2.HTTPError) as error:
+                    failed = failed or (error, exit_info)
+                    if not exit_info.is_deprecated:
+                        break
+        assert failed is not None
+        self._exit_info = failed[1]
+        raise failed[0]
+
+    async def _opened(
+        self, stack: AsyncExitStack, transport: Any, exit_info: ConnectionEnd
+    ) -> "ClientSession":
+        """Open a session over a transport, and list the server's tools, prompts and resources."""
+        import mcp_types as types
+        from mcp.client.session import ClientSession
+
+        from .answers import AnswerDispatcher
+
+        read, write = await stack.enter_async_context(transport)
+        self._dispatcher = AnswerDispatcher(BoundedStream(read, exit_info), write)
+        session = await stack.enter_async_context(
+            ClientSession(
+                dispatcher=self._dispatcher,
+                client_info=types.Implementation(name="ctxagent", version=__version__),
+                message_handler=self._on_message,
+                elicitation_callback=self._elicit,
+                sampling_callback=self._sample,
             )
-            probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
-            await _negotiate(session, probe)
-            self.protocol = session.protocol_version or ""
-            self.catalog = await _list(self.name, session)
+        )
+        over_http = bool(self.config.url) and not self.config.is_sse
+        probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
+        await _negotiate(session, probe)
+        self.protocol = session.protocol_version or ""
+        self.catalog = await _list(self.name, session)
         return session
 
     def _note_end(self, running: "asyncio.Task[None]") -> None:
@@ -364,10 +408,13 @@ async def _negotiate(session: "ClientSession", probe: float | None) -> None:
     if probe == 0:
         try:
             await session.initialize()
-        except MCPError as error:
-            if _is_connection_lost(error):
+        except MCPError as refused:
+            if _is_connection_lost(refused):
                 raise
-            await session.discover()
+            try:
+                await session.discover()
+            except (MCPError, ValidationError, RuntimeError):
+                raise refused from None
         return
     with anyio.move_on_after(probe):
         try:
@@ -441,10 +488,18 @@ async def pages(
 
 
 def _is_connection_lost(error: BaseException) -> bool:
+    """Return True if the error is the session's own: it is closed."""
     from mcp.shared.exceptions import MCPError
-    from mcp_types import CONNECTION_CLOSED
 
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+    from .answers import NoAnswer, ServerError
+
+    return isinstance(error, MCPError) and not isinstance(error, ServerError | NoAnswer)
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    from .answers import NoAnswer
+
+    return isinstance(error, NoAnswer)
 
 
 def _first(error: BaseException | None) -> BaseException | None:

@@ -1,28 +1,32 @@
-"""Transports to a server: its stdin and stdout, or HTTP.
+"""The transport to a server over its stdin and stdout. `http.py` has the transports over HTTP.
 
 Input from a server is limited: MAX_MESSAGE_BYTES per message, and a maximum rate of unrequested
 messages. A server that exceeds a limit is stopped.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....tools.system.tls import tls_options
 from ...config.start_gate import ClearedStart
 from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, ExitInfo, run_server
-from .config import ServerConfig
-from .login import authentication, login_required
+from .messages import UNREADABLE, broken_answer_id, error_message, read_messages
 
 if TYPE_CHECKING:
-    import httpx2
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-CONNECT_TIMEOUT_S = 30.0
+TOO_LARGE = f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
+
+
+class ConnectionEnd(ExitInfo):
+    """Why a connection ended, and what the statuses of HTTP responses say of it."""
+
+    is_refused = False  # the server does not know the session: it executed nothing
+    is_doubted = False  # it refused a request, and may not know the session
+    is_deprecated = False  # it refused the handshake of streamable HTTP
 
 
 class BoundedStream:
@@ -31,25 +35,24 @@ class BoundedStream:
     It replaces the SDK's `ReadStream`.
     """
 
-    def __init__(self, stream: Any, exit_info: ExitInfo) -> None:
+    def __init__(self, stream: Any, exit_info: ConnectionEnd) -> None:
         self._stream, self._exit_info = stream, exit_info
 
     async def receive(self) -> "SessionMessage | Exception":
         import anyio
-        from mcp_types import JSONRPCError, JSONRPCResponse
+
+        from .answers import with_plain_answer
 
         try:
             item: SessionMessage | Exception = await self._stream.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._exit_info.ended.set()
             raise anyio.EndOfStream from None
-        answers = not isinstance(item, Exception) and isinstance(
-            item.message, JSONRPCResponse | JSONRPCError
-        )
+        answers = not isinstance(item, Exception) and not hasattr(item.message, "method")
         if not answers and self._exit_info.count_unrequested():
             self._exit_info.ended.set()
             raise anyio.EndOfStream
-        return item
+        return with_plain_answer(item)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -73,7 +76,9 @@ class BoundedStream:
 
 
 @asynccontextmanager
-async def stdio(cleared: ClearedStart, exit_info: ExitInfo) -> AsyncIterator["TransportStreams"]:
+async def stdio(
+    cleared: ClearedStart, exit_info: ConnectionEnd
+) -> AsyncIterator["TransportStreams"]:
     """Start a server and yield streams over its stdin and stdout. At the end of the block, stop the
     server and its child processes. Raises OSError.
     """
@@ -83,7 +88,7 @@ async def stdio(cleared: ClearedStart, exit_info: ExitInfo) -> AsyncIterator["Tr
     send_out, receive_out = anyio.create_memory_object_stream[Any](0)
     tasks = list[asyncio.Task[None]]()
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(_end, tasks)
+        stack.push_async_callback(end_tasks, tasks)
         server = await stack.enter_async_context(run_server(cleared, exit_info))
         tasks += [
             asyncio.create_task(_read(server.stdout, send_in, exit_info)),
@@ -96,38 +101,50 @@ async def stdio(cleared: ClearedStart, exit_info: ExitInfo) -> AsyncIterator["Tr
                 stream.close()
 
 
-async def _end(tasks: "list[asyncio.Task[None]]") -> None:
+async def end_tasks(tasks: "list[asyncio.Task[None]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _read(out: asyncio.StreamReader, into: Any, exit_info: ExitInfo) -> None:
+async def _read(out: asyncio.StreamReader, into: Any, exit_info: ConnectionEnd) -> None:
     """Forward the server's output, one message per line. Close the stream at the end of
     the output.
     """
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
     held = bytearray()
     async with into:
         while chunk := await out.read(CHUNK_BYTES):
             *lines, rest = chunk.split(b"\n")
             for line in lines:
                 held += line
-                try:
-                    message = jsonrpc_message_adapter.validate_json(bytes(held), by_name=False)
-                    item: SessionMessage | Exception = SessionMessage(message)
-                except ValueError:
-                    exit_info.add_stderr(bytes(held[:MAX_STDERR_CHARS]) + b"\n")
-                    item = ValueError("a line that is no message")
-                held.clear()
-                if not await _try_send(into, item):
+                if not await try_send_all(into, bytes(held), exit_info):
                     return
+                held.clear()
             held += rest
             if len(held) > MAX_MESSAGE_BYTES:
-                exit_info.reason = f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
+                exit_info.reason = TOO_LARGE
                 return
+
+
+async def try_send_all(into: Any, data: bytes, exit_info: ConnectionEnd) -> bool:
+    """Send the messages in a line into a stream. A broken answer becomes an error. Return False if
+    the stream is closed.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        messages = read_messages(data)
+    except ValueError:
+        exit_info.add_stderr(data[:MAX_STDERR_CHARS] + b"\n")
+        if (id := broken_answer_id(data)) is None:
+            return await _try_send(into, ValueError("a line that is no message"))
+        messages = [error_message(id, UNREADABLE)]
+    for message in messages:
+        read = jsonrpc_message_adapter.validate_python(message, by_name=False)
+        if not await _try_send(into, SessionMessage(read)):
+            return False
+    return True
 
 
 async def _try_send(into: Any, item: Any) -> bool:
@@ -151,67 +168,3 @@ async def _write(stdin: asyncio.StreamWriter, source: Any, into: Any) -> None:
             except (OSError, RuntimeError):  # the server ended: notify waiting requests
                 into.close()
                 return
-
-
-@asynccontextmanager
-async def http(
-    config: ServerConfig,
-    exit_info: ExitInfo,
-    tokens: Path | None = None,
-    show: Callable[[str], None] | None = None,
-) -> AsyncIterator["TransportStreams"]:
-    """Yield streams to a server over streamable HTTP. Redirects to another origin are not followed.
-    `tokens` is the folder of logins. With `show`, the user logs in now: `show` is called with the
-    URL to open.
-    """
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    async def bound(response: "httpx2.Response") -> None:
-        if response.status_code == 401 and show is None:
-            exit_info.reason = login_required(config.name)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("it sent compressed data, although none was requested")
-        if "event-stream" not in response.headers.get("content-type", ""):
-            stream = response.stream
-            assert isinstance(stream, httpx2.AsyncByteStream)
-            response.stream = _bounded_body(stream, exit_info)
-
-    async with (
-        authentication(config, tokens, show) as auth,
-        httpx2.AsyncClient(
-            auth=auth,
-            headers={**config.headers, "accept-encoding": "identity"},
-            timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
-            event_hooks={"response": [bound]},
-            **tls_options(),
-        ) as client,
-    ):
-        transport = streamable_http_client(
-            config.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
-        )
-        async with transport as streams:
-            yield streams
-
-
-def _bounded_body(
-    stream: "httpx2.AsyncByteStream", exit_info: ExitInfo
-) -> "httpx2.AsyncByteStream":
-    import httpx2
-
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = MAX_MESSAGE_BYTES
-            async for chunk in stream:
-                left -= len(chunk)
-                if left < 0:
-                    exit_info.reason = (
-                        f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
-                    )
-                    return
-                yield chunk
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()

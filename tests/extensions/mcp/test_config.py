@@ -116,7 +116,7 @@ def test_a_program_and_an_address() -> None:
         ({"command": "x", "timeout": 0}, "timeout is not a number of milliseconds"),
         ({"command": "x", "timeout": True}, "timeout is not a number of milliseconds"),
         ({"command": "x", "timeout": "9"}, "timeout is not a number of milliseconds"),
-        ({"type": "sse", "url": "http://h"}, 'type is \'sse\'; "stdio" and "http" are known'),
+        ({"type": "ws", "url": "http://h"}, 'type is \'ws\'; "stdio", "http" and "sse" are known'),
         ({"url": "ftp://host"}, "url is not an http:// or https:// address"),
         ({"url": "http://host /x"}, "url is not an http:// or https:// address"),
         ({"type": "http"}, "url is not an http:// or https:// address"),

@@ -68,6 +68,9 @@ def call(id: object, given: dict[str, object]) -> None:
         os._exit(3)
     if BEHAVIOUR == "hang in call":
         return
+    if BEHAVIOUR == "refuse first" and NOTES.read_text().count("call ") == 1:
+        say({"id": id, "error": {"code": -32000, "message": "rate limited, try later"}})
+        return
     if BEHAVIOUR == "flood":
         while True:
             say({"method": "notifications/message", "params": {"level": "info", "data": "x"}})
