@@ -150,6 +150,8 @@ def get(options: dict[str, Any], name: str) -> int:
     say(_line(status))
     for tool, tokens, description in tools:
         say(f"  {tool} ({tokens:,} tokens): {description}")
+    for note in status.notes:
+        say(f"  note: {note}")
     return 0 if status.state == "ready" else 1
 
 

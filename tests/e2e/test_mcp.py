@@ -186,7 +186,11 @@ def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, s
         ("hang in call", 2, "gave no answer in 2 s"),
         ("flood", 60, "it sent more than 10,000 messages in a minute"),
         ("endless", 60, "it sent a message of more than 32 MiB"),
-        ("nonsense in call", 60, "an invalid answer"),
+        (
+            "broken in call",
+            60,
+            "answers: its answer cannot be read. Whether it has acted is not known",
+        ),
     ],
 )
 def test_a_call_that_is_not_answered_is_sent_once(
@@ -198,6 +202,49 @@ def test_a_call_that_is_not_answered_is_sent_once(
     assert said in results(server)[0]
     assert notes(place, "call") == ['echo {"text": "x"}']
     assert gone(*map(int, notes(place, "pid")))
+
+
+def test_wrong_parts_of_lists_and_results_cost_no_good_part(place: Place) -> None:
+    configure(place, plain=plain(place, "wrong parts"))
+    steps = [
+        use(query="says"),
+        use("mcp__plain__bare"),
+        use("mcp__plain__echo", {"text": "the words"}),
+        use("mcp__plain__bare", {"text": "null"}),
+        Say("Done."),
+    ]
+    server, done = ran(place, steps, *ALLOW)
+    found, described, answer, null = results(server)
+    assert "- mcp__plain__echo(text?: string)" in found
+    assert "- mcp__plain__either(): Says." in found
+    assert "any arguments are accepted" in described
+    assert answer == (
+        "the words\n"
+        '[hologram: {"type": "hologram", "z": 1}]\n'
+        "[About this answer: content[1]: hologram of this form is unknown; it is shown as JSON]"
+    )
+    assert null == "[the tool answered nothing]"
+    assert done.stderr.splitlines() == [
+        "warning: the MCP server plain: tool bare: it has no usable schema, so any arguments are "
+        "accepted",
+        "warning: the MCP server plain: tools[2]: it has no name and is left out",
+    ]
+    done = place.run("mcp", "get", "plain")
+    assert "note: tools[2]: it has no name and is left out" in done.stdout
+
+
+def test_a_tool_that_the_server_has_just_added_is_called(place: Place) -> None:
+    configure(place, plain=plain(place, "adds a tool"))
+    steps = [use("mcp__plain__echo", {}), use("mcp__plain__late", {"text": "x"}), Say("Done.")]
+    server, _ = ran(place, steps, *ALLOW)
+    assert results(server)[1] == "x"
+
+
+def test_a_server_gets_the_working_directory_as_its_root(place: Place) -> None:
+    configure(place, plain=plain(place, "asks for roots"))
+    ran(place, [use("mcp__plain__echo", {}), Say("Done.")], *ALLOW)
+    (root,) = json.loads(notes(place, "roots")[0])
+    assert root == {"uri": place.project.as_uri(), "name": place.project.name}
 
 
 def test_a_server_that_has_ended_is_started_again_by_the_next_call(place: Place) -> None:

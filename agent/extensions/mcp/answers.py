@@ -11,8 +11,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import REQUEST_TIMEOUT
 
+from ....tools.system.shorten import shorten
+from ....tools.system.unicode import clean
 from ...lazy import dataclass
 from .messages import AS_SENT
+from .shapes import usable_result
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
@@ -26,6 +29,9 @@ class ServerError(MCPError):
 
 class NoAnswer(MCPError):
     """The transport got no answer to a request."""
+
+
+MAX_ERROR_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +88,24 @@ class AnswerDispatcher(JSONRPCDispatcher[Any]):
         if isinstance(answer, Refusal):
             kind = ServerError if answer.by_server else NoAnswer
             raise kind(answer.code, answer.message, answer.data)
-        return answer if isinstance(answer, dict) else {}
+        return usable_result(method, answer)
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Return True if the error is the session's own: it is closed."""
+    return isinstance(error, MCPError) and not isinstance(error, ServerError | NoAnswer)
+
+
+def describe(error: BaseException) -> str:
+    """Return an error message on one line, without terminal control characters."""
+    from pydantic import ValidationError
+
+    if isinstance(error, MCPError):
+        text = error.message
+    elif isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        text = f"an invalid answer: {f'{where}: ' if where else ''}{first['msg']}"
+    else:
+        text = str(error) or type(error).__name__
+    return shorten(" ".join(clean(text).split()), MAX_ERROR_CHARS)

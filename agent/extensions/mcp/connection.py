@@ -5,22 +5,19 @@ tool may have acted. The next call restarts the server.
 """
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ....tools.system.shorten import shorten
-from ....tools.system.unicode import clean
 from ...config.start_gate import StartGate
 from ...errors import ToolError
-from ...lazy import dataclass
 from ...version import __version__
 from .calls import call_tool
-from .config import ServerConfig, plain_name
+from .catalog import Catalog, CatalogReader, ListedTool
+from .config import ServerConfig
 from .http import http, sse
 from .inputs import Respondent, elicit, sample
 from .transport import BoundedStream, ConnectionEnd, stdio
@@ -33,22 +30,11 @@ if TYPE_CHECKING:
 
 State = Literal["starting", "ready", "failed", "ended"]
 
-MAX_TOOLS = 10_000  # of one server
-MAX_LISTED = 1_000  # prompts, and resources, of one server
-MAX_PAGES = 1_000
-MAX_SCHEMA_CHARS = 100_000  # of one tool, as JSON
-MAX_CATALOG_CHARS = 32_000_000  # of all tools of one server, as JSON
-MAX_DESCRIPTION_CHARS = 4_000
-MAX_INSTRUCTION_CHARS = 2_000
-MAX_URI_CHARS = 500
-READ_RESOURCE = "read_resource"  # tool that we add to each server with resources
-RESOURCE_SCHEMA = {
-    "type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"],
-}  # fmt: skip
 PROBE_TIMEOUT_S = 5.0  # for `discover` of the newest protocol, before the handshake
 CHECK_TIMEOUT_S = 5.0  # for a ping, after the server refused a request in a session
+RELIST_PAUSE_S = 1.0  # after a notification: many lists may have changed at once
 END_TIMEOUT_S = 15.0  # for the end of a request or of a connection
-MAX_ERROR_CHARS = 300
+MAX_REASON_CHARS = 600
 CONFINED_HINT = (
     "It runs in the sandbox; .mcp.json can declare its rights: "
     '"network": true, "write": [FOLDER], "outside": true'
@@ -58,39 +44,6 @@ UNKNOWN = " Whether it has acted is not known; it was not sent again."
 NOT_RUN = " It has not run this: call it again."
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool from the list of its server."""
-
-    name: str  # mcp__SERVER__TOOL
-    own_name: str  # name on the server; "" for the tool that reads resources
-    description: str
-    schema: Mapping[str, Any]  # JSON schema of its arguments
-    size: int  # characters of name, description and schema as JSON
-    needs_task: bool = False  # True if the tool can be called only as a task
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPrompt:
-    """A prompt from the list of its server."""
-
-    name: str  # for /SERVER:NAME
-    own_name: str
-    description: str
-    arguments: tuple[tuple[str, bool], ...]  # (name, is required)
-
-
-@dataclass
-class Catalog:
-    """The tools, prompts and resources of a server, within limits."""
-
-    instructions: str = ""
-    tools: dict[str, ListedTool] = field(default_factory=dict)
-    prompts: dict[str, ListedPrompt] = field(default_factory=dict)
-    resources: dict[str, str] = field(default_factory=dict)  # names by URI
-    left_out: int = 0  # number of tools beyond the limits
 
 
 class Connection:
@@ -130,6 +83,7 @@ class Connection:
         self._exit_info = ConnectionEnd()
         self._closing = self._is_confined = False
         self._respondents: list[Respondent | None] = []  # of the running calls
+        self._reported = set[str]()  # notes on the lists
         self._inputs = set[asyncio.Future[Any]]()  # pending answers to the server's questions
 
     @property
@@ -214,10 +168,12 @@ class Connection:
             return asking.result()
         if isinstance(error, ToolError):
             raise error
+        from .answers import NoAnswer, describe, is_connection_lost
+
         if exit_info.is_doubted and not exit_info.is_refused:
             await self._check_session(session, exit_info)
-        if not exit_info.is_refused and not _is_connection_lost(error):
-            unknown = f".{unknown}" if unknown and _is_unanswered(error) else ""
+        if not exit_info.is_refused and not is_connection_lost(error):
+            unknown = f".{unknown}" if unknown and isinstance(error, NoAnswer) else ""
             raise ToolError(f"The MCP server {self.name} answers: {describe(error)}{unknown}")
         if self._running is not None:
             await asyncio.wait([self._running], timeout=END_TIMEOUT_S)
@@ -259,6 +215,13 @@ class Connection:
         import mcp_types as types
 
         return await self._answered(sample, params, types.ErrorData(code=-1, message="Refused."))
+
+    async def _roots(self, context: Any) -> Any:
+        import mcp_types as types
+        from pydantic import FileUrl
+
+        root = types.Root(uri=FileUrl(self._cwd.as_uri()), name=self._cwd.name)
+        return types.ListRootsResult(roots=[root])
 
     async def _answered(
         self, answer: Callable[[str, Any, Respondent], Coroutine[Any, Any, T]], params: Any, no: T
@@ -339,35 +302,49 @@ class Connection:
                 message_handler=self._on_message,
                 elicitation_callback=self._elicit,
                 sampling_callback=self._sample,
+                list_roots_callback=self._roots,
             )
         )
         over_http = bool(self.config.url) and not self.config.is_sse
         probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
         await _negotiate(session, probe)
         self.protocol = session.protocol_version or ""
-        self.catalog = await _list(self.name, session)
+        await self._read_catalog(session)
         return session
 
     def _note_end(self, running: "asyncio.Task[None]") -> None:
         """Record and report why the connection ended."""
         was_ready, self._session = self._session is not None, None
         self.state = "ended" if was_ready else "failed"
-        if not running.cancelled():
-            error, reason = _first(running.exception()), self._exit_info.reason
-            if isinstance(error, TimeoutError):
-                reason = f"it did not answer in {self._start_timeout:g} s"
-            elif error is not None and not reason:
-                reason = describe(error)
-            if said := self._exit_info.last_stderr_line:
-                reason = f"{reason} (it said: {said})"
-            if self._is_confined and not was_ready:
-                reason = f"{reason}. {CONFINED_HINT}"
-            self.error = shorten(reason, 2 * MAX_ERROR_CHARS)
-            if not self._closing:
-                what = "has ended" if was_ready else "is not available"
-                again = "; the next call starts it again" if was_ready else ""
-                self._report(f"the MCP server {self.name} {what}: {self.error}{again}")
-        self._settled.set()
+        try:
+            if not running.cancelled():
+                self._report_end(running.exception(), was_ready)
+        finally:
+            self._settled.set()
+
+    def _report_end(self, error: BaseException | None, was_ready: bool) -> None:
+        from .answers import describe
+
+        error, reason = _first(error), self._exit_info.reason
+        if isinstance(error, TimeoutError):
+            reason = f"it did not answer in {self._start_timeout:g} s"
+        elif error is not None and not reason:
+            reason = describe(error)
+        if said := self._exit_info.last_stderr_line:
+            reason = f"{reason} (it said: {said})"
+        if self._is_confined and not was_ready:
+            reason = f"{reason}. {CONFINED_HINT}"
+        self.error = shorten(reason, MAX_REASON_CHARS)
+        if not self._closing:
+            what = "has ended" if was_ready else "is not available"
+            again = "; the next call starts it again" if was_ready else ""
+            self._report(f"the MCP server {self.name} {what}: {self.error}{again}")
+
+    async def refresh(self) -> None:
+        """List the server's tools, prompts and resources now. Raises ToolError."""
+        await self.ready()
+        if self._session is not None:
+            await self._list_again(self._session, 0)
 
     async def _on_message(self, message: Any) -> None:
         """List the server's tools, prompts and resources again after a notification that they
@@ -382,15 +359,23 @@ class Connection:
         )
         idle = self._relisting is None or self._relisting.done()
         if isinstance(message, changed) and idle and self._session is not None:
-            self._relisting = asyncio.create_task(self._list_again(self._session))
+            self._relisting = asyncio.create_task(self._list_again(self._session, RELIST_PAUSE_S))
 
-    async def _list_again(self, session: "ClientSession") -> None:
-        await asyncio.sleep(1)  # many may have changed at once
-        listing = asyncio.ensure_future(_list(self.name, session))
+    async def _list_again(self, session: "ClientSession", pause: float) -> None:
+        await asyncio.sleep(pause)
+        listing = asyncio.ensure_future(self._read_catalog(session))
         await asyncio.wait([listing], timeout=self._start_timeout)
-        if listing.done() and not listing.cancelled() and listing.exception() is None:
-            self.catalog = listing.result()
+        if listing.done():
+            listing.exception()  # a lost connection is reported by its end
         listing.cancel()
+
+    async def _read_catalog(self, session: "ClientSession") -> None:
+        """Read the lists of the server. Report each new note once."""
+        self.catalog = await CatalogReader(self.name, session, self.catalog).read()
+        for note in self.catalog.notes:
+            if note not in self._reported:
+                self._reported.add(note)
+                self._report(f"the MCP server {self.name}: {note}")
 
 
 async def _negotiate(session: "ClientSession", probe: float | None) -> None:
@@ -405,11 +390,13 @@ async def _negotiate(session: "ClientSession", probe: float | None) -> None:
     from mcp.shared.exceptions import MCPError
     from pydantic import ValidationError
 
+    from .answers import is_connection_lost
+
     if probe == 0:
         try:
             await session.initialize()
         except MCPError as refused:
-            if _is_connection_lost(refused):
+            if is_connection_lost(refused):
                 raise
             try:
                 await session.discover()
@@ -420,86 +407,10 @@ async def _negotiate(session: "ClientSession", probe: float | None) -> None:
         try:
             await session.discover()
         except (MCPError, ValidationError, RuntimeError) as error:
-            if _is_connection_lost(error):
+            if is_connection_lost(error):
                 raise
     if session.protocol_version is None:
         await session.initialize()
-
-
-async def _list(server: str, session: "ClientSession") -> Catalog:
-    """List the tools, prompts and resources of a server, within limits."""
-    can = session.server_capabilities
-    catalog = Catalog(instructions=clean(session.instructions or "")[:MAX_INSTRUCTION_CHARS])
-    size = 0
-    if can and can.tools:
-        async for tool in pages(session.list_tools, "tools", MAX_TOOLS):
-            name = f"mcp__{server}__{plain_name(tool.name, _taken(server, catalog.tools))}"
-            schema = tool.input_schema
-            chars = len(json.dumps(schema, default=str))
-            if chars > MAX_SCHEMA_CHARS:
-                schema, chars = {"type": "object"}, 20
-            about = (tool.description or tool.title or "")[:MAX_DESCRIPTION_CHARS]
-            chars += len(name) + len(about)
-            if len(tool.name) > MAX_DESCRIPTION_CHARS or size + chars > MAX_CATALOG_CHARS:
-                catalog.left_out += 1
-                continue
-            size += chars
-            needs_task = bool(tool.execution) and tool.execution.task_support == "required"
-            catalog.tools[name] = ListedTool(name, tool.name, about, schema, chars, needs_task)
-    reader = f"mcp__{server}__{READ_RESOURCE}"
-    if can and can.resources:
-        about = "Reads a resource of this server."
-        catalog.tools.setdefault(reader, ListedTool(reader, "", about, RESOURCE_SCHEMA, 100))
-        async for resource in pages(session.list_resources, "resources", MAX_LISTED):
-            uri = str(resource.uri)
-            if len(uri) <= MAX_URI_CHARS:
-                catalog.resources[uri] = (resource.title or resource.name)[:MAX_URI_CHARS]
-    if can and can.prompts:
-        async for prompt in pages(session.list_prompts, "prompts", MAX_LISTED):
-            name = plain_name(prompt.name, catalog.prompts.__contains__)
-            needs = [(a.name, bool(a.required)) for a in prompt.arguments or ()]
-            about = (prompt.description or prompt.title or "")[:MAX_DESCRIPTION_CHARS]
-            catalog.prompts[name] = ListedPrompt(name, prompt.name, about, tuple(needs[:20]))
-    return catalog
-
-
-def _taken(server: str, tools: Mapping[str, object]) -> Callable[[str], bool]:
-    return lambda plain: f"mcp__{server}__{plain}" in tools
-
-
-async def pages(
-    listing: Callable[..., Awaitable[Any]], field: str, most: int
-) -> AsyncIterator[Any]:
-    """Yield the items of a paginated list, at most `most`. Stop when a cursor repeats."""
-    import mcp_types as types
-
-    cursor, count, seen = None, 0, set[str]()
-    for _ in range(MAX_PAGES):
-        page = await listing(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        for item in getattr(page, field):
-            if count >= most:
-                return
-            count += 1
-            yield item
-        cursor = page.next_cursor
-        if not cursor or cursor in seen:
-            return
-        seen.add(cursor)
-
-
-def _is_connection_lost(error: BaseException) -> bool:
-    """Return True if the error is the session's own: it is closed."""
-    from mcp.shared.exceptions import MCPError
-
-    from .answers import NoAnswer, ServerError
-
-    return isinstance(error, MCPError) and not isinstance(error, ServerError | NoAnswer)
-
-
-def _is_unanswered(error: BaseException) -> bool:
-    from .answers import NoAnswer
-
-    return isinstance(error, NoAnswer)
 
 
 def _first(error: BaseException | None) -> BaseException | None:
@@ -507,19 +418,3 @@ def _first(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def describe(error: BaseException) -> str:
-    """Return an error message on one line, without terminal control characters."""
-    from mcp.shared.exceptions import MCPError
-    from pydantic import ValidationError
-
-    if isinstance(error, MCPError):
-        text = error.message
-    elif isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        text = f"an invalid answer: {f'{where}: ' if where else ''}{first['msg']}"
-    else:
-        text = str(error) or type(error).__name__
-    return shorten(" ".join(clean(text).split()), MAX_ERROR_CHARS)

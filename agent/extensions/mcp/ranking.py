@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from ...lazy import regex
-from .connection import ListedTool
+from .catalog import ListedTool
 
 NAME_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 2.0, 1.0, 0.5
 MAX_WORDS = 50  # per search

@@ -1,12 +1,14 @@
-"""Convert the answers of servers from the SDK's types to parts of text or bytes."""
+"""Convert the answers of servers from the SDK's types to parts of text or bytes. Notes on wrong
+parts of an answer come last.
+"""
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ....tools.mcp import McpAnswer, Part, shown_text
+from .shapes import notes_in
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -16,16 +18,15 @@ MAX_PROMPT_CHARS = 200_000
 
 
 def parts_of(result: "types.CallToolResult") -> McpAnswer:
-    """Return the answer to a call. Use structured content only if there is no other content."""
+    """Return the answer to a call."""
     parts = [part for block in result.content for part in _block(block)]
-    if not parts and result.structured_content is not None:
-        parts = [Part(json.dumps(result.structured_content, ensure_ascii=False))]
-    return McpAnswer(parts, bool(result.is_error))
+    return McpAnswer([*parts, *_notes(result)], bool(result.is_error))
 
 
 def resource_answer(result: Any) -> McpAnswer:
     """Return the content of a resource."""
-    return McpAnswer([part for each in result.contents for part in _resource(each)])
+    parts = [part for each in result.contents for part in _resource(each)]
+    return McpAnswer([*parts, *_notes(result)])
 
 
 def prompt_text(result: Any) -> str:
@@ -35,7 +36,12 @@ def prompt_text(result: Any) -> str:
         for part in _block(message.content):
             text = part.text if part.data is None else f"[{part.media_type}, left out]"
             lines.append(text if message.role == "user" else f"[{message.role}:] {text}")
+    lines += [note.text for note in _notes(result)]
     return "\n\n".join(lines)[:MAX_PROMPT_CHARS]
+
+
+def _notes(result: Any) -> list[Part]:
+    return [Part(f"[About this answer: {shown_text(note)}]") for note in notes_in(result)]
 
 
 def _block(block: Any) -> Iterable[Part]:

@@ -14,17 +14,13 @@ from typing import Any, TypeVar
 
 from ....tools.mcp import PREFIX, McpAnswer, McpCall, McpTool, shown_text
 from ....tools.system.shorten import one_line
+from ...border.json_schema import sendable_schema
 from ...config.start_gate import StartGate
 from ...errors import ToolError
 from ...lazy import dataclass
+from .catalog import READ_RESOURCE, ListedPrompt, ListedTool
 from .config import ServerConfig
-from .connection import (
-    READ_RESOURCE,
-    Connection,
-    ListedPrompt,
-    ListedTool,
-    State,
-)
+from .connection import Connection, State
 from .inputs import CrossLoopRespondent, Respondent
 from .ranking import best_tools
 from .results import parts_of, prompt_text, resource_answer
@@ -56,6 +52,7 @@ class ServerStatus:
     tokens: int  # estimated size of its tools in the list of tools
     calls: int
     error: str
+    notes: tuple[str, ...]  # what was wrong in its lists
 
 
 class McpServers:
@@ -154,6 +151,7 @@ class McpServers:
                 tokens=sum(tool.size for tool in each.catalog.tools.values()) // 4,
                 calls=each.calls,
                 error=each.error,
+                notes=each.catalog.notes,
             )
             for each in self._connections.values()
         ]
@@ -318,6 +316,8 @@ class McpServers:
         connection = self._connection(name)
         if name not in connection.catalog.tools:
             await self._there(connection.ready())
+        if name not in connection.catalog.tools:  # the server may have added it
+            await self._there(connection.refresh())
         tool = connection.catalog.tools.get(name)
         if tool is None:
             raise ToolError(
@@ -331,7 +331,7 @@ class McpServers:
 
     def _work(self) -> None:
         # Keep the SDK from logging errors of servers to the terminal.
-        for name in ("mcp", "mcp_types", "httpx2"):
+        for name in ("mcp", "mcp_types", "httpx2", "client"):  # `client`: the session of the SDK
             logging.getLogger(name).addHandler(logging.NullHandler())
             logging.getLogger(name).propagate = False
         self._loop.set_exception_handler(lambda loop, context: None)
@@ -349,7 +349,8 @@ class McpServers:
 def _as_schema(tool: ListedTool) -> dict[str, Any]:
     """Return a tool in the format of the Messages API."""
     about = shown_text(tool.description)[:MAX_SHOWN_DESCRIPTION_CHARS]
-    return {"name": tool.name[:128], "description": about, "input_schema": dict(tool.schema)}
+    schema = sendable_schema(dict(tool.schema))
+    return {"name": tool.name[:128], "description": about, "input_schema": schema}
 
 
 def _summary(tool: ListedTool) -> str:

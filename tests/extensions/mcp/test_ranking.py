@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.extensions.mcp.connection import ListedTool
+from ctxagent.agent.extensions.mcp.catalog import ListedTool
 from ctxagent.agent.extensions.mcp.ranking import best_tools
 
 

@@ -57,6 +57,11 @@ def tools(cursor: str) -> dict[str, object]:
         return {"tools": [tool("echo"), tool(f"e{HOSTILE}", f"{HOSTILE} {'long ' * 2000}")]}
     if BEHAVIOUR == "searches":
         return {"tools": [tool("echo"), tool("search_pages", "Searches the web.")]}
+    if BEHAVIOUR == "wrong parts":
+        either = {"name": "either", "description": "Says.", "inputSchema": {"anyOf": [{}]}}
+        return {"tools": [tool("echo"), {"name": "bare"}, {"description": "?"}, either]}
+    if BEHAVIOUR == "adds a tool" and NOTES.read_text().count("call "):
+        return {"tools": [tool("echo"), tool("late")]}
     return {"tools": [tool("echo"), tool("other", "Waters the garden.")]}
 
 
@@ -74,9 +79,8 @@ def call(id: object, given: dict[str, object]) -> None:
     if BEHAVIOUR == "flood":
         while True:
             say({"method": "notifications/message", "params": {"level": "info", "data": "x"}})
-    if BEHAVIOUR == "nonsense in call":
-        print("Segmentation fault? no, <html>", flush=True)
-        say({"id": id, "result": {"content": [{"type": "hologram"}]}})
+    if BEHAVIOUR == "broken in call":
+        print(f'{{"jsonrpc": "2.0", "id": {id}, "result": {{"content": [{{"type": "te', flush=True)
         return
     if BEHAVIOUR == "big":
         text = "a line of it\n" * (10 * 1024 * 1024 // 13)
@@ -84,6 +88,11 @@ def call(id: object, given: dict[str, object]) -> None:
         while True:
             sys.stdout.write("x" * 1_000_000)
     content: list[dict[str, object]] = [{"type": "text", "text": text}]
+    if BEHAVIOUR == "wrong parts":
+        if text == "null":
+            say({"id": id, "result": None})
+            return
+        content.append({"type": "hologram", "z": 1})
     if BEHAVIOUR == "media":
         data = PNG if text == "image" else "AAEC" * 1000
         content = [
@@ -114,6 +123,9 @@ def main() -> None:
         note(f"pid {child.pid}")
     for line in sys.stdin:
         message = json.loads(line)
+        if "method" not in message:  # an answer
+            note(f"roots {json.dumps(message['result']['roots'])}")
+            continue
         id, method = message.get("id"), message["method"]
         params = message.get("params") or {}
         if BEHAVIOUR == "hang" and method == "initialize":
@@ -127,6 +139,8 @@ def main() -> None:
             version = params["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
             say({"id": id, "result": result})
+            if BEHAVIOUR == "asks for roots":
+                say({"id": "r", "method": "roots/list"})
         elif method == "tools/list":
             say({"id": id, "result": tools(str(params.get("cursor") or ""))})
         elif method == "tools/call":
