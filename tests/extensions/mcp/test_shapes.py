@@ -11,6 +11,7 @@ import pytest
 from mcp_types.methods import parse_server_result
 
 from ctxagent.agent.errors import ToolError
+from ctxagent.agent.extensions import server_process
 from ctxagent.agent.extensions.mcp.config import ServerConfig
 from ctxagent.agent.extensions.mcp.messages import AS_SENT, read_messages
 from ctxagent.agent.extensions.mcp.results import parts_of
@@ -130,9 +131,10 @@ def servers(tmp_path: Path) -> Iterator[McpServers]:
 @pytest.mark.variants
 @pytest.mark.parametrize("count", [200, 20_000])
 def test_broken_answers_cost_neither_other_answers_nor_the_connection(
-    servers: McpServers, count: int
+    servers: McpServers, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default timeout of a call is longer than this test: each answer must arrive."""
+    monkeypatch.setattr(server_process, "MAX_UNREQUESTED_MESSAGES", 10 * count)
 
     async def texts(seed: int) -> str:
         try:
