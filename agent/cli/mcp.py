@@ -24,9 +24,28 @@ def mcp() -> None:
     """The MCP servers: programs and addresses that offer tools."""
 
 
+TRANSPORTS = ("stdio", "http", "sse")
+SCOPES = ("user", "project")  # "local" of other agents, one user in one project, has no file here
+
+
+def _of_project(command: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Add the options that select the file of the project."""
+    project = click.option(
+        "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
+    )
+    scope = click.option(
+        "--scope", "-s", type=click.Choice(SCOPES), help="`--scope project` is `--project`."
+    )
+    return project(scope(command))
+
+
 @mcp.command(context_settings={"ignore_unknown_options": True})
+@_of_project
 @click.option(
-    "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
+    "--transport",
+    "-t",
+    type=click.Choice(TRANSPORTS),
+    help="How the server is reached; an address without it is http.",
 )
 @click.option(
     "--env",
@@ -55,6 +74,8 @@ def mcp() -> None:
 def add(
     options: dict[str, Any],
     project: bool,
+    scope: str | None,
+    transport: str | None,
     env: tuple[str, ...],
     header: tuple[str, ...],
     timeout: int | None,
@@ -65,6 +86,47 @@ def add(
 
     Put `--` before the COMMAND if its arguments start with a dash.
     """
+    is_address = "://" in command[0]
+    if transport is not None and is_address == (transport == "stdio"):
+        needed = "a command" if transport == "stdio" else "an http:// or https:// address"
+        raise UsageError(f"--transport {transport} needs {needed}, not {command[0][:200]!r}")
+    if is_address and (len(command) > 1 or env):
+        raise UsageError("an address does not take arguments or --env", hint="See --header.")
+    if header and not is_address:
+        raise UsageError("--header is for an address", hint="A command takes --env.")
+    values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
+    if is_address:
+        values = {"type": transport or "http", "url": command[0]}
+    if env:
+        values["env"] = dict(_pair(each, "=") for each in env)
+    if header:
+        values["headers"] = dict(_pair(each, ":") for each in header)
+    if timeout is not None:
+        values["timeout"] = timeout
+    return _add(options, name, values, project=project or scope == "project")
+
+
+@mcp.command(name="add-json")
+@_of_project
+@click.argument("name")
+@click.argument("description", metavar="JSON")
+@click.pass_obj
+@exits_with_code
+def add_json(
+    options: dict[str, Any], project: bool, scope: str | None, name: str, description: str
+) -> int:
+    """Add the server NAME as JSON describes it, in the format of .mcp.json."""
+    try:
+        values = json.loads(description)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name[:80]}: it is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{name[:80]}: it is not an object of JSON")
+    return _add(options, name, values, project=project or scope == "project")
+
+
+def _add(options: dict[str, Any], name: str, values: dict[str, Any], *, project: bool) -> int:
+    """Add a server to a file. Return the exit code. Raises UsageError for an invalid server."""
     from ..config.trust import accept, is_file_trusted
     from ..extensions.mcp.config import (
         SERVERS_KEY,
@@ -80,20 +142,6 @@ def add(
             f"{name[:80]!r} cannot be a server's name",
             hint="Up to 64 letters, digits, - and _, no dash first.",
         )
-    is_address = "://" in command[0]
-    if is_address and (len(command) > 1 or env):
-        raise UsageError("an address does not take arguments or --env", hint="See --header.")
-    if header and not is_address:
-        raise UsageError("--header is for an address", hint="A command takes --env.")
-    values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
-    if is_address:
-        values = {"type": "http", "url": command[0]}
-    if env:
-        values["env"] = dict(_pair(each, "=") for each in env)
-    if header:
-        values["headers"] = dict(_pair(each, ":") for each in header)
-    if timeout is not None:
-        values["timeout"] = timeout
     path = _file(options, project=project)
     loaded = load(options)
     was_trusted = not path.exists() or is_file_trusted(path, loaded.trust_dir)

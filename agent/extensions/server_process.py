@@ -1,7 +1,7 @@
 """A server process of a session, with pipes to its stdin and stdout.
 
-The server and its child processes end with the session, even if the agent is killed. Its last
-output on stderr is kept for the message about its end.
+The server and its child processes end with the session, even if the agent is killed. Its output on
+stderr is kept for the message about its end.
 """
 
 import asyncio
@@ -16,37 +16,44 @@ from ...tools.system import end_with_parent, orphans
 from ...tools.system.process import WITH_STDIN, named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
-from ...tools.system.unicode import clean
 from ..config.start_gate import ClearedStart
 from ..lazy import dataclass
+from .failure_reason import failure_reason
 
 MAX_UNREQUESTED_MESSAGES = 10_000  # per minute: notifications, requests, invalid lines
-MAX_STDERR_CHARS = 2_000  # the newest are kept
+MAX_STDERR_CHARS = 500_000  # of the beginning, and of the newest output
 CHUNK_BYTES = 1 << 16
 END_TIMEOUT_S = 1.0  # after stdin is closed
 
 
 class ExitInfo:
-    """Why a server was stopped, and its last output on stderr. `ended` is set when no more messages
+    """Why a server was stopped, and its output on stderr. `ended` is set when no more messages
     can come from the server.
     """
 
     def __init__(self) -> None:
         self.reason = ""
         self.ended = asyncio.Event()
-        self._stderr = ""
+        self._stderr = self._newest_stderr = ""
         self._unrequested = 0
         self._since = time.monotonic()
 
     def add_stderr(self, data: bytes) -> None:
-        """Keep the newest stderr output of the server."""
-        self._stderr = (self._stderr + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
+        """Keep output of the server, within limits."""
+        text = data.decode("utf-8", "replace")
+        room = MAX_STDERR_CHARS - len(self._stderr)
+        self._stderr += text[:room]
+        self._newest_stderr = (self._newest_stderr + text[room:])[-MAX_STDERR_CHARS:]
 
     @property
-    def last_stderr_line(self) -> str:
-        """The last line on stderr, "" if there is none."""
-        lines = [line.strip() for line in self._stderr.splitlines()]
-        return clean(next((line for line in reversed(lines) if line), ""))[:300]
+    def stderr(self) -> str:
+        """The output of the server, without the middle if it is long."""
+        return self._stderr + self._newest_stderr
+
+    @property
+    def stderr_reason(self) -> str:
+        """The line of the output that says why the server failed, "" if there is none."""
+        return failure_reason(self.stderr)
 
     def count_unrequested(self) -> bool:
         """Count an unrequested message. Return True if there are too many per minute."""
@@ -94,6 +101,7 @@ async def _end(server: ServerProcess, mark: str, stderr_reader: "asyncio.Task[No
         os.close(end)
     await asyncio.to_thread(orphans.end, mark)
     await server.process.wait()
+    await asyncio.wait([stderr_reader], timeout=END_TIMEOUT_S)  # its last output is the reason
     stderr_reader.cancel()
     await asyncio.wait([stderr_reader])
 

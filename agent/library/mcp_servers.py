@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 
-TOKENS_FOLDER = "mcp"  # folder with login tokens, in the state folder
+MCP_FOLDER = "mcp"  # in the state folder: login tokens, output of failed servers
 
 
 def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
@@ -81,7 +81,7 @@ def start_servers(
         call_timeout=settings.call_timeout,
         needed=settings.needed,
         load_at_start=settings.load_at_start,
-        tokens=launch.state / TOKENS_FOLDER,
+        folder=launch.state / MCP_FOLDER,
         show=show,
     )
     servers.start()

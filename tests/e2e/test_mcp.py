@@ -178,6 +178,17 @@ def test_a_server_that_does_not_start(place: Place, behaviour: str, told: str, s
     assert notes(place, "call") == []
 
 
+def test_the_reason_of_a_failed_start_is_shown_and_the_whole_output_is_kept(place: Place) -> None:
+    configure(place, plain=plain(place, "die with a stack"))
+    done = place.run("mcp", "list")
+    assert done.returncode == 1
+    file = place.state / "mcp" / "plain.stderr.txt"
+    assert "(it said: KeyError: 'no such database')" in done.stdout
+    assert f"its whole output: {file}" in done.stdout
+    assert file.read_text().startswith("Starting\nTraceback (most recent call last):\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.variants
 @pytest.mark.parametrize(
     ("behaviour", "timeout", "said"),
@@ -502,6 +513,60 @@ def test_servers_are_added_listed_and_removed(place: Place) -> None:
     assert place.run("mcp", "remove", "--project", "gone").returncode == 0
     assert "no MCP server is configured" in place.run("mcp", "list").stdout
     assert place.run("mcp", "remove", "plain").returncode == 2
+
+
+URL = "http://127.0.0.1:9/mcp"
+
+
+@pytest.mark.parametrize(
+    ("words", "entry"),
+    [
+        (["--transport", "http", "n", URL], {"type": "http", "url": URL}),
+        (["-t", "sse", "n", URL], {"type": "sse", "url": URL}),
+        (
+            ["n", "--transport", "http", URL, "--header", "A: b"],
+            {"type": "http", "url": URL, "headers": {"A": "b"}},
+        ),
+        (
+            ["--transport", "stdio", "-e", "A=1", "-e", "B=2", "n", "--", "npx", "-y", "-t", "x"],
+            {"command": "npx", "args": ["-y", "-t", "x"], "env": {"A": "1", "B": "2"}},
+        ),
+        (["--scope", "user", "n", "true"], {"command": "true", "args": []}),
+    ],
+)
+def test_servers_are_added_in_the_forms_of_other_agents(
+    place: Place, words: list[str], entry: dict[str, Any]
+) -> None:
+    done = place.run("mcp", "add", *words)
+    assert done.returncode == 0, done.stderr
+    own = place.root / "home" / ".config" / "ctxagent" / "mcp.json"
+    assert json.loads(own.read_text())["mcpServers"] == {"n": entry}
+
+
+def test_servers_are_added_as_json(place: Place) -> None:
+    entry = {"type": "sse", "url": URL, "disabled": True}
+    done = place.run("mcp", "add-json", "--scope", "project", "n", json.dumps(entry))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((place.project / ".mcp.json").read_text()) == {"mcpServers": {"n": entry}}
+    assert "no MCP server is configured" in place.run("mcp", "list").stdout
+    for words, why in (("{", "it is not JSON"), ("[]", "not an object"), ("{}", "neither")):
+        done = place.run("mcp", "add-json", "m", words)
+        assert done.returncode == 2
+        assert why in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-t", "http", "n", "npx"], "--transport http needs an http:// or https:// address"),
+        (["-t", "stdio", "n", URL], "--transport stdio needs a command"),
+        (["-s", "local", "n", URL], "'local' is not one of 'user', 'project'"),
+    ],
+)
+def test_a_form_that_does_not_fit_is_refused(place: Place, words: list[str], why: str) -> None:
+    done = place.run("mcp", "add", *words)
+    assert done.returncode == 2
+    assert why in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "a\x1b[31m\n", "x" * 70])

@@ -47,7 +47,7 @@ def test_a_server_answers_and_ends_with_its_child_processes(
         return pids
 
     assert gone(*asyncio.run(scene()))
-    assert exit_info.last_stderr_line == "walrus"
+    assert exit_info.stderr_reason == "walrus"
 
 
 def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ class LanguageServer:
         self.documents.clear()
         self._pending.clear()
         self.idle.set()
-        words = self._exit_info.last_stderr_line
+        words = self._exit_info.stderr_reason
         self.error = self._exit_info.reason or "it has ended"
         self.error += f" (it said: {words})" if words else ""
         if not closed:

@@ -1,10 +1,10 @@
 """Configured MCP servers: the project's `.mcp.json`, the user's `mcp.json`, and those of plugins.
 
 The format is shared with other agents: `{"mcpServers": {NAME: {"command", "args", "env", "cwd"} |
-{"type": "http" | "sse", "url", "headers"}}}`, each also with `timeout` (milliseconds per call) and
-`enabled`. `${VAR}` and `${VAR:-default}` are replaced by environment variables. Servers of a
-project are used only after the user has trusted the content of the file. A changed file must be
-trusted again.
+{"type": "http" | "sse", "url", "headers"}}}`, each also with `timeout` (milliseconds per call), and
+`enabled` or `disabled`. `${VAR}` and `${VAR:-default}` are replaced by environment variables.
+Servers of a project are used only after the user has trusted the content of the file. A changed
+file must be trusted again.
 """
 
 import hashlib
@@ -33,6 +33,7 @@ MAX_NAME_CHARS = 64  # of the server part and of the tool part of a name
 OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "callbackPort")
 HTTP_TYPES = ("http", "streamable-http", "streamable_http", "streamableHttp", "remote")
 SSE_TYPES = ("sse",)
+URL_KEYS = ("url", "serverUrl", "httpUrl")  # the names in the files of several agents
 
 _VARIABLE = regex(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
@@ -212,17 +213,19 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
     values = with_variables(values, environ)
-    kind = values.get("type") or ("http" if "url" in values else "stdio")
-    enabled, timeout = values.get("enabled", True), values.get("timeout")
-    if not isinstance(enabled, bool):
-        raise ValueError("enabled is not true or false")
+    url = next((values[key] for key in URL_KEYS if values.get(key)), None)
+    kind = values.get("type") or values.get("transport") or ("stdio" if url is None else "http")
+    enabled, disabled = values.get("enabled", True), values.get("disabled", False)
+    timeout = values.get("timeout")
+    if not isinstance(enabled, bool) or not isinstance(disabled, bool):
+        raise ValueError("enabled and disabled must be true or false")
+    enabled = enabled and not disabled
     if timeout is not None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
             raise ValueError("timeout is not a number of milliseconds")
         timeout = timeout / 1000
     common = {"name": name, "source": path, "timeout": timeout, "enabled": enabled}
     if kind in (*HTTP_TYPES, *SSE_TYPES):
-        url = values.get("url")
         if not isinstance(url, str) or not re.fullmatch(r"(?i:https?)://[!-~]+", url):
             raise ValueError("url is not an http:// or https:// address")
         headers, oauth = _texts(values, "headers"), _oauth(values.get("oauth"))
@@ -233,14 +236,15 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
     command, arguments = values.get("command"), values.get("args", [])
     if not isinstance(command, str) or not command.strip():
         raise ValueError('it has neither "command" nor "url"')
-    if not isinstance(arguments, list) or not all(isinstance(a, str) for a in arguments):
+    words = [_as_text(each) for each in arguments] if isinstance(arguments, list) else [None]
+    if None in words:
         raise ValueError("args is not a list of texts")
     given = values.get("cwd")
     if given is not None and not isinstance(given, str):
         raise ValueError("cwd is not a path")
     cwd = path.parent / Path(given).expanduser() if given else None
     return ServerConfig(
-        command=(command, *arguments),
+        command=(command, *(word for word in words if word is not None)),
         env=_texts(values, "env"),
         cwd=cwd,
         rights=ProgramRights.of(values),
@@ -262,9 +266,17 @@ def _oauth(values: Any) -> dict[str, str]:
 
 def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
     found = values.get(key) or {}
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+    texts = {k: _as_text(v) for k, v in found.items()} if isinstance(found, dict) else None
+    if texts is None or None in texts.values():
         raise ValueError(f"{key} is not an object of texts")
-    return found
+    return {k: v for k, v in texts.items() if v is not None}
+
+
+def _as_text(value: Any) -> str | None:
+    """Return a text, or a number or flag as text; None for other values."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) else None
 
 
 def with_variables(value: Any, environ: Mapping[str, str]) -> Any:

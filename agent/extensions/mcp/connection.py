@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
 from ...config.start_gate import StartGate
 from ...errors import ToolError
@@ -61,11 +62,11 @@ class Connection:
         start_timeout: float,
         call_timeout: float,
         report: Callable[[str], None],
-        tokens: Path | None,
+        folder: Path | None,
         show: Callable[[str], None] | None,
     ) -> None:
         self.config = config
-        self._tokens, self._show = tokens, show
+        self._folder, self._show = folder, show
         self.state: State = "starting"
         self.error = ""
         self.protocol = ""
@@ -259,7 +260,7 @@ class Connection:
         if self.config.url:
             kinds = (sse,) if self.config.is_sse else (http, sse)
             opened = [
-                partial(kind, self.config, tokens=self._tokens, show=self._show) for kind in kinds
+                partial(kind, self.config, tokens=self._folder, show=self._show) for kind in kinds
             ]
         else:
             cleared = await self._starts.clear(self.config.program(self._env, self._cwd))
@@ -330,15 +331,30 @@ class Connection:
             reason = f"it did not answer in {self._start_timeout:g} s"
         elif error is not None and not reason:
             reason = describe(error)
-        if said := self._exit_info.last_stderr_line:
+        if said := self._exit_info.stderr_reason:
             reason = f"{reason} (it said: {said})"
         if self._is_confined and not was_ready:
             reason = f"{reason}. {CONFINED_HINT}"
         self.error = shorten(reason, MAX_REASON_CHARS)
+        if kept := self._kept_stderr():
+            self.error = f"{self.error}; its whole output: {kept}"
         if not self._closing:
             what = "has ended" if was_ready else "is not available"
             again = "; the next call starts it again" if was_ready else ""
             self._report(f"the MCP server {self.name} {what}: {self.error}{again}")
+
+    def _kept_stderr(self) -> Path | None:
+        """Write output of several lines to a file. Return its path."""
+        output = self._exit_info.stderr
+        if self._folder is None or len(output.split("\n")) < 3:
+            return None
+        path = self._folder / f"{self.name}.stderr.txt"
+        try:
+            make_private_folder(path.parent)
+            replace_file(path, output.encode("utf-8", "replace"))
+        except OSError:
+            return None
+        return path
 
     async def refresh(self) -> None:
         """List the server's tools, prompts and resources now. Raises ToolError."""

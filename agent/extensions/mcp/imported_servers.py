@@ -41,22 +41,21 @@ def gemini_server(given: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a server of `mcpServers` in gemini's settings.json. Raises ValueError."""
     given = _replaced(given, lambda text: _GEMINI_VARIABLE.sub(r"${\1}", text))
     values = _taken(given, "command", "args", "env", "cwd", "timeout")
-    if "url" in given and given.get("type") != "http":
-        raise ValueError("it is reached by server-sent events, which are not supported")
     if url := given.get("httpUrl") or given.get("url"):
         values["url"] = url
-    return _http(values, dict(given.get("headers") or {}))
+    is_sse = "httpUrl" not in given and given.get("type") != "http"
+    return _http(values, dict(given.get("headers") or {}), "sse" if is_sse else "http")
 
 
 def _taken(given: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: given[key] for key in keys if given.get(key) is not None}
 
 
-def _http(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+def _http(values: dict[str, Any], headers: Mapping[str, str], kind: str = "http") -> dict[str, Any]:
     """Return the values, with the type and the headers added if they contain a URL."""
     if "url" not in values:
         return values
-    return {"type": "http", **values, **({"headers": dict(headers)} if headers else {})}
+    return {"type": kind, **values, **({"headers": dict(headers)} if headers else {})}
 
 
 def _replaced(value: Any, change: Callable[[str], str]) -> Any:

@@ -69,11 +69,11 @@ class McpServers:
         call_timeout: float = 300.0,
         needed: Sequence[str] = (),
         load_at_start: Sequence[str] = (),
-        tokens: Path | None = None,
+        folder: Path | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """`tokens` is the folder of logins. With `show`, the user logs in now: `show` is called
-        with the URL to open.
+        """`folder` is for logins and for the output of failed servers. With `show`, the user logs
+        in now: `show` is called with the URL to open.
         """
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
@@ -90,7 +90,7 @@ class McpServers:
                 start_timeout=start_timeout,
                 call_timeout=call_timeout,
                 report=self._report,
-                tokens=tokens,
+                folder=folder,
                 show=show,
             )
             for config in configs

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...config.start_gate import ClearedStart
-from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, ExitInfo, run_server
+from ..server_process import CHUNK_BYTES, ExitInfo, run_server
 from .messages import UNREADABLE, broken_answer_id, error_message, read_messages
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+MAX_SHOWN_BYTES = 2_000  # of a line that is no message
 TOO_LARGE = f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"
 
 
@@ -136,7 +137,7 @@ async def try_send_all(into: Any, data: bytes, exit_info: ConnectionEnd) -> bool
     try:
         messages = read_messages(data)
     except ValueError:
-        exit_info.add_stderr(data[:MAX_STDERR_CHARS] + b"\n")
+        exit_info.add_stderr(data[:MAX_SHOWN_BYTES] + b"\n")
         if (id := broken_answer_id(data)) is None:
             return await _try_send(into, ValueError("a line that is no message"))
         messages = [error_message(id, UNREADABLE)]

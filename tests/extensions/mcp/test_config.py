@@ -98,6 +98,12 @@ def test_a_program_and_an_address() -> None:
     assert server({"command": "x", "cwd": "/abs"}).cwd == Path("/abs")
     for kind in ("http", "streamable-http", "streamable_http"):
         assert server({"type": kind, "url": "HTTP://host"}).url == "HTTP://host"
+    assert server({"type": "sse", "url": "http://h"}).is_sse
+    assert server({"transport": "sse", "serverUrl": "http://h"}).is_sse
+    assert not server({"httpUrl": "http://h"}).is_sse
+    assert not server({"command": "x", "disabled": True}).enabled
+    assert server({"command": "x", "args": [8080, True]}).command == ("x", "8080", "true")
+    assert server({"command": "x", "env": {"PORT": 8080}}).env == {"PORT": "8080"}
 
 
 @pytest.mark.parametrize(
@@ -108,11 +114,11 @@ def test_a_program_and_an_address() -> None:
         ({"command": "  "}, 'it has neither "command" nor "url"'),
         ({"command": ["x"]}, 'it has neither "command" nor "url"'),
         ({"command": "x", "args": "y"}, "args is not a list of texts"),
-        ({"command": "x", "args": [1]}, "args is not a list of texts"),
-        ({"command": "x", "env": {"A": 1}}, "env is not an object of texts"),
+        ({"command": "x", "args": [None]}, "args is not a list of texts"),
+        ({"command": "x", "env": {"A": []}}, "env is not an object of texts"),
         ({"command": "x", "env": ["A"]}, "env is not an object of texts"),
         ({"command": "x", "cwd": 7}, "cwd is not a path"),
-        ({"command": "x", "enabled": "no"}, "enabled is not true or false"),
+        ({"command": "x", "enabled": "no"}, "enabled and disabled must be true or false"),
         ({"command": "x", "timeout": 0}, "timeout is not a number of milliseconds"),
         ({"command": "x", "timeout": True}, "timeout is not a number of milliseconds"),
         ({"command": "x", "timeout": "9"}, "timeout is not a number of milliseconds"),
@@ -120,7 +126,7 @@ def test_a_program_and_an_address() -> None:
         ({"url": "ftp://host"}, "url is not an http:// or https:// address"),
         ({"url": "http://host /x"}, "url is not an http:// or https:// address"),
         ({"type": "http"}, "url is not an http:// or https:// address"),
-        ({"url": "http://h", "headers": {"A": 1}}, "headers is not an object of texts"),
+        ({"url": "http://h", "headers": {"A": None}}, "headers is not an object of texts"),
         ({"url": "http://h", "oauth": []}, "oauth is not an object"),
         ({"url": "http://h", "oauth": {"callbackPort": "x"}}, "oauth.callbackPort is not a number"),
         ({"command": "${NOWHERE}"}, "the variable NOWHERE is not set"),

@@ -43,5 +43,5 @@ def test_servers_of_gemini() -> None:
         "command": "x", "env": {"A": "${B}", "C": "${D}"}, "timeout": 5,
     }  # fmt: skip
     assert gemini_server({"httpUrl": "https://x"}) == {"type": "http", "url": "https://x"}
-    with pytest.raises(ValueError, match="server-sent events"):
-        gemini_server({"url": "https://x"})
+    assert gemini_server({"url": "https://x"}) == {"type": "sse", "url": "https://x"}
+    assert gemini_server({"url": "https://x", "type": "http"})["type"] == "http"

@@ -117,6 +117,9 @@ def main() -> None:
     if BEHAVIOUR == "die":
         print("no such database", file=sys.stderr, flush=True)
         sys.exit(2)
+    if BEHAVIOUR == "die with a stack":
+        print("Starting", file=sys.stderr, flush=True)
+        raise KeyError("no such database")
     if BEHAVIOUR == "stubborn":  # stays when stdin is closed, and so does what it has started
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen(["sleep", "1000"])
