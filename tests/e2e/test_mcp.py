@@ -236,6 +236,7 @@ def test_wrong_parts_of_lists_and_results_cost_no_good_part(place: Place) -> Non
     )
     assert null == "[the tool answered nothing]"
     assert done.stderr.splitlines() == [
+        "warning: the MCP server plain: protocolVersion: 1999-01-01 is unknown, 2024-11-05 is used",
         "warning: the MCP server plain: tool bare: it has no usable schema, so any arguments are "
         "accepted",
         "warning: the MCP server plain: tools[2]: it has no name and is left out",

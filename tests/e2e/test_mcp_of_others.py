@@ -4,18 +4,21 @@ a registry.
 
 import os
 import signal
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..support.command import Place, comes, gone, running
+from ..support.command import PATIENCE, Place, comes, gone, running
 from ..support.machine import needs
 from ..support.of_others import AIMOCK, installed
-from ..support.server.loopback import Say, Server
+from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
-from .test_mcp import configure, results, told, use
+from .test_mcp import configure, ran, results, told, use
 
 MOCK = Path(__file__).parents[1] / "support" / "mcp" / "aimock.mjs"
 
@@ -154,3 +157,72 @@ def test_one_over_http(place: Place, programs: Path) -> None:
         done = place.run("-p", "go", "--allow", "mcp__zoo", env=place.server(server.url))
         assert done.returncode == 0, done.stderr
     assert "The MCP server zoo is not available" in results(server)[0]
+
+
+@contextmanager
+def everything(programs: Path, transport: str) -> Iterator[dict[str, Any]]:
+    """Run the reference server. Yield its entry in a configuration file."""
+    if transport == "stdio":
+        yield of_npm(programs, "server-everything")
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = str(programs / "node_modules" / ".bin" / "mcp-server-everything")
+    process = subprocess.Popen(
+        [program, transport],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "PORT": str(port)},
+    )
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        assert comes(answers, PATIENCE)
+        path = "sse" if transport == "sse" else "mcp"
+        yield {"url": f"http://127.0.0.1:{port}/{path}"}
+    finally:
+        process.kill()
+        process.wait()
+
+
+# Each tool of the reference server with its arguments, and a part of its result.
+EVERYTHING: tuple[tuple[str, Body, str], ...] = (
+    ("echo", {"message": "walrus"}, "Echo: walrus"),
+    ("get-annotated-message", {"messageType": "error", "includeImage": True}, "[image/png, "),
+    ("get-env", {}, "PATH"),
+    ("get-resource-links", {"count": 2}, "[resource demo://resource/"),
+    ("get-resource-reference", {"resourceType": "Text", "resourceId": 1}, "demo://resource/"),
+    ("get-structured-content", {"location": "New York"}, "temperature"),
+    ("get-sum", {"a": 2, "b": 40}, "42"),
+    ("get-tiny-image", {}, "[image/png, "),
+    ("gzip-file-as-resource", {"name": "x.gz", "data": "data:,abc"}, "[resource "),
+    ("toggle-simulated-logging", {}, "logging"),
+    ("toggle-subscriber-updates", {}, "updates"),
+    ("trigger-long-running-operation", {"duration": 0.1, "steps": 2}, "completed"),
+    ("get-roots-list", {}, "file://"),
+    ("trigger-elicitation-request", {}, "decline"),
+    ("trigger-url-elicitation", {"url": "https://pay.example/1"}, "decline"),
+    ("simulate-research-query", {"topic": "walrus"}, "walrus"),
+    ("trigger-sampling-request", {"prompt": "Name a bird."}, "A heron."),
+    ("read_resource", {"uri": "demo://resource/static/document/features.md"}, "Everything"),
+)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "streamableHttp", "sse"])
+def test_all_tools_of_the_reference_server(place: Place, programs: Path, transport: str) -> None:
+    calls = [use(f"mcp__every__{name}", arguments) for name, arguments, _ in EVERYTHING]
+    steps = [*calls[:-1], Say("A heron."), calls[-1], Say("Done.")]
+    allow = ("--allow", "mcp__every", "--allow", "Sampling(every)")
+    with everything(programs, transport) as entry:
+        configure(place, every=entry)
+        listed = place.run("mcp", "get", "every").stdout
+        server, _ = ran(place, steps, *allow, code=3)  # nobody answers the questions
+    names = {line.split()[0] for line in listed.splitlines()[1:]}
+    assert names == {f"mcp__every__{name}" for name, _, _ in EVERYTHING}
+    found = results(server)
+    for (name, _, part), text in zip(EVERYTHING, found, strict=True):
+        assert part in text, (name, text)

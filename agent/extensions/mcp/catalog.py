@@ -69,7 +69,8 @@ class CatalogReader:
         """The entries of `before` stay if a list cannot be read."""
         self._server, self._session, self._before = server, session, before
         self._drops = Drops()
-        self._notes = dict[str, None]()  # notes on the pages, in order
+        start = session.initialize_result
+        self._notes = dict.fromkeys(notes_in(start) if start else ())  # in order, of all answers
         self._catalog = Catalog(
             instructions=clean(session.instructions or "")[:MAX_INSTRUCTION_CHARS]
         )

@@ -17,6 +17,7 @@ class Session:
     """A session whose server lists these pages of tools, and refuses the list of prompts."""
 
     instructions = "Be quick.\x1b[2J"
+    initialize_result = None
 
     def __init__(self, *pages: Page, **declared: Any) -> None:
         self.pages, self.cursors = [*pages], list[str | None]()

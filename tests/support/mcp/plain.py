@@ -139,7 +139,7 @@ def main() -> None:
         elif method == "initialize":
             capabilities = {"tools": {}, "prompts": {}, "resources": {}}
             info = {"name": "plain", "version": "1"}
-            version = params["protocolVersion"]
+            version = "1999-01-01" if BEHAVIOUR == "wrong parts" else params["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
             say({"id": id, "result": result})
             if BEHAVIOUR == "asks for roots":
