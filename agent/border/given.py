@@ -58,6 +58,13 @@ class Given:
         """Return the part with this key; its value is None if it is missing."""
         return Given(self.object.get(key), f"{self.place}.{key}" if self.place else key, self.drops)
 
+    def section(self, key: str) -> "Given":
+        """Return the part with this key. Drop it if it is not an object."""
+        part = self.at(key)
+        if part.value is not None and not isinstance(part.value, dict):
+            part.drop("it is not an object")
+        return part
+
     def called(self, place: str) -> "Given":
         """Return the same value under another name for its place."""
         return Given(self.value, place, self.drops)

@@ -4,7 +4,6 @@ The format is https://code.claude.com/docs/en/hooks. An invalid hook is skipped 
 other hooks of the file are used.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
+from ..border.document import read_object
+from ..border.given import Drops, Given
 from ..config.start_gate import ProgramRights, ProgramStart
 from ..config.trust import (
     LINK_LEAVES_PROJECT,
@@ -163,11 +164,14 @@ def read_hooks(
     """
     try:
         data = read_untrusted(path)
-        whole = json.loads(data.decode("utf-8-sig"))
+        whole = read_object(data)
         if path.name in SETTINGS_NAMES:
             whole = {"hooks": {}, **whole}
-        groups = whole["hooks"]
-        listed = [(event, group) for event, rows in groups.items() for group in rows]
+        drops = Drops()
+        events = Given(whole["hooks"], "", drops)
+        if not isinstance(events.value, dict):
+            raise TypeError
+        listed = [(event, each.value) for event in events.value for each in events.items(event)]
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     except (OSError, KeyError, *_WRONG_SHAPES) as error:
@@ -175,7 +179,7 @@ def read_hooks(
         return [], [f"no hook in it is used: {why}"]
     if listed and not trusts(data):
         return [], [f"no hook in it is used: {NOT_TRUSTED}"]
-    hooks, problems = list[PublishedHook](), list[str]()
+    hooks, problems = list[PublishedHook](), [f"hooks for {line}" for line in drops.lines()]
     unknown = dict.fromkeys(event for event, _ in listed if event not in EVENTS)
     if unknown:
         problems.append(f"hooks for {', '.join(unknown)} are left out: unknown events")

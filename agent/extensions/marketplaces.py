@@ -15,6 +15,7 @@ from typing import Any
 
 from ...tools.system.files import make_private_folder, replace_file
 from ...tools.system.shorten import one_line
+from ..border.document import read_object
 from ..config.trust import read_untrusted
 from ..errors import ConfigError, CtxagentError, UsageError, conceal
 from ..lazy import dataclass, regex
@@ -207,11 +208,8 @@ def _read_list(
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
     """Return the parsed list of a marketplace. Raises ValueError."""
-    try:
-        listed = json.loads(data[: MAX_LIST_BYTES + 1].decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{LIST_NAME} is not JSON: {error}") from None
-    if not isinstance(listed, dict) or not isinstance(listed.get("plugins"), list):
+    listed = read_object(data[: MAX_LIST_BYTES + 1], LIST_NAME)
+    if not isinstance(listed.get("plugins"), list):
         raise ValueError(f'{LIST_NAME} is not {{"name": …, "plugins": […]}}')
     return listed
 

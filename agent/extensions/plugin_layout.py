@@ -5,13 +5,13 @@ manifest names replace the default folder. Skills, hooks and servers that it nam
 default place. A manifest can also contain hooks and servers directly.
 """
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from ..border.document import read_object
 from ..config.trust import read_untrusted
 
 MANIFEST = ".claude-plugin/plugin.json"
@@ -68,13 +68,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
 @lru_cache(MAX_KEPT_MANIFESTS)
 def _manifest_in(folder: Path, *stamp: int) -> Mapping[str, Any]:
     """Return the content of a manifest. `stamp` is the cache key. Raises ValueError and OSError."""
-    try:
-        given = json.loads(read_untrusted(folder / MANIFEST).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{MANIFEST} is not JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise ValueError(f"{MANIFEST} is not an object")
-    return given
+    return read_object(read_untrusted(folder / MANIFEST), MANIFEST)
 
 
 def places_of(folder: Path, key: str) -> list[Path]:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.plural import count_of
+from ..border.document import read_object
+from ..border.given import Drops, Given
 from ..config.edit_file import USER_FILE_MODE, read_settings_file, with_section
 from ..config.load import PROJECT_FILE as SETTINGS_FILE
 from ..config.trust import (
@@ -33,7 +35,7 @@ from ..extensions.mcp.config import (
     read_document,
 )
 from ..extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
-from ..lazy import dataclass, regex
+from ..lazy import dataclass
 from ..models.providers import DEFAULT_PROVIDER, find_provider
 from ..permissions.claude_code_rules import convert_rule
 from .other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
@@ -45,7 +47,6 @@ PROJECT_FILE_MODE = 0o644
 MAX_SETTINGS_BYTES = 50_000_000  # ~/.claude.json has more than settings
 RULE_KINDS = ("allow", "ask", "deny")
 _MODES = {"acceptEdits": "accept-edits", "plan": "plan"}
-_COMMENT = regex(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*[\s\S]*?\*/|,(?=\s*[}\]])')
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,53 +166,53 @@ def _scan(found: OtherSettings, scope: SettingsScope) -> None:
 
 def _document(path: Path) -> dict[str, Any]:
     """Parse a settings file: TOML, or JSON with comments. Raises ValueError and OSError."""
-    text = read_untrusted(path, MAX_SETTINGS_BYTES).decode("utf-8-sig")
-    document = tomllib.loads(text) if path.suffix == ".toml" else _json(text)
-    if not isinstance(document, dict):
-        raise ValueError("it is not an object")
-    return document
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
+    data = read_untrusted(path, MAX_SETTINGS_BYTES)
+    if path.suffix == ".toml":
+        return tomllib.loads(data.decode("utf-8-sig"))
+    return read_object(data)
 
 
 def _claude(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]) -> None:
-    rules = given.get("permissions") or {}
+    drops = Drops()
+    sent = Given(given, "", drops)
+    permissions = sent.section("permissions")
+    rules = permissions.object
     for kind in RULE_KINDS:
-        for text in rules.get(kind) or ():
-            _copy_rule(found, scope, path, kind, str(text))
-    mode = rules.get("defaultMode")
+        for rule in permissions.items(kind):
+            _copy_rule(found, scope, path, kind, str(rule.value))
+    mode = permissions.text("defaultMode")
     if mode in _MODES:
         _copy_value(found, scope, path, "permissions", "mode", _MODES[mode])
-    elif mode not in (None, "default"):
+    elif mode not in ("", "default"):
         found.note(path, "not", f"the mode {mode}")
-    for folder in rules.get("additionalDirectories") or ():
-        place = str(folder)
+    for folder in permissions.items("additionalDirectories"):
+        place = str(folder.value)
         if not place.startswith("~"):
             place = os.path.normpath(scope.folder / place)
         _copy_item(found, scope, path, "permissions", "directories", place)
     if model := given.get("model"):
         _copy_model(found, scope, path, str(model))
-    if hooks := given.get("hooks"):
+    hooks = sent.section("hooks")
+    if hooks.object:
         if scope.in_project:
             found.note(path, "taken", "hooks, once `ctxagent config --trust` accepts them")
         else:
             _copy_hooks(found, scope, path, hooks)
-    for name, is_on in (given.get("enabledPlugins") or {}).items():
+    for name, is_on in sent.section("enabledPlugins").object.items():
         if is_on:
             found.note(path, "not", f"the plugin {name}: `ctxagent plugin add {name}`")
-    for name, row in (given.get("extraKnownMarketplaces") or {}).items():
-        source = row.get("source") or {}
-        place = source.get("url") or source.get("path") or f"https://github.com/{source['repo']}"
+    markets = sent.section("extraKnownMarketplaces")
+    for name in markets.object:
+        source = markets.section(name).section("source")
+        repository = f"https://github.com/{source.text('repo', '?')}"
+        place = source.text("url") or source.text("path") or repository
         found.note(
             path, "not", f"the marketplace {name}: `ctxagent plugin marketplace add {place}`"
         )
     known = ("permissions", "model", "hooks", "enabledPlugins", "extraKnownMarketplaces", "$schema")
     others = [f"permissions.{key}" for key in rules if key not in _KNOWN_PERMISSIONS]
+    for line in drops.lines():
+        found.note(path, "not", line)
     _note_unused(found, path, [*(key for key in given if key not in known), *others])
 
 
@@ -355,10 +356,13 @@ def _copy_servers(
     found: OtherSettings,
     scope: SettingsScope,
     path: Path,
-    servers: Mapping[str, Any],
+    servers: Any,
     convert: Server,
 ) -> None:
     target = scope.servers
+    if not isinstance(servers, Mapping):
+        found.note(path, "not", "MCP servers: it is not an object")
+        return
     for name, given in servers.items():
         plain = plain_name(name, lambda taken: False)
         what = f"MCP server {plain}"
@@ -390,20 +394,18 @@ class _AnyVariable(dict[str, str]):
         return "value"
 
 
-def _copy_hooks(
-    found: OtherSettings, scope: SettingsScope, path: Path, hooks: Mapping[str, Any]
-) -> None:
+def _copy_hooks(found: OtherSettings, scope: SettingsScope, path: Path, hooks: Given) -> None:
     target = scope.parts / HOOKS_NAME
-    document = _json((found.content(target) or b"{}").decode("utf-8-sig"))
+    document = read_object(found.content(target) or b"{}")
     added, own = 0, document.setdefault("hooks", {})
-    for event, groups in hooks.items():
-        for group in groups:
-            if group not in own.setdefault(event, []):
-                own[event].append(group)
+    for event in hooks.object:
+        for group in hooks.items(event):
+            if group.value not in own.setdefault(event, []):
+                own[event].append(group.value)
                 added += 1
     if added:
         found.put(target, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
-        found.note(path, "copy", f"hooks for {', '.join(hooks)}", target)
+        found.note(path, "copy", f"hooks for {', '.join(hooks.object)}", target)
     else:
         found.note(path, "taken", "hooks, which are there already", target)
 

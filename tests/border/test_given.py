@@ -21,11 +21,13 @@ def test_parts_of_the_right_type_are_read_without_a_note() -> None:
 def test_parts_of_a_wrong_type_are_dropped_and_named() -> None:
     value, drops = given({"a": ["x"], "f": "maybe", "list": 5, "in": {"b": {}}})
     assert (value.text("a", "d"), value.flag("f"), [*value.items("list")]) == ("d", False, [])
-    assert value.at("in").text("b") == ""
+    assert value.section("in").text("b") == ""
+    assert value.section("list").object == {}
     assert drops.lines() == [
         "a, in.b: it is not a text",
         "f: it is not true or false",
         "list: it is not a list",
+        "list: it is not an object",
     ]
 
 

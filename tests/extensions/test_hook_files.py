@@ -96,6 +96,13 @@ def test_invalid_hooks_are_reported(tmp_path: Path, content: Any, problem: str) 
     assert problem in found
 
 
+def test_an_event_without_a_list_costs_no_other_event(tmp_path: Path) -> None:
+    stop = {"hooks": [{"command": "x"}]}
+    hooks, problems = read(tmp_path, {"hooks": {"PreToolUse": None, "Setup": 5, "Stop": stop}})
+    assert [(hook.event, hook.run) for hook in hooks] == [("Stop", "x")]
+    assert problems == ["hooks for Setup: it is not a list"]
+
+
 def test_the_others_of_a_file_are_used(tmp_path: Path) -> None:
     rows = [{"type": "prompt", "prompt": "Well?"}, {"command": "x"}]
     hooks, problems = read(tmp_path, {"hooks": {"Stop": [{"hooks": rows}], "Setup": [{}]}})

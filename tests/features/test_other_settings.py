@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,9 +42,7 @@ def desk(tmp_path: Path) -> Desk:
     ("name", "text"),
     [
         (".claude/settings.json", "{"),
-        (".claude/settings.json", '{"permissions": ["x"]}'),
         (".codex/config.toml", "= 1"),
-        ("opencode.json", '{"mcp": ["x"]}'),
         (".gemini/settings.json", "[]"),
     ],
 )
@@ -51,6 +50,42 @@ def test_a_file_that_cannot_be_read_is_named(desk: Desk, name: str, text: str) -
     desk.put(name, text)
     (line,) = desk.lines()
     assert line.startswith(f"not {name}: it cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "lines"),
+    [
+        (
+            ".claude/settings.json",
+            {"permissions": ["x"], "model": "x-1", "hooks": {"Stop": 5}},
+            [
+                "copy .claude/settings.json: model.id = x-1",
+                "not .claude/settings.json: permissions: it is not an object",
+            ],
+        ),
+        (
+            ".claude/settings.json",
+            {"permissions": {"allow": 5, "additionalDirectories": {}, "odd": 1}},
+            [
+                "not .claude/settings.json: permissions.allow: it is not a list",
+                "not .claude/settings.json: settings without effect here: permissions.odd",
+            ],
+        ),
+        (
+            "opencode.json",
+            {"mcp": ["x"], "model": "mine/x-1"},
+            [
+                "not opencode.json: MCP servers: it is not an object",
+                "not opencode.json: the model mine/x-1 is not known here: choose one with /model",
+            ],
+        ),
+    ],
+)
+def test_a_wrong_part_of_a_file_costs_no_other_part(
+    desk: Desk, name: str, given: dict[str, Any], lines: list[str]
+) -> None:
+    desk.put(name, json.dumps(given))
+    assert set(lines) <= set(desk.lines())
 
 
 def test_items_that_cannot_be_copied_are_listed(desk: Desk) -> None:

@@ -5,10 +5,10 @@ The format is https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{N
 `${VAR}` and `${VAR:-default}` are replaced by environment variables.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...border.document import read_object
 from ...config.trust import read_untrusted
 from ..mcp.config import with_variables
 from ..plugin_layout import places_of
@@ -30,9 +30,9 @@ def servers_of(
     for path in places_of(plugin.folder, LSP_KEY):
         shown = path.relative_to(plugin.folder)
         try:
-            document = json.loads(read_untrusted(path).decode("utf-8-sig"))
+            document = read_object(read_untrusted(path))
             rows = {**document.get(LSP_KEY, document)}
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, TypeError):
             problems.append(f"{shown}: no language server in it is used: it is not {{NAME: {{…}}}}")
             continue
         for name, values in rows.items():

@@ -18,6 +18,7 @@ from typing import Any
 
 from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
+from ...border.document import read_object
 from ...config.start_gate import ProgramRights, ProgramStart
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
@@ -195,12 +196,8 @@ def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
     """Return the servers in a file. A file of a plugin may omit the `mcpServers` key. Raises
     ValueError with the reason.
     """
-    try:
-        document = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not JSON: {error}") from None
-    absent = document if of_plugin else {}
-    servers = document.get(SERVERS_KEY, absent) if isinstance(document, dict) else None
+    document = read_object(data)
+    servers = document.get(SERVERS_KEY, document if of_plugin else {})
     if not isinstance(servers, dict):
         raise ValueError(f'it has no "{SERVERS_KEY}": {{NAME: {{…}}}}')
     if len(servers) > MAX_SERVERS:
@@ -314,7 +311,11 @@ def read_document(path: Path) -> dict[str, Any]:
     except ValueError as error:
         hint = "Repair it, or move it away."
         raise ConfigError(str(error), where=str(path), hint=hint) from None
-    document: dict[str, Any] = json.loads(data.decode("utf-8-sig"))
+    try:
+        document: dict[str, Any] = json.loads(data.decode("utf-8-sig"))
+    except ValueError:
+        why, hint = "it has comments, which a change would remove", "Edit it in an editor."
+        raise ConfigError(why, where=str(path), hint=hint) from None
     document.setdefault(SERVERS_KEY, {})
     return document
 
