@@ -113,14 +113,21 @@ def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
     return True
 
 
+def clean_text(value: Any) -> str:
+    """Return a text without lone surrogates, "" for a value that is no text."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
+
+
 def without_surrogates(value: Any) -> Any:
     """Return a JSON value without lone surrogates, including its keys. Call `is_too_deep` first:
     deep values overflow the stack.
     """
     if isinstance(value, str):
-        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
+        return clean_text(value)
     if isinstance(value, dict):
-        return {without_surrogates(k): without_surrogates(v) for k, v in value.items()}
+        return {clean_text(k): without_surrogates(v) for k, v in value.items()}
     if isinstance(value, list):
         return [without_surrogates(v) for v in value]
     return value

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from ..border.values import is_too_deep, without_surrogates
+from ..border.values import clean_text, is_too_deep, without_surrogates
 from ..lazy import dataclass, regex
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
@@ -110,7 +110,7 @@ class _Draft:
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
             if block["type"] == COMPACTION and (self.messages or self.pending_count):
-                block = _text(_clean(block["content"]))  # damaged log: the block must come first
+                block = _text(clean_text(block["content"]))  # damaged log: it must come first
             if block["type"] == COMPACTION:
                 self.messages.append({"role": "assistant", "content": [block]})
                 continue
@@ -278,7 +278,7 @@ def build_request(
     """
     place = None if stable_before is None else view.position(stable_before)
     out, stable_end = _messages(view.items, place)
-    system = [_text(_clean(view.system))] if view.system.strip() else []
+    system = [_text(clean_text(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
     # The end of this request, and the end of the previous one: right before the newest reply.
@@ -298,7 +298,7 @@ def build_request(
 
 def with_question(request: Request, asked: str) -> Request:
     """Return the request with one more text at its end."""
-    asked, (*before, last) = _clean(asked), request.messages
+    asked, (*before, last) = clean_text(asked), request.messages
     origin = {**request.origin, "asked": asked}
     if last["role"] == "user":
         more = [{**last, "content": [*last["content"], _text(asked)]}]
@@ -397,7 +397,7 @@ def _user_block(block: Block) -> Block | None:
 
 
 def _text_block(block: Block) -> Block | None:
-    text = _clean(block.get("text"))
+    text = clean_text(block.get("text"))
     return _text(text) if text.strip() else None
 
 
@@ -429,7 +429,7 @@ def _result_block(block: Block) -> Block | None:
         inner = [c for c in content if isinstance(c, dict) and c.get("type") != "tool_result"]
         out["content"] = [b for c in inner if (b := _user_block(c))] or EMPTY_RESULT
     elif isinstance(content, str) and content.strip():
-        out["content"] = _clean(content)
+        out["content"] = clean_text(content)
     if block.get("is_error") is True:
         out["is_error"] = True
     return out
@@ -476,7 +476,7 @@ def _call_block(block: Block) -> Block | None:
     sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
     arguments = without_surrogates(arguments) if sendable else {}
     call = {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
-    signature = _clean(block.get("signature"))  # set by protocols that sign calls
+    signature = clean_text(block.get("signature"))  # set by protocols that sign calls
     return {**call, "signature": signature} if signature else call
 
 
@@ -532,9 +532,3 @@ def _is_direct(block: Block) -> bool:
 def _valid_id(text: str) -> str:
     """Return an ID or name unchanged if the API accepts it, else the nearest valid one."""
     return text if _ID.fullmatch(text) else re.sub(r"[^A-Za-z0-9_-]", "_", text)[:120] or "_"
-
-
-def _clean(text: Any) -> str:
-    if not isinstance(text, str):
-        return ""
-    return str(without_surrogates(text))
