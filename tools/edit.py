@@ -15,7 +15,16 @@ from ..agent.lazy import dataclass
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .edit_hints import MAX_PLACES, explain
-from .file_access import Change, applied, check_text, contents, decoded, draft, locate
+from .file_access import (
+    Change,
+    Replacement,
+    applied,
+    check_text,
+    contents,
+    decoded,
+    draft,
+    locate,
+)
 from .look_alikes import look_alikes, with_characters_of
 from .redaction_marks import lost, not_found
 from .system.take_turn import in_thread
@@ -30,6 +39,7 @@ class EditParams(Params):
     old_string: str
     new_string: str
     replace_all: bool = False
+    encoding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ def _plan(params: EditParams, context: Context) -> _Edited:
         raise ToolError(
             f"{place.name} has changed on disk since you saw it. Read it again, then edit."
         )
-    before, form = decoded(place, data)
+    before, form = decoded(place, data, params.encoding)
     text = texts.unix(before)
     found, there, note = _find(text, old, every=params.replace_all), old, ""
     if not found and (why := not_found(place.name, old)):
@@ -95,8 +105,10 @@ def _plan(params: EditParams, context: Context) -> _Edited:
         raise ToolError(refusal)
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
-    after, start, end = _substitute(before, found, len(there), new)
-    return _Edited(draft(place, before, after, form), len(found), start, end, note)
+    parts = _replacements(before, found, len(there), new)
+    start = parts[0].start
+    change = draft(place, data, before, parts, form)
+    return _Edited(change, len(found), start, start + len(parts[0].text), note)
 
 
 def _checked(params: EditParams) -> tuple[str, str]:
@@ -129,22 +141,20 @@ def _find(text: str, old: str, *, every: bool) -> list[int]:
     return found
 
 
-def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[str, int, int]:
-    """Return the text with `new` at each offset, and the bounds of the first replacement.
+def _replacements(before: str, found: list[int], length: int, new: str) -> list[Replacement]:
+    """Return the replacement of each text by `new`.
 
     `found` and `length` are offsets in the text with LF line ends; `before` may have CRLF.
     """
     pairs = _crlf_places(before)
     usual = texts.line_end(before)
-    parts: list[str] = []
-    done = 0
+    parts: list[Replacement] = []
     for offset in found:
         start = offset + bisect_left(pairs, offset)
         end = offset + length + bisect_left(pairs, offset + length)
-        parts += [before[done:start], new.replace("\n", _ends(before[start:end], usual))]
-        done = end
-    first = len(parts[0])
-    return "".join([*parts, before[done:]]), first, first + len(parts[1])
+        ends = _ends(before[start:end], usual)
+        parts.append(Replacement(start, end, new.replace("\n", ends)))
+    return parts
 
 
 def _crlf_places(text: str) -> list[int]:

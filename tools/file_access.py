@@ -10,16 +10,17 @@ import difflib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..agent.errors import ToolError
-from ..agent.lazy import dataclass
+from ..agent.lazy import dataclass, regex
 from . import text as texts
 from .base import Context, Interrupted, Output
+from .project_encodings import ProjectEncodings
 from .system.files import edit_file
 from .system.process import MISSING_CWD
 from .system.project_files import printable
@@ -31,6 +32,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of the largest file that can be edite
 ELSEWHERE = "{name} leads elsewhere since it was looked at. Nothing was done. Call it again."
 MAX_NEIGHBOURS = 5_000  # names that a missing name is compared with
 
+_NOT_ASCII = regex(r"[^\x00-\x7f]")
 _SPECIAL = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -149,29 +151,32 @@ def contents(place: Place) -> bytes:
     return data
 
 
-def decoded(place: Place, data: bytes) -> tuple[str, Form]:
+def decoded(place: Place, data: bytes, encoding: str | None = None) -> tuple[str, Form]:
+    """Return the text of a file and its form: as the call states it, or by the evidence of the
+    project. Raises ToolError.
+    """
     try:
-        return texts.decode(data)
+        form = form_of(place, data, encoding)
+        return texts.decode_as(data, form), form
     except NotText:
         raise ToolError(f"{binary(place, data, len(data))} Use Bash to change it.") from None
 
 
+def form_of(place: Place, data: bytes, encoding: str | None, *, whole: bool = True) -> Form:
+    """Return the form of a file, or of its first bytes if not `whole`. Raises NotText, and
+    ToolError for a stated encoding that does not fit.
+    """
+    if not encoding:
+        evidence = ProjectEncodings().evidence(place.path)
+        return texts.recognise(data, whole=whole, evidence=evidence)
+    try:
+        return texts.in_encoding(data, encoding, whole=whole)
+    except ValueError as error:
+        raise ToolError(f"{place.name} is not text in the encoding {encoding}: {error}.") from None
+
+
 def binary(place: Place, start: bytes, size: int) -> str:
     return f"{place.name} is binary, not text: {texts.kind(start) or 'data'}, {size:,} bytes."
-
-
-def encoded(place: Place, text: str, form: Form) -> bytes:
-    """Encode a text in the file's own encoding. Raises ToolError."""
-    try:
-        return texts.encode(text, form)
-    except UnicodeEncodeError as error:
-        character = text[error.start]
-        line = texts.line_at(text, error.start)
-        raise ToolError(
-            f"{character} (U+{ord(character):04X}, line {line}) does not exist in {form.encoding},"
-            f" the encoding of {place.name}. Use other characters, or first convert the file:"
-            f" iconv -f {form.encoding} -t utf-8."
-        ) from error
 
 
 def check_text(name: str, text: str) -> None:
@@ -197,10 +202,90 @@ class Change:
     diff: Diff
 
 
-def draft(place: Place, before: str | None, after: str, form: Form) -> Change:
-    """Compute a change without writing it. Raises ToolError."""
-    data = encoded(place, after, form)
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A new text for a part of a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+def draft_new(place: Place, before: str | None, after: str, form: Form) -> Change:
+    """Compute a change that writes a whole file. Raises ToolError."""
+    data = form.bom + _encoded(place, after, form, first_line=1)
     return Change(place, before, after, form, data, texts.compare(before, after, place.name))
+
+
+def draft(
+    place: Place, old: bytes, before: str, parts: Sequence[Replacement], form: Form
+) -> Change:
+    """Compute a change of parts of a text, without writing it. All bytes outside the changed
+    characters stay as they are. `parts` are sorted. Raises ToolError.
+    """
+    parts = [_trimmed(before, part) for part in parts]
+    offsets = texts.byte_offsets(old, before, (n for p in parts for n in (p.start, p.end)), form)
+    after, data = list[str](), list[bytes]()
+    done = done_bytes = 0
+    for part, start, end in zip(parts, offsets[::2], offsets[1::2], strict=True):
+        line = texts.line_at(before, part.start)
+        if not form.is_certain:
+            _check_ascii(place, part.text, form, line)
+            if not (_is_boundary(old, start) and _is_boundary(old, end)):
+                raise ToolError(_unknown(place, form, f"a change within characters of line {line}"))
+        after += [before[done : part.start], part.text]
+        data += [old[done_bytes:start], _encoded(place, part.text, form, first_line=line)]
+        done, done_bytes = part.end, end
+    whole = "".join([*after, before[done:]])
+    new = b"".join([*data, old[done_bytes:]])
+    return Change(place, before, whole, form, new, texts.compare(before, whole, place.name))
+
+
+def _trimmed(before: str, part: Replacement) -> Replacement:
+    """Return a replacement without the characters that stay the same at both ends."""
+    old, new = before[part.start : part.end], part.text
+    first = texts.same_start(old, new)
+    old, new = old[first:], new[first:]
+    same = texts.same_start(old[::-1], new[::-1])
+    return Replacement(part.start + first, part.end - same, new[: len(new) - same])
+
+
+def _is_boundary(data: bytes, at: int) -> bool:
+    """Return True if a character begins at this place in every encoding: the second byte of a
+    character is at least 0x30.
+    """
+    return data[max(0, at - 1) : at] < b"\x80" or data[at : at + 1] < b"\x30"
+
+
+def _encoded(place: Place, text: str, form: Form, *, first_line: int) -> bytes:
+    """Encode a new text in the encoding of its file. Raises ToolError."""
+    try:
+        return text.encode(form.encoding, form.errors)
+    except UnicodeEncodeError as error:
+        line = first_line - 1 + texts.line_at(text, error.start)
+        raise ToolError(
+            f"{_named(text[error.start], line)} does not exist in {form.encoding}, the encoding of "
+            f"{place.name}. Nothing was changed. Use other characters. To convert the file, Write "
+            "all of it with encoding=utf-8."
+        ) from error
+
+
+def _check_ascii(place: Place, text: str, form: Form, first_line: int) -> None:
+    """Reject other characters than ASCII for a file in an unknown encoding. Raises ToolError."""
+    if found := _NOT_ASCII.search(text):
+        line = first_line - 1 + texts.line_at(text, found.start())
+        raise ToolError(_unknown(place, form, _named(found.group(), line)))
+
+
+def _named(character: str, line: int) -> str:
+    return f"{character} (U+{ord(character):04X}, line {line})"
+
+
+def _unknown(place: Place, form: Form, what: str) -> str:
+    return (
+        f"The encoding of {place.name} is unknown, so only ASCII can be written to it, not {what}. "
+        f"Nothing was changed. State the encoding: encoding={form.encoding} is the most likely."
+    )
 
 
 def apply(change: Change, context: Context) -> dict[str, Any]:

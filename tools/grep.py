@@ -19,17 +19,18 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
+from .search.decoded_files import is_binary
 from .search.engine import search_engine, search_files
 from .search.request import GrepHit, Mode, Refused, Search, SearchEngine
 from .system.glob_patterns import compile_wildcard, literal_first, may_be_literal, normalize
 from .system.project_files import ignored_notice, list_files
 from .system.take_turn import in_thread
+from .text import CHUNK_BYTES
 
 SEARCH_TIMEOUT_S = 30.0
 MAX_ANSWER_CHARS = 30_000  # per answer
 MAX_LINE_CHARS = 500  # longer lines are cut around their match
 CHARS_BEFORE_MATCH = 150  # part of MAX_LINE_CHARS before the match
-SNIFFED_BYTES = 1 << 16  # a NUL in the first bytes means a binary file
 
 _LINE_END = regex(r"\n|(?<!\\)(?:\\\\)*\\n")
 _META = regex(r"[\\.+*?()|\[\]{}^$#&\-~]")
@@ -87,7 +88,8 @@ class GrepTool(Tool[GrepParams]):
             def prepared() -> tuple[SearchEngine, Search]:
                 engine = search_engine(context.env.get("PATH"))
                 bounds = context.search_bounds(search.root)
-                return engine, replace(search, inside=inside, bounds=bounds)
+                listing_s = self._seconds / 3  # the rest is for the search itself
+                return engine, replace(search, inside=inside, bounds=bounds, listing_s=listing_s)
 
             engine, search = await in_thread(prepared)
             return await self._found(params, context, place, engine, search)
@@ -274,8 +276,8 @@ def _check_text(name: str, text: str) -> None:
 def _check_file(place: Place) -> str:
     """Return the name of a single file, which must exist and be text. Raises ToolError."""
     with opened(place) as file:
-        start = file.read(SNIFFED_BYTES)
-        if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        start = file.read(CHUNK_BYTES)
+        if is_binary(start):
             told = binary(place, start, os.fstat(file.fileno()).st_size)
             raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
     return place.path.name

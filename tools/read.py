@@ -21,12 +21,12 @@ from . import image as images
 from . import notebook, pdf
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
-from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
+from .file_access import MAX_FILE_BYTES, Place, binary, form_of, locate, opened
 from .system.plural import count_of
 from .system.shorten import one_line
 from .system.take_turn import in_thread
 from .system.unicode import clean
-from .text import Form, NotText
+from .text import CHUNK_BYTES, Form, NotText
 
 MAX_LINES = 2_000
 MAX_WHY_CHARS = 200  # of the reason why an image cannot be shown
@@ -34,20 +34,19 @@ MAX_PAGE_CHARS = 100_000  # per answer
 MAX_LINE_CHARS = 2_000  # longer lines are cut in the middle
 LONG_LINE_START_CHARS = 1_500
 LONG_LINE_END_CHARS = 400
-CHUNK_BYTES = 64 * 1024
 
 
 class ReadParams(Params):
     path: str
     offset: int = Field(1, ge=0, description="First line, page or cell")
     limit: int = Field(MAX_LINES, ge=1)
+    encoding: str | None = None
 
 
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Reads a file. Images are shown as images, PDFs and notebooks as text by page and cell. "
-        "Read the rest of a long file with offset."
+        "Reads a file. Shows images as images, PDFs and notebooks as text by page and cell."
     )
     brief = Brief("Reads a file.", ("path", "offset"))
     effect = "read"
@@ -80,9 +79,10 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
             return _pdf(place, file, params)
         try:
             if size <= MAX_FILE_BYTES:
-                text, form = texts.decode(data)
+                form = form_of(place, data, params.encoding)
+                text = texts.decode_as(data, form)
             else:
-                form = texts.recognise(data[:CHUNK_BYTES], whole=False)
+                form = form_of(place, data[:CHUNK_BYTES], params.encoding, whole=False)
                 output = _stream(place, file, form, params, stop)
                 is_notebook = place.path.suffix == notebook.SUFFIX
                 return _as_text(output, "it is too large") if is_notebook else output
@@ -211,6 +211,11 @@ def _output(place: Place, page: _Page, form: Form, of: str, details: dict[str, A
         text += f"\n[{word} {shown}{of}; go on with offset={page.last + 1}]"
     if form.errors != "strict":
         text += "\n[some bytes are not valid UTF-8 and are shown as \ufffd; Edit keeps them]"
+    elif not form.is_certain:
+        text += (
+            f"\n[the encoding is unknown: shown as {form.encoding}, which may be wrong. Edit and "
+            "Write accept only ASCII for this file, unless you state its encoding]"
+        )
     elif form.encoding != "utf-8":
         text += f"\n[the file's encoding is {form.encoding}; Edit and Write keep it]"
     details |= {

@@ -1,18 +1,25 @@
 """Text in files: encodings, line ends, diffs, and numbered lines.
 
-Pure functions over bytes and strings. `encode` reverses `decode` exactly for every file that
-`decode` accepts, so that an edit leaves all other bytes unchanged.
+Pure functions over bytes and strings. All readers of a project's files decode them here.
+`recognise` decides on an encoding by this evidence, in order: a byte order mark, valid UTF-8, what
+the project states, the bytes themselves, and other files of the same kind. `splice` changes a part
+of a text and keeps all other bytes.
 """
 
 import codecs
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
 from ..agent.lazy import dataclass, regex
+from .encoding.codec_names import codec_of
+from .encoding.likelihood import decodes, excess, guess
 
+CHUNK_BYTES = 64 * 1024  # read at once; of a large file, only the first chunk is evidence
+SAMPLE_BYTES = 1 << 20  # to judge by, if they have other characters than ASCII
+MAX_EXCESS_BITS = 20.0  # against the encoding of other files of the same kind
 CONTEXT_LINES = 3  # lines shown on either side of a change
 MAX_DIFF_LINES = 400
 MAX_DIFF_CHARS = 40_000
@@ -66,32 +73,99 @@ class Form:
     encoding: str = "utf-8"
     bom: bytes = b""
     errors: str = "strict"  # surrogateescape preserves invalid UTF-8 bytes through an edit
+    is_certain: bool = True  # otherwise the encoding is only the most likely one
+
+    @property
+    def is_unicode(self) -> bool:
+        return self.encoding.startswith("utf-")
 
 
-def recognise(data: bytes, *, whole: bool = True) -> Form:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence about an encoding outside the bytes of a file."""
+
+    stated: str = ""  # the encoding that the project states, with `-bom` for a byte order mark
+    siblings: Callable[[], str] = str  # the encoding of files of the same kind
+
+
+def recognise(data: bytes, *, whole: bool = True, evidence: Evidence | None = None) -> Form:
     """Return the form of a file's bytes, or of its first bytes if not `whole`. Raises NotText."""
+    evidence = evidence or Evidence()
+    stated = evidence.stated.removesuffix("-bom")
     bom, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     body = data[len(bom) :]
     if encoding == "utf-8" and b"\0" in body:
-        encoding = "" if bom else _wide(body)
+        encoding = "" if bom else _wide(body, stated)
     if encoding != "utf-8":
         if encoding and _decodes(body, encoding, whole):
             return Form(encoding, bom)
         raise NotText
+    legacy = "" if stated.startswith("utf-") else stated
     if _decodes(body, "utf-8", whole):
-        return Form("utf-8", bom)
+        return Form(legacy if legacy and body.isascii() and not bom else "utf-8", bom)
+    if legacy and not bom and decodes(body, legacy, whole=whole):
+        return Form(_narrow(legacy, body))
     if bom or _mostly_utf8(body):
         return Form("utf-8", bom, "surrogateescape")
     if kind(body) or 50 * (len(body) - len(body.translate(None, _ODD_CONTROLS))) > len(body):
         raise NotText
-    windows = _C1.search(body) and _decodes(body, "cp1252", whole)
-    return Form("cp1252" if windows else "latin-1")
+    return _legacy(body, whole, evidence)
 
 
-def decode(data: bytes) -> tuple[str, Form]:
+def _legacy(body: bytes, whole: bool, evidence: Evidence) -> Form:
+    """Return the form of a text in an encoding that its bytes or similar files suggest."""
+    found = guess(body, whole=whole)
+    if not found.is_certain:
+        other = evidence.siblings()
+        if other and decodes(body, other, whole=whole) and excess(body, other) <= MAX_EXCESS_BITS:
+            return Form(_narrow(other, body))
+    return Form(_narrow(found.encoding or "latin-1", body), is_certain=found.is_certain)
+
+
+def _narrow(encoding: str, body: bytes) -> str:
+    """Return the smaller of two encodings that differ only in bytes that the text lacks."""
+    if encoding not in ("cp1252", "latin-1"):
+        return encoding
+    return "cp1252" if _C1.search(body) and decodes(body, "cp1252") else "latin-1"
+
+
+def in_encoding(data: bytes, name: str, *, whole: bool = True) -> Form:
+    """Return the form of a text in a named encoding. Raises ValueError if that is unknown or does
+    not fit.
+    """
+    encoding = codec_of(name)
+    bom, wide = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", ""))
+    if wide.startswith(encoding):
+        return Form(wide, bom)
+    if encoding in ("utf-16", "utf-32"):
+        encoding = _wide(data, "") or f"{encoding}-le"
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start:,} of the file is not valid {encoding}") from None
+    return Form(encoding)
+
+
+def new_form(name: str) -> Form:
+    """Return the form of a new file in an encoding, with `-bom` for a byte order mark."""
+    if not name:
+        return Form()
+    encoding = codec_of(name)
+    if encoding in ("utf-16", "utf-32"):  # readers need a mark to know the order
+        encoding, name = f"{encoding}-le", f"{name}-bom"
+    bom = next((b for b, e in _BOMS if e == encoding and name.endswith("-bom")), b"")
+    return Form(encoding, bom)
+
+
+def decode(data: bytes, evidence: Evidence | None = None) -> tuple[str, Form]:
     """Return the text without the BOM, line ends unchanged, and its form. Raises NotText."""
-    form = recognise(data)
-    return data[len(form.bom) :].decode(form.encoding, form.errors), form
+    form = recognise(data, evidence=evidence)
+    return decode_as(data, form), form
+
+
+def decode_as(data: bytes, form: Form) -> str:
+    """Return the text of a form without the BOM, line ends unchanged."""
+    return data[len(form.bom) :].decode(form.encoding, form.errors)
 
 
 def encode(text: str, form: Form) -> bytes:
@@ -99,6 +173,34 @@ def encode(text: str, form: Form) -> bytes:
     lacks.
     """
     return form.bom + text.encode(form.encoding, form.errors)
+
+
+def byte_offsets(data: bytes, text: str, places: Iterable[int], form: Form) -> list[int]:
+    """Return the offset of each character in the bytes of a file. `places` are sorted."""
+    found: list[int] = []
+    done, at = 0, len(form.bom)
+    if not form.is_unicode and len(text) == len(data):  # one byte for each character
+        return list(places)
+    for place in places:
+        at = _passed(data, at, text[done:place], form)
+        found.append(at)
+        done = place
+    return found
+
+
+def _passed(data: bytes, at: int, text: str, form: Form) -> int:
+    """Return the offset behind a text that begins at an offset."""
+    if form.is_unicode:
+        return at + len(text.encode(form.encoding, form.errors))
+    # In the other encodings a line feed is always one byte. Bytes that decode to the same character
+    # may differ, so characters are counted and not encoded.
+    for _ in range(text.count("\n")):
+        at = data.index(b"\n", at) + 1
+    decoder, left = codecs.getincrementaldecoder(form.encoding)(), len(text) - text.rfind("\n") - 1
+    while left > 0:
+        left -= len(decoder.decode(data[at : at + 1]))
+        at += 1
+    return at
 
 
 def kind(data: bytes) -> str:
@@ -128,6 +230,18 @@ def lone_surrogate(text: str) -> re.Match[str] | None:
 def line_at(text: str, offset: int) -> int:
     """Return the line number of an offset, counted from 1."""
     return text.count("\n", 0, offset) + 1
+
+
+def same_start(one: str, two: str) -> int:
+    """Return the number of equal characters at the start of two texts."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(two[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def count_lines(text: str) -> int:
@@ -240,21 +354,30 @@ def _decodes(data: bytes, encoding: str, whole: bool) -> bool:
         text = codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
     except UnicodeDecodeError:
         return False
-    return encoding in ("utf-8", "cp1252") or not _ODD_CONTROL.search(text)
+    return encoding == "utf-8" or not _ODD_CONTROL.search(text)
 
 
-def _wide(data: bytes) -> str:
-    """Return the UTF-16 variant of a text without a BOM, judged by its zero bytes; "" for none."""
+def _wide(data: bytes, stated: str) -> str:
+    """Return the UTF-16 variant of a text without a BOM, as stated or judged by its zero bytes; ""
+    for none.
+    """
+    if stated.startswith(("utf-16-", "utf-32-")):
+        return stated
     sample = data[:8192]
+    low, high = Counter(sample[0::2]), Counter(sample[1::2])
+    if low[0] > high[0]:
+        low, high = high, low
     half = len(sample) // 2
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if 10 * max(even, odd) < 3 * half or 4 * min(even, odd) > max(even, odd):
-        return ""
-    return "utf-16-le" if odd > even else "utf-16-be"
+    # The upper bytes of a text are zero or, in another alphabet, one more value.
+    uniform = sum(times for _, times in high.most_common(2)) >= 0.95 * half
+    is_text = 10 * high[0] >= (half if uniform else 3 * half) and 4 * low[0] <= high[0]
+    return ("utf-16-le" if high[0] == sample[1::2].count(0) else "utf-16-be") if is_text else ""
 
 
 def _mostly_utf8(data: bytes) -> bool:
-    text = data.decode("utf-8", "surrogateescape")
+    text = data[:SAMPLE_BYTES].decode("utf-8", "surrogateescape")
+    if text.isascii():
+        text = data.decode("utf-8", "surrogateescape")
     invalid = len(_ESCAPED.findall(text))
     return invalid < len(_NOT_ASCII.findall(text)) - invalid
 

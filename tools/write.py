@@ -7,16 +7,29 @@ from typing import Any
 from ..agent.errors import ToolError
 from . import text as texts
 from .base import Context, Output, Params, Tool
-from .file_access import Change, Place, applied, check_text, contents, decoded, draft, locate
+from .file_access import (
+    Change,
+    Place,
+    Replacement,
+    applied,
+    check_text,
+    contents,
+    decoded,
+    draft,
+    draft_new,
+    locate,
+)
+from .project_encodings import ProjectEncodings
 from .redaction_marks import lost
 from .system.plural import count_of
 from .system.take_turn import in_thread
-from .text import Form
+from .text import Form, new_form
 
 
 class WriteParams(Params):
     path: str
     content: str
+    encoding: str | None = None
 
 
 class WriteTool(Tool[WriteParams]):
@@ -44,13 +57,25 @@ def _plan(params: WriteParams, context: Context) -> Change:
     check_text("content", params.content)
     place = locate(context, params.path)
     if not os.path.lexists(place.path):
-        return draft(place, None, params.content, Form())
+        return draft_new(place, None, params.content, _new_form(params, place))
     data = contents(place)
     before, form = decoded(place, data)
     _check_seen(place, data, context)
     if refusal := lost(place.name, params.content, before):
         raise ToolError(refusal)
-    return draft(place, before, _with_form_of(params.content, before, form), form)
+    if params.encoding:
+        form = _new_form(params, place)
+        return draft_new(place, before, _with_form_of(params.content, before, form), form)
+    content = _with_form_of(params.content, before, form)
+    return draft(place, data, before, [Replacement(0, len(before), content)], form)
+
+
+def _new_form(params: WriteParams, place: Place) -> Form:
+    """Return the form that the call or the project states. Raises ToolError."""
+    try:
+        return new_form(params.encoding or ProjectEncodings().stated(place.path))
+    except ValueError as error:
+        raise ToolError(f"{place.name} cannot be written: {error}.") from None
 
 
 def _check_seen(place: Place, data: bytes, context: Context) -> None:

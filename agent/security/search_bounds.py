@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...tools.search.engine import search_engine
+from ...tools.search.python_engine import PythonEngine
 from . import landlock
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
@@ -29,7 +30,8 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
         return None
     engine = search_engine(environ.get("PATH"))
     musl = map(str, Path("/etc").glob(_MUSL_PATHS))
-    named = [*_SYSTEM, *musl, *engine.files, *_ignore_files(environ, folder)]
+    named = [*_SYSTEM, *musl, *engine.files, *PythonEngine().files]
+    named += _ignore_files(environ, folder)
     there = (os.path.realpath(path) for path in named if os.path.exists(path))  # noqa: PTH110
     return landlock.read_only_restriction([str(folder), *dict.fromkeys(there)])
 

@@ -133,7 +133,7 @@ def test_binary_is_refused(context: Context, tmp_path: Path) -> None:
         (b"no end", "end", "line end", b"no line end"),
         (b"end\n", "end\n", "end", b"end"),
         ("größer\n".encode("latin-1"), "größer", "größte", "größte\n".encode("latin-1")),
-        ("“a”\n".encode("cp1252"), "a", "€", "“€”\n".encode("cp1252")),
+        ("“für a”\n".encode("cp1252"), " a", " €", "“für €”\n".encode("cp1252")),
         ("a\r\nb\n".encode("utf-16"), "a\nb", "ü\n語", "ü\r\n語\n".encode("utf-16")),
         ("größer\n".encode() + b"\xff\n", "größer", "große", "große\n".encode() + b"\xff\n"),
     ],
@@ -147,10 +147,10 @@ def test_form_is_kept(
 
 
 def test_a_character_the_encoding_lacks(context: Context, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes("Preis: 5 Währung\n".encode("latin-1"))
+    (tmp_path / "a").write_bytes("Preis: 5 Währung für Größe\n".encode("latin-1"))
     message = refusal(context, "Währung", "€")
     assert "€ (U+20AC, line 1) does not exist in latin-1, the encoding of a" in message
-    assert (tmp_path / "a").read_bytes() == "Preis: 5 Währung\n".encode("latin-1")
+    assert (tmp_path / "a").read_bytes() == "Preis: 5 Währung für Größe\n".encode("latin-1")
 
 
 def test_mode_and_links_stay(context: Context, tmp_path: Path) -> None:

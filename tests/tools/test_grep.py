@@ -283,15 +283,20 @@ def test_encodings(tmp_path: Path) -> None:
         {
             "bom.txt": b"\xef\xbb\xbfneedle bom\n",
             "latin.txt": "caf\xe9 needle\n".encode("latin-1"),
+            "no-mark.txt": "needle in halves\n".encode("utf-16-be"),
             "wide.txt": "needle wide\n".encode("utf-16"),
         },
     )
     assert lines(tmp_path, "needle") == [
         "bom.txt:1:needle bom",
-        "latin.txt:1:caf\ufffd needle",
+        "latin.txt:1:café needle",
+        "no-mark.txt:1:needle in halves",
         "wide.txt:1:needle wide",
     ]
-    assert files(tmp_path, "^needle") == ["bom.txt", "wide.txt"]
+    assert files(tmp_path, "^needle") == ["bom.txt", "no-mark.txt", "wide.txt"]
+    assert lines(tmp_path, "é") == ["latin.txt:1:café needle"]
+    assert grep(tmp_path, "é", output_mode="count").text.startswith("latin.txt:1\n")
+    assert lines(tmp_path, "f. n", path="latin.txt") == ["latin.txt:1:café needle"]
 
 
 def test_binary_files_are_skipped_or_refused_by_name(tmp_path: Path) -> None:

@@ -6,17 +6,18 @@ import asyncio
 import codecs
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from ctxagent.tools.grep import SNIFFED_BYTES
 from ctxagent.tools.search import engine as engine_module
 from ctxagent.tools.search.engine import search_files
 from ctxagent.tools.search.request import GrepHit, Refused, Search
+from ctxagent.tools.text import CHUNK_BYTES
 
 from ..support.search_engines import engine_named, output_of
 
@@ -63,7 +64,15 @@ REPEATS = ("*", "+", "?", "*?", "+?", "{2}", "{1,2}", "{2,}")
 REFUSED = ("(", "*a", "a{2,1}", "[z-a]", "[a", r"\p{Nothing}", "(?P<1>a)", "a)", r"(a)(?=b)\2")
 
 
-ENCODINGS = (*["utf-8"] * 12, "utf-8-sig", "utf-16", "latin-1", "binary")
+ENCODINGS = (
+    *["utf-8"] * 12,
+    "utf-8-sig",
+    "utf-16",
+    "utf-16-be",
+    "latin-1",
+    "cp932",
+    "binary",
+)
 
 
 def text_of(random: Random, encodings: Sequence[str]) -> bytes:
@@ -142,7 +151,7 @@ def is_text(path: Path) -> bool:
     """Return True for a file that Grep searches if path names it."""
     if not path.is_file() or path.is_symlink():
         return False
-    start = path.read_bytes()[:SNIFFED_BYTES]
+    start = path.read_bytes()[:CHUNK_BYTES]
     return b"\0" not in start or start.startswith(codecs.BOM_UTF16)
 
 
@@ -173,7 +182,7 @@ def search_of(root: Path, random: Random, env: dict[str, str], *, with_context: 
     )
 
 
-def found_by_ripgrep(search: Search) -> list[GrepHit] | str:
+def found_by(engine: str, search: Search) -> list[GrepHit] | str:
     hits: list[GrepHit] = []
 
     def take(hit: GrepHit) -> bool:
@@ -181,7 +190,7 @@ def found_by_ripgrep(search: Search) -> list[GrepHit] | str:
         return True
 
     try:
-        asyncio.run(search_files(engine_named("ripgrep"), search, take))
+        asyncio.run(search_files(engine_named(engine), search, take))
     except Refused:
         return "refused"
     return hits
@@ -189,14 +198,18 @@ def found_by_ripgrep(search: Search) -> list[GrepHit] | str:
 
 def found_by_python(search: Search, monkeypatch: pytest.MonkeyPatch) -> list[GrepHit] | str:
     """Search in this process, which is quicker. Other tests search as the agent does."""
+
+    async def pieces(run: Any, separator: bytes) -> AsyncGenerator[bytes, None]:
+        code, out = output_of(run._command(run._search))
+        if code:
+            raise Refused
+        for each in out.split(separator)[:-1]:
+            yield each
+
     with monkeypatch.context() as patch, chdir(search.root):
         patch.setattr(os, "environ", search.env)
-        code, out = output_of(engine_named("Python").command(search))
-    if code:
-        return "refused"
-    separator = b"\0" if search.mode == "files" else b"\n"
-    records = out.split(separator)[:-1]
-    return [hit for each in records if (hit := engine_module._hit(each, search.mode))]
+        patch.setattr(engine_module._Run, "pieces", pieces)
+        return found_by("Python", search)
 
 
 def without_columns(hits: list[GrepHit] | str) -> object:
@@ -220,7 +233,7 @@ def test_both_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, see
     found = set[str]()
     for _ in range(SEARCHES_PER_TREE):
         search = search_of(root, random, env, with_context=with_context)
-        expected = without_columns(found_by_ripgrep(search))
+        expected = without_columns(found_by("ripgrep", search))
         assert without_columns(found_by_python(search, monkeypatch)) == expected, search
         found.add("nothing" if not expected else "hits" if expected != "refused" else "refused")
     assert "hits" in found

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from ..system.child import child, pieces
 from ..system.glob_patterns import compile_wildcard, path_ends
 from ..system.kept_text import KeptText
 from ..system.programs import ripgrep
+from .decoded_files import decoded_files
 from .python_engine import PythonEngine
-from .request import GrepHit, Mode, Refused, Search, SearchEngine, TextMatch
+from .request import GrepHit, Mode, Refused, Search, SearchCommand, SearchEngine, TextMatch
 from .ripgrep import Ripgrep
 
 MAX_LINE_BYTES = 16 << 20  # bytes of one line; the rest is ignored
@@ -47,30 +49,102 @@ def search_engine(path: str | None) -> SearchEngine:
 async def search_files(engine: SearchEngine, search: Search, take: Take) -> int:
     """Search files and pass hits to `take` until there are no more or `take` returns False.
 
+    Files that are not UTF-8 are listed first and searched in Python, in the encodings that Read
+    uses. If the list takes too long, the rest of these files is searched as UTF-8.
+
     Returns the number of unreadable files and directories. Raises Refused, and OSError if the
     program cannot run.
     """
-    command = await asyncio.to_thread(engine.command, search)
     chosen = cache(_chooser(search))
-    separator = b"\0" if search.mode == "files" else b"\n"
-    async with child(
-        command.argv,
-        cwd=search.inside,
-        env=search.env,
-        given=command.given,
-        restrict=search.bounds,
-    ) as program:
-        async with contextlib.aclosing(pieces(program.out, separator, MAX_LINE_BYTES)) as found:
+
+    def is_wanted(path: str) -> bool:
+        return bool(search.only) or chosen(path)
+
+    listing = _Run(engine.name, search, engine.encoding_command)
+    paths: list[str] = []
+    with contextlib.suppress(TimeoutError):
+        async with (
+            asyncio.timeout(search.listing_s),
+            contextlib.aclosing(listing.pieces(b"\0")) as names,
+        ):
+            async for piece in names:
+                if is_wanted(path := _path(piece)):
+                    paths.append(path)
+    decoded = await asyncio.to_thread(decoded_files, search, paths)
+    first = _Run(engine.name, search, engine.command)
+    second = _Run(engine.name, replace(search, decoded=decoded), PythonEngine().command)
+    skipped = {file.path for file in decoded}
+    async with (
+        contextlib.aclosing(first.hits()) as some,
+        contextlib.aclosing(second.hits() if decoded else _nothing()) as others,
+        contextlib.aclosing(_merged(some, others)) as found,
+    ):
+        async for hit, is_decoded in found:
+            wanted = is_wanted(hit.path) and (is_decoded or hit.path not in skipped)
+            if wanted and not take(hit):
+                return 0
+    return first.unreadable
+
+
+class _Run:
+    """One run of a search program."""
+
+    def __init__(
+        self, name: str, search: Search, command: Callable[[Search], SearchCommand]
+    ) -> None:
+        self.unreadable = 0  # files and directories, known at the end
+        self._name = name
+        self._search = search
+        self._command = command
+
+    async def hits(self) -> AsyncGenerator[GrepHit, None]:
+        """Yield the hits. Raises Refused, and OSError if the program cannot run."""
+        separator = b"\0" if self._search.mode == "files" else b"\n"
+        async with contextlib.aclosing(self.pieces(separator)) as found:
             async for piece in found:
-                hit = _hit(piece, search.mode)
-                if hit and (search.only or chosen(hit.path)) and not take(hit):
-                    return 0
-        code, complaints = await program.end()
-    unreadable = complaints.count(_UNREADABLE)
-    reason = _BAD_RULE.sub("", complaints).strip()
-    if code not in (0, 1) and not unreadable and (reason or reason == complaints):
-        raise Refused(" ".join(reason.split()) or f"{engine.name} ended with code {code}")
-    return unreadable
+                if hit := _hit(piece, self._search.mode):
+                    yield hit
+
+    async def pieces(self, separator: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield the records of the output."""
+        search = self._search
+        command = await asyncio.to_thread(self._command, search)
+        async with child(
+            command.argv,
+            cwd=search.inside,
+            env=search.env,
+            given=command.given,
+            restrict=search.bounds,
+        ) as program:
+            async with contextlib.aclosing(pieces(program.out, separator, MAX_LINE_BYTES)) as found:
+                async for piece in found:
+                    yield piece
+            code, complaints = await program.end()
+        self.unreadable = complaints.count(_UNREADABLE)
+        reason = _BAD_RULE.sub("", complaints).strip()
+        if code not in (0, 1) and not self.unreadable and (reason or reason == complaints):
+            raise Refused(" ".join(reason.split()) or f"{self._name} ended with code {code}")
+
+
+async def _nothing() -> AsyncGenerator[GrepHit, None]:
+    for hit in list[GrepHit]():
+        yield hit
+
+
+async def _merged(
+    one: AsyncGenerator[GrepHit, None], two: AsyncGenerator[GrepHit, None]
+) -> AsyncGenerator[tuple[GrepHit, bool], None]:
+    """Yield the hits of two runs, which are sorted by path, in one order; with True for the second
+    run.
+    """
+    first, second = await anext(one, None), await anext(two, None)
+    while first or second:
+        if first and (not second or first.path.split("/") <= second.path.split("/")):
+            yield first, False
+            first = await anext(one, None)
+        elif second:
+            yield second, True
+            second = await anext(two, None)
 
 
 async def search_text(
@@ -129,10 +203,14 @@ def _chooser(search: Search) -> Callable[[str], bool]:
     return chosen
 
 
+def _path(name: bytes) -> str:
+    return name.removeprefix(b"./").decode("utf-8", "replace")
+
+
 def _hit(piece: bytes, mode: Mode) -> GrepHit | None:
     """Return the hit of a record; None for ripgrep's remarks, such as on binary files."""
     name, nul, rest = piece.partition(b"\0")
-    path = name.removeprefix(b"./").decode("utf-8", "replace")
+    path = _path(name)
     if mode == "files":
         return GrepHit(path)
     if not nul:

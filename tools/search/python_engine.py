@@ -62,9 +62,16 @@ class PythonEngine:
         self.files: Sequence[str] = (_INTERPRETER, _LIBRARY)
 
     def command(self, search: Search) -> SearchCommand:
+        return self._job(search, search.pattern, search.mode)
+
+    def encoding_command(self, search: Search) -> SearchCommand:
+        return self._job(search, "", "encodings")
+
+    def _job(self, search: Search, pattern: str, mode: str) -> SearchCommand:
         return self._command(
-            pattern=search.pattern,
-            mode=search.mode,
+            pattern=pattern,
+            mode=mode,
+            decoded=[(file.path, file.encoding, file.bom_bytes) for file in search.decoded],
             only=search.only or "",
             glob=search.glob or "",
             types=_globs_of(search.type) if search.type else [],

@@ -10,6 +10,15 @@ Mode = Literal["files", "content", "count"]
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedFile:
+    """A file that is searched in an encoding other than UTF-8. `path` is relative to the root."""
+
+    path: str
+    encoding: str
+    bom_bytes: int  # length of the byte order mark
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
     """The pattern, files and options of a search."""
 
@@ -25,6 +34,8 @@ class Search:
     after: int = 0
     env: Mapping[str, str] | None = None
     inside: Path = Path()  # an unchangeable path of the root (see `listed`)
+    listing_s: float = 10.0  # limit for the list of files that are not UTF-8
+    decoded: Sequence["DecodedFile"] = ()  # search only these, in the search in Python
     bounds: Callable[[], None] | None = None  # restricts the thread that starts the program
 
     @property
@@ -80,6 +91,9 @@ class SearchEngine(Protocol):
         """Return the command that searches the files in the working directory. Blocks. Raises
         Refused.
         """
+
+    def encoding_command(self, search: Search) -> SearchCommand:
+        """Return the command that lists the files that have a NUL or are not UTF-8."""
 
     def text_command(self, pattern: str, text: bytes) -> SearchCommand:
         """Return the command that prints the offset of each match in a text, in bytes."""

@@ -6,11 +6,20 @@ use Rust's syntax, or PCRE2 if Rust's does not support them.
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..system.project_files import is_ignored
 from .request import Search, SearchCommand
 
+# What valid UTF-8 does not contain, and a NUL.
+_NOT_UTF8 = (
+    r"(?-u:\x00|[\xC0\xC1\xF5-\xFF]|(?:^|[\x00-\x7F])[\x80-\xBF]"
+    r"|[\xC2-\xDF](?:[^\x80-\xBF]|$|[\x80-\xBF]{2})"
+    r"|[\xE0-\xEF][\x80-\xBF]?(?:[^\x80-\xBF]|$)|[\xE0-\xEF][\x80-\xBF]{3}"
+    r"|[\xF0-\xF4][\x80-\xBF]{0,2}(?:[^\x80-\xBF]|$)|[\xF0-\xF4][\x80-\xBF]{4}"
+    r"|\xE0[\x80-\x9F]|\xED[\xA0-\xBF]|\xF0[\x80-\x8F]|\xF4[\x90-\xBF])"
+)
 _OPTIONS = ("--no-config", "--crlf", "--color=never", "--engine=auto")
 
 
@@ -25,8 +34,15 @@ class Ripgrep:
         self.files: Sequence[str] = (str(real), str(real.parent.parent / "lib"))
 
     def command(self, search: Search) -> SearchCommand:
+        return self._command(search, f"--regexp={search.pattern}")
+
+    def encoding_command(self, search: Search) -> SearchCommand:
+        search = replace(search, mode="files", ignore_case=False, multiline=False)
+        return self._command(search, "--text", f"--regexp={_NOT_UTF8}")
+
+    def _command(self, search: Search, *options: str) -> SearchCommand:
         above = ["--no-ignore-parent"] if is_ignored(search.inside) else []
-        end = (f"--regexp={search.pattern}", "--", f"./{search.only or ''}")
+        end = (*options, "--", f"./{search.only or ''}")
         return SearchCommand([self.program, *_OPTIONS, *_file_options(search), *above, *end])
 
     def text_command(self, pattern: str, text: bytes) -> SearchCommand:

@@ -44,10 +44,17 @@ class FileSearch:
         self._crosses_lines = expression.crosses_lines
         self._keeps_returns = expression.crosses_lines or expression.sees_returns
 
-    def search(self, path: bytes, descriptor: int, *, is_named: bool) -> None:
-        """Search an open file. `is_named` is for a file that the user names. Raises OSError."""
-        file = _File(path, descriptor, is_named)
-        if self._crosses_lines:
+    def search(
+        self, path: bytes, descriptor: int, *, is_named: bool, form: tuple[str, int] | None = None
+    ) -> None:
+        """Search an open file. `is_named` is for a file that the user names. `form` is its encoding
+        and the length of its byte order mark, if it is not UTF-8. Raises OSError.
+        """
+        file = _File(path, descriptor, is_named, form)
+        if self._mode == "encodings":
+            if not file.is_utf8():
+                self._out.write(path + b"\0")
+        elif self._crosses_lines:
             self._search_whole(file)
         elif self._mode == "content":
             self._write_lines(file)
@@ -129,7 +136,10 @@ def decoded(data: bytes) -> SearchText:
 class _File:
     """An open file that is read in pieces."""
 
-    def __init__(self, path: bytes, descriptor: int, is_named: bool) -> None:
+    def __init__(
+        self, path: bytes, descriptor: int, is_named: bool, form: tuple[str, int] | None
+    ) -> None:
+        self._form = form
         self.path = path
         self.is_named = is_named
         self.is_binary = False  # set while reading
@@ -161,8 +171,25 @@ class _File:
         if held:
             yield held
 
+    def is_utf8(self) -> bool:
+        """Return True if the file is UTF-8 without a NUL."""
+        read, decoder = self._decoder(), codecs.getincrementaldecoder("utf-8")()
+        try:
+            while data := read(PIECE_BYTES):
+                if b"\0" in data:
+                    return False
+                decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
+
     def _decoder(self) -> ReadBytes:
         """Return a function that reads the file as UTF-8, without a byte order mark."""
+        if self._form:
+            encoding, bom_bytes = self._form
+            whole = _rest(self._read, MAX_PIECE_BYTES)[bom_bytes:]
+            return io.BytesIO(whole.decode(encoding, "replace").encode("utf-8", "replace")).read
         start = os.read(self._descriptor, len(codecs.BOM_UTF8))
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             whole = start + _rest(self._read, MAX_PIECE_BYTES)

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ...system.ignore_rules import IgnoreRules, read_ignore_file
 
@@ -78,6 +78,25 @@ class FileWalk:
             if is_folder or found[each].is_file(follow_symlinks=False)
         ]
         stack.append((prefix, descriptor, below, waiting))
+
+
+def named_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each path below the working directory with a descriptor, which is closed afterwards."""
+    for path in paths:
+        *folders, name = path.split("/")
+        opened: list[int] = []
+        try:
+            for folder in folders:
+                opened.append(os.open(folder, _FOLDER, dir_fd=opened[-1] if opened else None))
+            file = open_file(name, path, opened[-1] if opened else None)
+            if file is not None:
+                opened.append(file)
+                yield path, file
+        except OSError as error:
+            report(path, error)
+        finally:
+            for each in opened:
+                os.close(each)
 
 
 def open_file(name: str, path: str, folder: int | None = None) -> int | None:

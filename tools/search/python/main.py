@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ...system.glob_patterns import compile_wildcard
 from ...system.ignore_rules import rules_above
 from .expression import Expression
-from .file_search import FileSearch, decoded
-from .file_walk import FileWalk, open_file, report
+from .file_search import FileSearch
+from .file_search import decoded as decoded_text
+from .file_walk import FileWalk, named_files, open_file, report
 from .line_search import LineSearch, matches_in_line
 from .pattern_parts import PatternError
 
@@ -29,12 +30,14 @@ def main(
     text: bytes | None = None,
     mode: str = "files",
     only: str = "",
+    decoded: Sequence[tuple[str, str, int]] = (),
     glob: str = "",
     types: Sequence[str] = (),
     before: int = 0,
     after: int = 0,
 ) -> int:
-    """Search a text, or the files in the working directory, or `only` one of them. Write the hits.
+    """Search a text, or the files in the working directory, or `only` one of them. With `decoded`,
+    search the files with these paths, encodings and lengths of byte order marks. Write the hits.
     Return the exit code.
 
     `table` has the properties of characters that Python lacks. `types` are wildcards of names.
@@ -53,9 +56,12 @@ def main(
         _search_text(search, text, out)
         return 0
     files = FileSearch(search, out, mode=mode, counts_matches=multiline, before=before, after=after)
-    for path, descriptor in _files(only, _chooser(glob, types)):
+    encodings = {path: (encoding, bom) for path, encoding, bom in decoded}
+    found = named_files(encodings) if decoded else _files(only, _chooser(glob, types))
+    for path, descriptor in found:
+        named = bool(only or decoded)
         try:
-            files.search(os.fsencode(path), descriptor, is_named=bool(only))
+            files.search(os.fsencode(path), descriptor, is_named=named, form=encodings.get(path))
         except OSError as error:
             report(path, error)
         out.flush()
@@ -92,7 +98,7 @@ def _chooser(glob: str, types: Sequence[str]) -> Callable[[str, bool], bool]:
 
 def _search_text(search: LineSearch, data: bytes, out: io.BufferedIOBase) -> None:
     """Write the offset of each match in a text, in bytes. A match never spans lines."""
-    text = decoded(data)
+    text = decoded_text(data)
     pattern = search.expression.for_text(text)
     place = offset = 0
     for start, end, _ in search.lines(text):

@@ -1,0 +1,22 @@
+"""Names of encodings, as people, editors and git write them."""
+
+import codecs
+from functools import cache
+
+_ASCII = bytes(range(0x80))
+
+
+@cache
+def codec_of(name: str) -> str:
+    """Return Python's name of an encoding. Raises ValueError for an unknown one, and for one that
+    is neither UTF-16, UTF-32 nor an extension of ASCII.
+    """
+    plain = name.strip().lower().removesuffix("-bom")
+    try:
+        codec = codecs.lookup(plain).name
+        wide = codec.startswith(("utf-16", "utf-32"))
+        if codec == "idna" or (not wide and _ASCII.decode(codec) != _ASCII.decode()):
+            raise LookupError
+    except (LookupError, UnicodeError, ValueError, TypeError):
+        raise ValueError(f"{name!r} is no known text encoding") from None
+    return {"utf-8-sig": "utf-8", "iso8859-1": "latin-1", "big5": "cp950"}.get(codec, codec)
