@@ -71,6 +71,14 @@ class ProjectEncodings:
         return self._siblings[key]
 
 
+def text_of(path: Path, data: bytes, *, whole: bool = True) -> str:
+    """Return the text of a file's bytes, or of its first bytes if not `whole`. Bytes that are not
+    valid become replacement characters. Raises NotText.
+    """
+    form = recognise(data, whole=whole, evidence=ProjectEncodings().evidence(path))
+    return data[len(form.bom) :].decode(form.encoding, "replace")
+
+
 def _certain_encodings(folder: Path, suffix: str) -> Iterator[str]:
     names: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:

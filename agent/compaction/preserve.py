@@ -18,9 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...tools.project_encodings import ProjectEncodings
 from ...tools.system.files import edit_file
 from ...tools.system.shorten import shorten
 from ...tools.system.unicode import replace_unprintable
+from ...tools.text import Form, NotText, recognise
 from ..config.preservation import KEPT_CATEGORIES, PreserveRules
 from ..context.tokens import estimate
 from ..errors import CtxagentError, UsageError
@@ -45,7 +47,6 @@ _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
 _PATH = regex(r"[A-Za-z0-9._/-]+")
 _LINE_END = regex(r"\r\n?")
 _MARK = regex(r"^ {0,3}(?:(#{1,6})[ \t]+(.*)|(`{3,}|~{3,})(.*))$", re.MULTILINE)
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def preserved_sections(
     """
     room = MAX_SECTION_CHARS if window is None else int(MAX_NOTES_SECTION_SHARE * window)
     notes = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
-    text = _LINE_END.sub("\n", _decoded(notes.data)[0])
+    text = _LINE_END.sub("\n", _decoded(cwd / rules.notes, notes.data)[0])
     states = run_states(cwd, rules)
     made = {
         "trajectory": PreservedSection("trajectory", False, True, "the session's log"),
@@ -163,7 +164,7 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
         raise CtxagentError(
             file.problem, hint="Put a text file there, or set `preserve.notes` to another path."
         )
-    raw, encoding = _decoded(file.data)
+    raw, encoding = _decoded(path, file.data)
     text = _LINE_END.sub("\n", raw)
     if _find_section(text, KEPT_CATEGORIES[name].heading) is not None:
         return path
@@ -385,14 +386,13 @@ def _leaves_repository(path: Path, cwd: Path) -> bool:
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _decoded(data: bytes) -> tuple[str, str]:
+def _decoded(path: Path, data: bytes) -> tuple[str, str]:
     """Return the text of a notes file, and the encoding to append with."""
-    mark, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
-    text = data[len(mark) :].decode(encoding, "replace")
-    foreign = len(text) - len(text.encode("ascii", "ignore"))
-    if not mark and 2 * text.count("\N{REPLACEMENT CHARACTER}") > foreign:
-        return data.decode("latin-1"), "latin-1"
-    return text, encoding
+    try:
+        form = recognise(data, evidence=ProjectEncodings().evidence(path))
+    except NotText:
+        form = Form()
+    return data[len(form.bom) :].decode(form.encoding, "replace"), form.encoding
 
 
 def _quoted(text: str) -> str:

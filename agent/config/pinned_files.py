@@ -16,12 +16,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ...tools.project_encodings import text_of
 from ...tools.system.files import (
     make_private_folder,
     open_kept,
     private_opener,
     replace_file,
 )
+from ...tools.text import NotText
 from ..errors import ConfigError
 from ..lazy import dataclass
 from .trust import (
@@ -52,6 +54,12 @@ class FileChange:
     accepted: bytes | None = None  # None if the file was never accepted, or was too large
     is_new: bool = False  # never accepted
 
+    def _text(self, data: bytes) -> str:
+        try:
+            return text_of(Path(self.path), data)
+        except NotText:
+            return data.decode("utf-8", "replace")
+
     def diff(self) -> str:
         """Return the change as a unified diff."""
         from difflib import unified_diff
@@ -59,8 +67,7 @@ class FileChange:
         if self.data is None or (self.accepted is None and not self.is_new):
             return f"{self.path}: its accepted content is not kept, so there is no diff\n"
         before, after = (
-            text.decode("utf-8", "replace").splitlines(keepends=True)
-            for text in (self.accepted or b"", self.data)
+            self._text(data).splitlines(keepends=True) for data in (self.accepted or b"", self.data)
         )
         lines = [*unified_diff(before, after, "/dev/null" if self.is_new else self.path, self.path)]
         if len(lines) > MAX_DIFF_LINES:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from ...tools.project_encodings import text_of
+from ...tools.text import NotText
 from ..config.trust import doubt_about, is_trusted
 from ..extensions.front_matter import MAX_HEAD_CHARS, split_front_matter
 from ..lazy import dataclass, regex
 from .instruction_places import Candidate, InstructionPlaces, untrusted
 
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
+READ_BYTES = 8_000  # that show whether an import is text
 MAX_IMPORT_DEPTH = 5  # length of a chain of imports
 MAX_FILES = 500
 MAX_GLOBS = 100  # per rule, after expansion of braces
@@ -89,7 +92,8 @@ class InstructionReader:
         except OSError:
             return
         except ValueError as error:
-            self.problems.append(f"{path}: this rule is left out: {error}")
+            what = "this rule" if candidate.is_rule else "this file"
+            self.problems.append(f"{path}: {what} is left out: {error}")
             return
         if path in self.doubtful and not counts and (importers or candidate.is_scoped):
             self.problems.append(untrusted(path, self.doubtful[path]))
@@ -146,8 +150,10 @@ class InstructionReader:
             return "a rule denies reading it"
         try:
             with path.open("rb") as file:
-                if b"\0" in file.read(8_000):
-                    return "it is not text"
+                data = file.read(READ_BYTES)
+            text_of(path, data, whole=len(data) < READ_BYTES)
+        except NotText:
+            return "it is not text"
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         self._seen.add(path)
@@ -168,7 +174,9 @@ class InstructionReader:
         return None if "\0" in name else Path(os.path.normpath(path))
 
     def _text_of(self, candidate: Candidate, *, is_import: bool) -> tuple[str, bool]:
-        """Return the text for the model, and whether it is the file's own text. Raises OSError."""
+        """Return the text for the model, and whether it is the file's own text. Raises OSError, and
+        ValueError for a file that is not text.
+        """
         path, root = candidate.path, candidate.root
         if root and not is_import and not path.resolve().is_relative_to(root.resolve()):
             return LINK_OUTSIDE, False  # it could expose any file that the user can read
@@ -179,7 +187,13 @@ class InstructionReader:
             self.doubtful[path] = why
             if not is_trusted(path, data, self.places.trust_dir):
                 return UNTRUSTED.format(why=why), False
-        text = data.decode("utf-8", "replace").strip()
+        try:
+            text = text_of(path, data, whole=len(data) <= 4 * MAX_INSTRUCTION_CHARS).strip()
+        except NotText:
+            try:
+                text = data.decode().strip()  # a NUL among plain text
+            except UnicodeDecodeError:
+                raise ValueError("it is not text in a known encoding") from None
         if len(text) > MAX_INSTRUCTION_CHARS:
             cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"
             text = f"{text[:MAX_INSTRUCTION_CHARS]}\n{cut}"

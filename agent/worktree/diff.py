@@ -1,12 +1,16 @@
 """Differences between two states of files: two git trees, or two sets of signatures."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from ..lazy import dataclass
+from ...tools.project_encodings import text_of
+from ...tools.text import NotText
+from ..lazy import dataclass, regex
 from .object_store import GitFailed, ObjectStore
 from .signatures import FileSignature
 
@@ -14,6 +18,8 @@ DiffAction = Literal["created", "modified", "deleted"]
 
 DIFF_COMMAND = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
 _LIST_COMMAND = (*DIFF_COMMAND, "-z", "--raw", "--numstat")
+_NEXT_FILE = b"\ndiff --git "
+_NEW_NAME = regex(rb"^\+\+\+ b/(.+)$", re.MULTILINE)
 _ACTIONS: dict[str, DiffAction] = {"A": "created", "D": "deleted"}
 
 
@@ -97,3 +103,20 @@ def _rows(said: bytes) -> Iterator[TreeChange]:
 
 def _number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
+
+
+def decoded(said: bytes, root: Path) -> str:
+    """Return git's diff of the files below a folder as text, each part in the encoding of its
+    file.
+    """
+    parts = said.split(_NEXT_FILE)
+    return _NEXT_FILE.decode().join(_decoded_part(part, root) for part in parts)
+
+
+def _decoded_part(part: bytes, root: Path) -> str:
+    found = _NEW_NAME.search(part)
+    name = os.fsdecode(found[1].removesuffix(b"\t")) if found else "."
+    try:
+        return text_of(root / name, part, whole=False)
+    except NotText:
+        return part.decode("utf-8", "replace")

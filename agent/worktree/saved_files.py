@@ -21,6 +21,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ...tools.project_encodings import text_of
 from ...tools.system.files import (
     edit_file,
     make_private_folder,
@@ -28,6 +29,7 @@ from ...tools.system.files import (
     replace_file,
     replacing,
 )
+from ...tools.text import NotText
 from ..errors import RecordError
 from ..lazy import dataclass, regex
 from .diff import TreeChange
@@ -242,7 +244,8 @@ class SavedFiles:
 
     def _one_diff(self, file: SavedFile) -> str:
         saved = self._find(file) if file.blob else None
-        old, new = _text(file.path), _text(str(saved)) if saved else ""
+        old = _text(file.path, Path(file.path))
+        new = _text(file.path, saved) if saved else ""
         if old is None or new is None:
             return f"Binary or large file {file.path} differs\n"
         names = (file.path if old else "/dev/null", file.path if new else "/dev/null")
@@ -294,18 +297,21 @@ def _state(path: str) -> tuple[str, int] | None:
     return blob_digest(path), found.st_mode
 
 
-def _text(path: str) -> str | None:
-    """Return a file as text, "" if it is missing, or None if it is large or binary."""
+def _text(path: str, content: Path) -> str | None:
+    """Return the content of a file as text, "" if it is missing, None if it is large or binary."""
     try:
-        with open_kept(Path(path)) as file:
+        with open_kept(content) as file:
             data = file.read(MAX_DIFF_BYTES + 1)
     except FileNotFoundError:
         return ""
     except OSError:
         return None
-    if len(data) > MAX_DIFF_BYTES or b"\0" in data:
+    if len(data) > MAX_DIFF_BYTES:
         return None
-    return data.decode("utf-8", "replace")
+    try:
+        return text_of(Path(path), data)
+    except NotText:
+        return None
 
 
 def _files_in(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -220,7 +220,7 @@ class WorkTree:
         """
         command = (*diff.DIFF_COMMAND, "-p", old, new)
         said = self._ask_store(lambda store: store.start(*command, max_bytes=MAX_DIFF_BYTES + 1))
-        text = said[:MAX_DIFF_BYTES].decode("utf-8", "replace")
+        text = diff.decoded(said[:MAX_DIFF_BYTES], Path(self.root))
         return text + CUT_NOTICE.format(most=MAX_DIFF_BYTES) if len(said) > MAX_DIFF_BYTES else text
 
     def is_whole(self, tree: str) -> bool:

@@ -276,3 +276,20 @@ def test_what_others_may_write_is_not_imported_into_the_users_own_files(project:
     assert texts[0].startswith("[not taken in: everyone may write to")
     assert reader.doubtful.keys() == {shared}
     assert reader.problems[0].startswith(f"{shared} is ignored")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig", "cp1251"])
+def test_a_file_in_another_encoding_is_read(project: Path, encoding: str) -> None:
+    text = "Правило: все функции должны иметь тесты."
+    (project / "AGENTS.md").write_bytes(text.encode(encoding))
+    (file,) = read(project).files
+    assert file.text == text
+
+
+def test_a_file_that_is_no_text_is_named(project: Path) -> None:
+    (project / "AGENTS.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff" * 9)
+    reader = read(project)
+    assert not reader.files
+    assert reader.problems == [
+        f"{project / 'AGENTS.md'}: this file is left out: it is not text in a known encoding"
+    ]

@@ -7,8 +7,9 @@ from dataclasses import field
 from itertools import chain
 from pathlib import Path
 
+from ....tools.project_encodings import text_of
 from ....tools.system.safe_open import open_regular
-from ....tools.text import NotText, decode
+from ....tools.text import NotText
 from ...config.start_gate import Enclose, ProgramStart, StartGate, StartRefused
 from ...lazy import dataclass
 from ..plugins import Plugin
@@ -155,6 +156,6 @@ def read_text(path: Path) -> str | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        return None if len(data) > MAX_FILE_BYTES else decode(data)[0]
+        return None if len(data) > MAX_FILE_BYTES else text_of(path, data)
     except (OSError, NotText):
         return None
