@@ -21,6 +21,7 @@ from ..agent.lazy import dataclass, regex
 from . import text as texts
 from .base import Context, Interrupted, Output
 from .project_encodings import ProjectEncodings
+from .system.file_names import look_of
 from .system.files import edit_file
 from .system.process import MISSING_CWD
 from .system.project_files import printable
@@ -335,6 +336,15 @@ def _missing(place: Place) -> str:
     with suppress(OSError), stable_path(parent) as inside:
         some = islice(os.scandir(inside), MAX_NEIGHBOURS)
         names = {entry.name.lower(): entry.name for entry in some}
-    near = [names[n] for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)]
+    near = [
+        _distinct(names[n], wanted)
+        for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)
+    ]
     found = f" Near in name: {', '.join(near)}." if near else ""
     return f"{place.name} does not exist{what}.{found} Glob **/{place.path.name} searches for it."
+
+
+def _distinct(name: str, wanted: str) -> str:
+    """Return a name for a message; with its code points if it looks like the wanted name."""
+    shown = printable(name)
+    return f"{shown} ({ascii(name)[1:-1]})" if look_of(name) == look_of(wanted) else shown

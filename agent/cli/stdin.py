@@ -35,8 +35,8 @@ SEPARATE_TASK_HINT = 'Give the task by itself: … | ctxagent -p "what to do wit
 class StdinTimeouts:
     """Timeouts for standard input, in seconds."""
 
-    first: float = 3.0  # until the first byte, if no writing program is found
-    silence: float = 600.0  # until the next byte, after the first or if such a program is found
+    first: float = 3.0  # until the first byte, if no writing program is found; then a message
+    silence: float = 600.0  # until the next byte, after a message
     whole: float = 3_600.0  # until the end of input
 
 
@@ -96,20 +96,23 @@ class _Reading:
     def read(self) -> AttachedData | None:
         """Return the data up to the end or a timeout, or None for no data."""
         data, end = bytearray(), time.monotonic() + self.timeouts.whole
-        silence, program = self.timeouts.first, ""
+        silence, is_told = self.timeouts.first, False
         while len(data) <= MAX_STDIN_BYTES:
             if not _is_ready(self.number, min(silence, end - time.monotonic())):
-                if data or program:
+                if is_told:
                     return self._give_up(data)
-                if not (program := _writing_program(self.number)):
+                if data:
+                    self.say(f"waiting for the end of standard input: {len(data):,} bytes so far")
+                elif program := _writing_program(self.number):
+                    self.say(f"waiting for standard input from {program}")
+                else:
                     self.say(NO_WRITER)
                     return None
-                self.say(f"waiting for standard input from {program}")
+                silence, is_told = self.timeouts.silence, True
             elif part := read_next(self.number, READ_BYTES):
                 data += part
             else:
                 return AttachedData(bytes(data))
-            silence = self.timeouts.silence
         self.say(f"standard input has more than {LIMIT}: the rest is ignored")
         return AttachedData(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
 

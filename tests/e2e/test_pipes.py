@@ -168,10 +168,14 @@ def test_endless_input_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"some\n")
     source = Source(monkeypatch, reading)
-    found = source.read(silence=0)
+    found = source.read(first=0, silence=0)
     os.close(writing)
     assert found.data == b"some\n"
     assert "had not ended" in found.cut
+    assert source.said == [
+        "waiting for the end of standard input: 5 bytes so far",
+        "standard input did not end: continuing with the data so far",
+    ]
     reading, writing = os.pipe()
     source = Source(monkeypatch, reading)
     with subprocess.Popen(["yes"], stdout=writing) as endless:

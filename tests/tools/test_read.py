@@ -384,3 +384,12 @@ def test_an_image_that_is_made_to_take_all_memory_is_a_sentence(tmp_path: Path) 
     said = refusal(tmp_path, "bomb.png")
     assert "bomb.png, an image (PNG" in said
     assert "cannot be shown" in said
+
+
+def test_names_that_look_the_same_are_told_apart(tmp_path: Path) -> None:
+    for name in (b"bad\xff", b"bad\xfe"):
+        (tmp_path / os.fsdecode(name)).write_text("x")
+    with pytest.raises(
+        ToolError, match=r"bad\ufffd \(bad\\udcf[ef]\), bad\ufffd \(bad\\udcf[ef]\)"
+    ):
+        read(tmp_path, "bad\ufffd")

@@ -30,9 +30,10 @@ def _same_look(folder: str, wanted: str) -> str:
     names = list[str]()
     with suppress(OSError, ValueError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, MAX_COMPARED_NAMES)]
-    same = [name for name in names if _look(name) == _look(wanted)]
+    same = [name for name in names if look_of(name) == look_of(wanted)]
     return same[0] if len(same) == 1 else wanted
 
 
-def _look(name: str) -> str:
+def look_of(name: str) -> str:
+    """Return the same text for all names that look the same."""
     return unicodedata.normalize("NFC", printable(name))
