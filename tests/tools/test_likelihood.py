@@ -38,3 +38,11 @@ def test_a_cut_character_is_no_evidence() -> None:
     data = "// 这个函数返回两个数的和\n".encode("gbk")[:-2]
     assert guess(data, whole=False).encoding == "gbk"
     assert guess(data, whole=True).encoding != "gbk"
+
+
+def test_rare_bytes_count_wherever_they_are() -> None:
+    common = "// proszę o pomoc, będzie góra\n" * 500
+    rare = common + "// źródło łąki, świeżość, ćma\n"
+    for encoding in ("cp1250", "iso8859-2"):  # they differ only in the letters of the last line
+        found = guess(rare.encode(encoding))
+        assert rare.encode(encoding).decode(found.encoding) == rare

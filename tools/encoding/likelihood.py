@@ -7,17 +7,21 @@ from charset-normalizer; docs/internals/decisions/encodings.md says why its own 
 """
 
 import codecs
+import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 
 from ...agent.lazy import dataclass, regex
 
-SAMPLE_BYTES = 1_500
+SAMPLE_BYTES = 1_000
 PIECE_BYTES = 300  # of one line
 CONTEXT_BYTES = 12  # before the first byte that is not ASCII
 CERTAIN_BITS = 9.0
+FIRST_BYTES = 100  # of the sample, which show the hopeless encodings
+HOPELESS_BITS = 40.0
 
 # Encodings in use, with the bits that each costs before any evidence. Encodings with equal costs
 # and equal readings are decided by their order.
@@ -93,15 +97,20 @@ def guess(data: bytes, *, whole: bool = True) -> Guess:
     decode the whole text is left out. The encoding is "" if there is none. Unless the text is
     `whole`, its last character may be cut.
     """
-    ranked = sorted(_costs(sample_of(data)).items(), key=lambda found: found[1][0])
+    sample = sample_of(data)
+    found = _best(data, _costs(sample), whole)
+    return found if found.encoding else _best(data, _costs_of(sample, _PRIOR_BITS), whole)
+
+
+def _best(data: bytes, costs: Mapping[str, tuple[float, str]], whole: bool) -> Guess:
     best, best_cost, best_text = "", 0.0, ""
-    for encoding, (cost, text) in ranked:
+    for encoding, (cost, text) in sorted(costs.items(), key=lambda found: found[1][0]):
         if (best and text == best_text) or not decodes(data, encoding, whole=whole):
             continue
         if best:
             return Guess(best, cost - best_cost)
         best, best_cost, best_text = encoding, cost, text
-    return Guess(best, CERTAIN_BITS if best else 0.0)
+    return Guess(best, HOPELESS_BITS if best else 0.0)
 
 
 def excess(data: bytes, encoding: str) -> float:
@@ -110,7 +119,8 @@ def excess(data: bytes, encoding: str) -> float:
     text = _decoded(sample, encoding)
     if text is None:
         return float("inf")
-    return _cost(text, encoding) - min(cost for cost, _ in _costs(sample).values())
+    least = min((cost for cost, _ in _costs_of(sample, _PRIOR_BITS).values()), default=0.0)
+    return _cost(text, encoding) - least
 
 
 def decodes(data: bytes, encoding: str, *, whole: bool = True) -> bool:
@@ -123,15 +133,25 @@ def decodes(data: bytes, encoding: str, *, whole: bool = True) -> bool:
 
 
 def sample_of(data: bytes) -> bytes:
-    """Return the beginning of each line from its first byte that is not ASCII, up to a limit."""
+    """Return lines from their first byte that is not ASCII: half of the sample from the beginning,
+    and half lines with bytes that the sample lacks, since encodings may differ only in those.
+    """
     pieces: list[bytes] = []
+    seen: set[int] = set()
     place = size = 0
-    while size < SAMPLE_BYTES and (found := _HIGH.search(data, place)):
-        start = max(data.rfind(b"\n", place, found.start()) + 1, found.start() - CONTEXT_BYTES)
+    wanted = _HIGH
+    while size < SAMPLE_BYTES and (found := wanted.search(data, place)):
+        line = data.rfind(b"\n", place, found.start()) + 1 or place
+        first = _HIGH.search(data, line) or found
+        start = max(line, first.start() - CONTEXT_BYTES)
         end = data.find(b"\n", found.start())
         place = len(data) if end < 0 else end
         pieces.append(data[start : min(place, start + PIECE_BYTES)])
         size += len(pieces[-1])
+        seen.update(found.group(), *pieces[-1:])
+        if 2 * size >= SAMPLE_BYTES:
+            unseen = bytes(each for each in range(0x80, 0x100) if each not in seen)
+            wanted = re.compile(b"[%b]" % unseen if unseen else b"(?!)")
     return b"\n".join(pieces)
 
 
@@ -149,12 +169,22 @@ def _decoded(data: bytes, encoding: str) -> str | None:
 
 
 def _costs(sample: bytes) -> dict[str, tuple[float, str]]:
-    """Return the cost and the text of each encoding that decodes the sample."""
-    texts = {each: _decoded(sample, each) for each in _PRIOR_BITS}
+    """Return the cost and the text of each encoding that decodes the sample and that its beginning
+    does not make hopeless.
+    """
+    costs = _costs_of(sample[:FIRST_BYTES], _PRIOR_BITS)
+    least = min((cost for cost, _ in costs.values()), default=0.0)
+    kept = [each for each, (cost, _) in costs.items() if cost - least <= HOPELESS_BITS]
+    if len(kept) == 1 or len(sample) <= FIRST_BYTES:
+        return {each: costs[each] for each in kept}
+    return _costs_of(sample, kept)
+
+
+def _costs_of(sample: bytes, encodings: Iterable[str]) -> dict[str, tuple[float, str]]:
     costs = dict[str, tuple[float, str]]()
     known = dict[tuple[str, object], float]()  # many encodings have the same reading
-    for encoding, text in texts.items():
-        if text is not None:
+    for encoding in encodings:
+        if (text := _decoded(sample, encoding)) is not None:
             key = text, _SCRIPTS.get(encoding)
             if key not in known:
                 known[key] = _cost(text, encoding)
@@ -176,12 +206,18 @@ def _cost(text: str, encoding: str) -> float:
             n * language.get(c, unlisted[c] + foreign * bool(script and script not in language))
             for c, n, script in others
         )
-        for language in _languages()
+        for language in _languages_of(frozenset(script for _, _, script in others if script))
     )
     classes = [_class_of(c) for c in f"\n{text}\n"]
     pairs = Counter(pairwise(classes))
     letters += _SCRIPT_BITS * odd
     return ascii_bits + letters + sum(n * _pair_bits(*pair) for pair, n in pairs.items())
+
+
+@cache
+def _languages_of(scripts: frozenset[str]) -> tuple[dict[str, float], ...]:
+    """Return the languages that have one of the scripts, and a language without letters."""
+    return ({}, *(each for each in _languages() if not scripts.isdisjoint(each)))
 
 
 @cache
