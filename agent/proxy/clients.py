@@ -15,9 +15,9 @@ from typing import Any
 
 from ..lazy import dataclass
 from ..models.providers import MESSAGES
+from ..session.given_back import SERVER
 from .forward import OPENAI, UPSTREAMS
 
-SERVER = "ctxagent"  # name of our MCP server
 _EXTENSION = Path(__file__).parent / "pi_extension.js"
 
 

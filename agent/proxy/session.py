@@ -14,10 +14,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from ...tools.recall import MAX_CHARS
 from ...tools.text import strings_in
 from ..compaction.engine import CompactionEngine
 from ..compaction.layers.demote import demote_to_file
-from ..compaction.layers.microcompact import KEPT_IN
+from ..compaction.layers.microcompact import KEPT_IN, recall_pages
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
@@ -42,6 +43,7 @@ from ..session.entries import (
     Usage,
     User,
 )
+from ..session.given_back import RECALLED, recorded_sources
 from ..session.store import content_text
 from ..version import __version__
 from .binding import binds_thinking
@@ -387,25 +389,31 @@ class ProxySession:
         host, text = self.host, _text_of_result(piece.content)
         call = self._calls.get(piece.call)
         seq, content, offloaded = host.log.last_seq + 1, piece.content, None
-        ours = TranslatedCall("", {})
+        ours, sources = TranslatedCall("", {}), list[str]()
         if call is not None:
+            sources = recorded_sources(call.name, call.input, text or "")
             ours = translate(replace(call, text=text or "", is_error=piece.is_error))
             details = {**self._details_of(ours), **details}
         if text is not None:
             content = text
-            demoted = demote_to_file(
-                text, tool=ours.name or "result", seq=seq, folder=host.folder, policy=self.policy
-            )
+            demoted = None
+            if sources:
+                details[RECALLED] = sources
+            else:
+                demoted = demote_to_file(
+                    text, tool=ours.name or "result", seq=seq, folder=host.folder,
+                    policy=self.policy,
+                )  # fmt: skip
+            if len(text) > MAX_CHARS:
+                details["characters"] = len(text)
             if demoted is not None:
-                content, offloaded = demoted[0].reference, demoted[1]
+                shown = f"*Or with the ref {self.id}#{seq}, {recall_pages(len(text))}*"
+                content, offloaded = f"{demoted[0].reference}\n{shown}", demoted[1]
                 details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
-                if not self.policy.line_numbers:
+                if not (sources or self.policy.line_numbers):
                     details |= unnumbered(ours.name, text)
-                details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
-                path = host.folder / details[KEPT_IN]
-                path.unlink(missing_ok=True)  # left by a killed process
-                offload(path, text)
+                details[KEPT_IN] = self._file_with(text, seq, sources)
         entry = host.record(
             ToolResult(
                 tool_use_id=call.id if call else piece.call,
@@ -416,6 +424,20 @@ class ProxySession:
             )
         )
         self._match(entry, piece)
+
+    def _file_with(self, text: str, seq: int, sources: Sequence[str]) -> str:
+        """Return the session file with the text of a result, relative to the session's folder. A
+        text read from such a file is not written again. Raises OSError.
+        """
+        folder = self.host.folder
+        for source in sources:
+            path = Path(source)
+            if path.parent == folder / OFFLOADED and path.is_file():
+                return f"{OFFLOADED}/{path.name}"
+        name = f"{OFFLOADED}/result_{seq}.md"
+        (folder / name).unlink(missing_ok=True)  # left by a killed process
+        offload(folder / name, text)
+        return name
 
     def _details_of(self, call: TranslatedCall) -> dict[str, Any]:
         """Return the details of a result. Read the digest of a written file from disk now, because

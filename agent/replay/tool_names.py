@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from ..lazy import dataclass, regex
+from ..session.given_back import refs_in
 from .recording import RecordedCall
 
 _OURS = {
@@ -104,6 +105,8 @@ def translate(call: RecordedCall) -> TranslatedCall:
     if name == "Todo" and not call.is_error:
         return TranslatedCall(name, given, {"todos": _todos(given)})
     ours = "Edit" if patched else name if name in _ANY_ARGUMENTS else ""
+    if not ours and refs_in(call.name, given):
+        ours = "Recall"
     return TranslatedCall(ours or _valid_name(call.name), given, patched, call.is_error)
 
 

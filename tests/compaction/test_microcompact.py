@@ -20,6 +20,7 @@ from ctxagent.agent.compaction.layers.microcompact import (
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
 from ctxagent.agent.context.items import shown_blocks
+from ctxagent.agent.session.given_back import RECALLED
 
 from ..support.sessions.history import History, called, words
 
@@ -73,6 +74,25 @@ def test_all_but_the_newest_three_are_due() -> None:
     assert due(history) == due(history, V5) == results[:3]
     assert due(history, replace(DEFAULT, clear_keep=0)) == results[:5], "the last is not sent yet"
     assert due(history, replace(V5, clear_keep=0)) == results[:5]
+
+
+def test_a_text_that_was_given_back_is_kept_until_its_price_is_paid() -> None:
+    history = History()
+    back = history.call("Read", {"path": "x.md"}, BIG, details={RECALLED: ["x.md"]})
+    other = history.call("Read", {"path": "y.md"}, BIG)
+    for n in range(4):
+        bash(history, f"make {n}")
+    chances = {each.seq: each.need_chance for each in plan(history.view(), DEFAULT)}
+    assert chances[back] == 1.0
+    assert chances[other] < 1.0
+
+
+def test_a_large_kept_text_names_the_pages() -> None:
+    history = History()
+    details = {KEPT_IN: "offloaded/result_3.md", "characters": 400_000}
+    seq = bash(history, "make", details=details)
+    told = "400,000 characters: `recall` with offset=0, 30000, …, 390000]"
+    assert stubbed(history, seq, folder="/s/a1").endswith(f"/s/a1/offloaded/result_3.md · {told}")
 
 
 def test_only_large_results_of_the_four_tools() -> None:

@@ -16,6 +16,7 @@ from ...context.window import Window
 from ...events import Compacted
 from ...lazy import dataclass
 from ...session.entries import Mask
+from ...session.given_back import RECALLED
 from ...session.layer_words import THINKING_LAYER, WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
@@ -49,14 +50,19 @@ class LayerRunner:
 
     def demote_together(self) -> None:
         """Move the largest unanswered results to files until the remaining ones are small enough in
-        total. For a result that is already in a file, drop the preview.
+        total. For a result that is already in a file, drop the preview. Results that give back
+        recorded text stay.
         """
         limit, view = self.policy.demotes_above("Read"), self.host.view  # the highest limit
         if limit is None:
             return
         room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
         new = sorted(
-            (result for result in view.unanswered_results() if not result.masked),
+            (
+                result
+                for result in view.unanswered_results()
+                if not (result.masked or RECALLED in result.details)
+            ),
             key=lambda result: result.size,
         )
         total, targets = sum(result.size for result in new), []

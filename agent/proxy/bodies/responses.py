@@ -158,6 +158,8 @@ def _reply_block(item: Json, kind: str) -> Block:
     elif isinstance(given, str):
         given = {_CALLS[kind]: given}
     name = item.get("name") or kind.removesuffix("_call")
+    if space := item.get("namespace"):  # the server of an MCP tool
+        name = f"{space}__{name}"
     return {
         "type": "tool_use",
         "id": str(item.get("call_id")),

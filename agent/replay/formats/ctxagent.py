@@ -21,6 +21,7 @@ from ...session.entries import (
     User,
     decode,
 )
+from ...session.given_back import RECALLED
 from ...session.store import content_text, read_kept_text
 from .builder import RecordedResult, TranscriptBuilder
 
@@ -92,7 +93,7 @@ class _LogReading:
         """Return the ref of the result that a Recall by ref returned, "" for any other result.
         Recalls by query are ignored, because it is unknown which of the listed results was needed.
         """
-        refs = entry.details.get("recalled")
+        refs = entry.details.get(RECALLED)
         if "characters" not in entry.details or not isinstance(refs, list) or not refs:
             return ""
         return self._refs.get(str(refs[0]), str(refs[0]))

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 from ...lazy import regex
 from ..entries import Assistant, Entry, Pin, ToolResult, User
+from ..given_back import RECALLED
 from ..log import lines_backwards, try_parse_entry
 from ..store import entry_text
 from .large_texts import is_large
@@ -60,7 +61,7 @@ def searchable_text(entry: Entry, folder: Path) -> str:
             return ""
         entry = replace(entry, content=[b for b in entry.content if b.get("name") != "Recall"])
     details = entry.details if isinstance(entry, ToolResult) else None
-    if isinstance(details, dict) and "recalled" in details:
+    if isinstance(details, dict) and RECALLED in details:
         return ""
     try:
         return entry_text(entry, folder) or ""
