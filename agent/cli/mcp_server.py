@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from ..errors import UsageError
-from ..version import __version__
 from .options import exits_with_code, load, project_of
 
 
@@ -29,10 +28,10 @@ def mcp_server(options: dict[str, Any], id: str | None) -> int:
     project = project_of(options, loaded)
     fixed = None if id is None else project.find_log(id)
     redaction = redaction_for(os.environ, shapes=loaded.settings.state.redact)
-    from ..ui.mcp_server import serve_sessions
-    from ..ui.session_tools import ServedSessions
+    from ..proxy.mcp_server import SessionServer, serve_stdio
+    from ..proxy.session_tools import ServedSessions
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing to clean up
     sessions = ServedSessions(project, fixed)
-    asyncio.run(serve_sessions(sessions, __version__, redaction.clean_output))
+    asyncio.run(serve_stdio(SessionServer(sessions, redaction.clean_output)))
     return 0

@@ -118,6 +118,8 @@ def _say_table(found: "ProxyStatus") -> None:
         figures = (f"{each:>{width}}" for each, width in zip(row[2:-1], widths[2:], strict=False))
         say(clean("  ".join((*names, *figures, row[-1]))).rstrip())
     for session in found.sessions:
+        if session.warning:
+            say(f"! {session.id}: {session.warning}")
         for note in session.notes[-MAX_NOTES:]:
             say(clean(f"! {session.id}: {note.text}"))
     if found.left_out:
@@ -193,6 +195,7 @@ def proxy_options(
     from ..compaction.policy import policy_of
     from ..proxy.forward import UPSTREAMS
     from ..proxy.serve import ProxyOptions
+    from ..security.redaction import redaction_for
 
     given = {}
     for each in upstreams:
@@ -213,4 +216,5 @@ def proxy_options(
         summaries=summaries,
         window=loaded.settings.model.context_window,
         report=lambda text: say(f"ctxagent proxy: {text}", err=True),
+        redact=redaction_for(os.environ, shapes=settings.state.redact).clean_output,
     )

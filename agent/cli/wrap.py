@@ -81,14 +81,14 @@ def wrap(
     given = [*(f"{name}={url}" for name, url in usual.items()), *upstreams]
     started = proxy_options(options, port or 0, given, summaries=not no_summaries)
     if only_print:
-        start = _start(options, started, f"http://127.0.0.1:{port or DEFAULT_PORT}")
+        start = _start(started, f"http://127.0.0.1:{port or DEFAULT_PORT}")
         _print_start(known, start, [program, *start.flags(known), *arguments])
         return 0
     names = [word for each in given for word in ("--upstream", each)]
     off = ["--no-summaries"] if no_summaries else []
     arguments_of_proxy = ["--port", str(port or 0), *names, *off]
     address = _start_proxy(options, started.project.folder, arguments_of_proxy)
-    start = _start(options, started, address)
+    start = _start(started, address)
     return _become(
         [program, *start.flags(known), *arguments], {**os.environ, **_environ(known, start)}
     )
@@ -115,13 +115,10 @@ def _program(command: str, client: "Client", *, must_exist: bool) -> str:
     return program or command
 
 
-def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "ClientStart":
+def _start(started: "ProxyOptions", url: str) -> "ClientStart":
     from ..proxy.clients import ClientStart
 
-    project = started.project
-    settings = ["-c", f"state.dir={project.state}", "--cwd", str(cwd_of(options))]
-    server = [*isolated_python(), "-m", "ctxagent", *settings, "mcp-server"]
-    return ClientStart(url, project.folder / "sessions", server)
+    return ClientStart(url, started.project.folder / "sessions")
 
 
 def _environ(client: "Client", start: "ClientStart") -> dict[str, str]:

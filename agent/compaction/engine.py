@@ -112,6 +112,10 @@ class CompactionEngine:
         self._applier = SummaryApplier(self.host)
         self._background = BackgroundSummary(self.host, self._would_leave_room)
 
+    def use_policy(self, policy: Policy) -> None:
+        """Follow another policy from now on."""
+        self.policy = self._layers.policy = policy
+
     async def before_call(self, *, turn_start: bool) -> None:
         """Compact if needed so that the next request fits. Raises LimitReached if it cannot fit,
         and RecordError if a background reply was not recorded.

@@ -1,9 +1,9 @@
 """Start known clients with the proxy's address, using environment variables and flags that their
 vendors document. No settings file is changed.
 
-Placeholders in all texts: `$url` is the proxy's address, `$sessions` the folder of the project's
-sessions, `$command` and `$arguments` (JSON) start our MCP server, and `$extension` is a file for
-pi.
+Placeholders in all texts: `$url` is the proxy's address, `$mcp` the address of its MCP
+server, `$sessions` the folder of the project's sessions, `$command` and `$arguments` (JSON) start a
+program that connects to the MCP server, and `$extension` is a file for pi.
 """
 
 import json
@@ -12,12 +12,16 @@ from dataclasses import field
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import urlsplit
 
+from ...tools.system.programs import isolated_python
 from ..lazy import dataclass
 from ..models.providers import MESSAGES
 from ..session.given_back import SERVER
 from .forward import OPENAI, UPSTREAMS
 
+MCP_PATH = "/.ctxagent/mcp"  # of the MCP server in the proxy
+_STUB = Path(__file__).parent / "mcp_stub.py"
 _EXTENSION = Path(__file__).parent / "pi_extension.js"
 
 
@@ -35,7 +39,7 @@ class Client:
     upstreams: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
 
 
-_MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{"command": $command, "args": $arguments$more}}}}}}'
+_MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{$server}}}}}}'
 # `--flag=value`, because `--flag value` would parse the following prompt as another value.
 CLIENTS = {
     client.name: client
@@ -46,7 +50,9 @@ CLIENTS = {
             {"ANTHROPIC_BASE_URL": "$url"},
             flags=(
                 # Otherwise the first requests lack the tools; adding them breaks the cache.
-                f"--mcp-config={_MCP_SERVERS}".replace("$more", ', "alwaysLoad": true'),
+                f"--mcp-config={_MCP_SERVERS}".replace(
+                    "$server", '"type": "http", "url": "$mcp", "alwaysLoad": true'
+                ),
                 f"--allowedTools=mcp__{SERVER}",
                 "--allowedTools=Read(/$sessions/**)",  # // marks an absolute path
             ),
@@ -56,11 +62,9 @@ CLIENTS = {
             "npm install -g @openai/codex",
             flags=(
                 "-c", 'openai_base_url="$url"',
-                "-c", f"mcp_servers.{SERVER}.command=$command",
-                "-c", f"mcp_servers.{SERVER}.args=$arguments",
+                "-c", f'mcp_servers.{SERVER}.url="$mcp"',
                 "-c", f'mcp_servers.{SERVER}.default_tools_approval_mode="approve"',
                 "-c", f"mcp_servers.{SERVER}.required=true",  # as alwaysLoad above
-                "-c", f"mcp_servers.{SERVER}.startup_timeout_sec=60",
             ),
         ),
         Client(
@@ -73,7 +77,7 @@ CLIENTS = {
                         "openai": {"options": {"baseURL": "$url/v1"}},
                     },
                     "permission": {"external_directory": {"$sessions/**": "allow"}},
-                    "mcp": {SERVER: {"type": "local", "command": ["$command", "$arguments"]}},
+                    "mcp": {SERVER: {"type": "remote", "url": "$mcp"}},
                 }
             },
         ),
@@ -87,7 +91,10 @@ CLIENTS = {
             "kimi",
             "uv tool install kimi-cli",
             {"KIMI_BASE_URL": "$url/v1", "OPENAI_BASE_URL": "$url/v1"},
-            flags=("--mcp-config", _MCP_SERVERS.replace("$more", "")),
+            flags=(
+                "--mcp-config",
+                _MCP_SERVERS.replace("$server", '"command": $command, "args": $arguments'),
+            ),
             upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
         ),
         Client(
@@ -112,7 +119,6 @@ class ClientStart:
 
     url: str  # the proxy's address
     sessions: Path
-    server: Sequence[str]  # the command of our MCP server
 
     def flags(self, client: Client) -> list[str]:
         """Return the arguments to insert before the user's arguments."""
@@ -129,10 +135,13 @@ class ClientStart:
         return values
 
     def _filled(self, text: str) -> str:
-        command, *arguments = self.server
+        mcp = urlsplit(f"{self.url}{MCP_PATH}")
+        place = str(mcp.hostname), str(mcp.port), mcp.path
+        command, *arguments = [*isolated_python(), "-S", str(_STUB), *place]
         return Template(text).substitute(
             url=self.url,
             sessions=self.sessions,
+            mcp=mcp.geturl(),
             command=json.dumps(command),
             arguments=json.dumps(arguments),
             extension=_EXTENSION,
@@ -141,8 +150,6 @@ class ClientStart:
     def _tree(self, tree: Any) -> Any:
         if isinstance(tree, dict):
             return {self._filled(name): self._tree(value) for name, value in tree.items()}
-        if isinstance(tree, list):
-            return [*self.server] if tree == ["$command", "$arguments"] else tree
         return self._filled(tree)
 
 

@@ -1,4 +1,4 @@
-"""The proxy's own routes: status page, status data, and undo of an edit."""
+"""The proxy's own routes: status page, status data, undo of an edit, and the MCP server."""
 
 import asyncio
 import json
@@ -19,10 +19,13 @@ from ..errors import CompactionFailed, CtxagentError
 from ..lazy import dataclass
 from ..loop.resume import resume_session
 from .app import METHODS, OUR_PATH, Proxy, refusal_for
+from .clients import MCP_PATH
 from .host import ProxyHost
+from .mcp_server import SessionServer
 from .status import ProxyNote, ProxyStatus, StatusReader
 
 MAX_UNDO_BYTES = 4_096  # of an undo request
+MAX_MCP_BYTES = 1 << 20  # of a message of an MCP client
 UNDO_HEADER = "x-ctxagent"  # other sites cannot send it without a CORS preflight
 
 
@@ -32,6 +35,7 @@ class ProxyPages:
 
     proxy: Proxy
     reader: StatusReader
+    server: SessionServer
     _last_sent: tuple[ProxyStatus, list[ProxyNote]] | None = None
     _version: int = 0  # number of status changes
     _started: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -41,6 +45,7 @@ class ProxyPages:
             Route("/", self.page, methods=["GET"]),
             Route(f"{OUR_PATH}status.json", self.status, methods=["GET"]),
             Route(f"{OUR_PATH}undo", self.undo, methods=["POST"]),
+            Route(MCP_PATH, self.mcp, methods=METHODS),
             Route(f"{OUR_PATH}{{path:path}}", self.not_found, methods=METHODS),
         ]
 
@@ -94,6 +99,20 @@ class ProxyPages:
             return _error(HTTPStatus.CONFLICT, error.message)
         return JSONResponse({"session": id, "seq": seq})
 
+    async def mcp(self, request: Request) -> Response:
+        """Answer a message of an MCP client, without a stream or a session."""
+        if (refusal := refusal_for(request)) is not None:
+            return refusal
+        if request.method != "POST":  # the server has no stream of its own
+            return Response(status_code=HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": "POST"})
+        data = await _small_body(request, MAX_MCP_BYTES)
+        if data is None:
+            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the message is too large")
+        answer = await self.server.answer(data)
+        if answer is None:
+            return Response(status_code=HTTPStatus.ACCEPTED)
+        return Response(answer, media_type="application/json")
+
     async def not_found(self, request: Request) -> Response:
         return refusal_for(request) or _error(HTTPStatus.NOT_FOUND, "there is nothing at this path")
 
@@ -133,16 +152,21 @@ def _document(status: ProxyStatus, faults: Sequence[ProxyNote]) -> bytes:
 
 async def _small_json(request: Request) -> dict[str, Any]:
     """Return the JSON object in a request, {} for anything else."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_UNDO_BYTES:
-            return {}
     try:
-        found = json.loads(data)
+        found = json.loads(await _small_body(request, MAX_UNDO_BYTES) or b"")
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+async def _small_body(request: Request, most: int) -> bytes | None:
+    """Return the body of a request, None if it has more than `most` bytes."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > most:
+            return None
+    return data
 
 
 def _error(status: HTTPStatus, message: str) -> Response:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
+from ...tools.base import Output
 from ...tools.system.files import make_private_folder, replace_file
 from ..compaction.policy import Policy
 from ..errors import RequestRejected, UsageError
@@ -21,7 +22,9 @@ from .app import Proxy
 from .conversations import Conversations
 from .exchange import Exchanges
 from .forward import UPSTREAMS, Upstream
+from .mcp_server import SessionServer
 from .routes import ProxyPages
+from .session_tools import ServedSessions
 from .status import RUNNING_NAME, StatusReader
 
 HOST = "127.0.0.1"
@@ -40,6 +43,7 @@ class ProxyOptions:
     summaries: bool = True
     window: int | None = None
     report: Callable[[str], None] = lambda text: None
+    redact: Callable[[Output], Output] = lambda output: output  # of the MCP server
 
 
 class _Server(uvicorn.Server):
@@ -112,9 +116,11 @@ async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIte
         )
         upstreams = upstreams_of(options.upstreams, environ)
         proxy = Proxy(Exchanges(conversations, Upstream()), upstreams, options.report)
+        recall = SessionServer(ServedSessions(options.project), options.redact)
+        pages = ProxyPages(proxy, StatusReader(options.window), recall)
         server = _Server(
             uvicorn.Config(
-                proxy.app(ProxyPages(proxy, StatusReader(options.window)).routes()),
+                proxy.app(pages.routes()),
                 log_level="critical",
                 access_log=False,
                 timeout_keep_alive=KEEP_ALIVE_S,

@@ -59,6 +59,7 @@ from .bodies.base import (
     plain,
 )
 from .host import ProxyHost
+from .way_back import policy_with, way_back_of
 
 PROXY_TOPIC = "proxy"  # topic of notes
 EDITING_STOPPED = "left_alone"  # key in the data of a note
@@ -204,6 +205,7 @@ class ProxySession:
         """Match the entries of the log with the client's messages. Record messages of the last
         batch that a killed process did not record. Return False if log and messages do not match.
         """
+        self._follow_tools()
         for batch in batches:
             start = len(self.known)
             end = start + len(batch.digests)
@@ -335,6 +337,11 @@ class ProxySession:
                     tools=tools,
                 )
             )
+        self._follow_tools()
+
+    def _follow_tools(self) -> None:
+        """Remove only what the client's tools can get back."""
+        self.engine.use_policy(policy_with(self.policy, way_back_of(self.host.view.tools)))
 
     def _record(self, piece: BodyPiece, details: dict[str, Any], *, mid_turn: bool) -> None:
         if piece.kind == "reply":
@@ -402,7 +409,7 @@ class ProxySession:
             else:
                 demoted = demote_to_file(
                     text, tool=ours.name or "result", seq=seq, folder=host.folder,
-                    policy=self.policy,
+                    policy=self.engine.policy,
                 )  # fmt: skip
             if len(text) > MAX_CHARS:
                 details["characters"] = len(text)

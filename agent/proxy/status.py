@@ -40,6 +40,7 @@ from ..session.log import parse_entry
 from ..session.store import content_text
 from ..session.titles import TITLE_TOPIC
 from .session import PROXY_TOPIC
+from .way_back import WARNINGS, WayBack, way_back_of
 
 MAX_SESSIONS = 50  # shown, newest first
 MAX_LOGS = 500  # searched for sessions, newest change first
@@ -111,6 +112,12 @@ class SessionStatus:
     inherited: frozenset[CallKey]  # calls that are counted in another session
     edits: tuple[ProxyEdit, ...]
     notes: tuple[ProxyNote, ...]
+    way_back: WayBack = "recall"
+
+    @property
+    def warning(self) -> str:
+        """Why the model cannot get back every text with `recall`, or ""."""
+        return WARNINGS[self.way_back]
 
     @property
     def turns(self) -> list[ProxiedCall]:
@@ -149,6 +156,7 @@ class SessionStatus:
             },
             "edits": [asdict(edit) for edit in self.edits],
             "notes": [asdict(note) for note in self.notes],
+            "way_back": self.way_back,
         }
 
 
@@ -196,6 +204,7 @@ class _LogStatistics:
     edits: list[ProxyEdit] = field(default_factory=list)
     notes: list[ProxyNote] = field(default_factory=list)
     reverts: list[Revert] = field(default_factory=list)
+    way_back: WayBack = "recall"
     _saved: int = 0  # tokens saved in the previous call
     _is_edited: bool = False  # edited since the previous call
     _is_cached: bool = False
@@ -214,6 +223,8 @@ class _LogStatistics:
         if isinstance(entry, Session):
             self.client = entry.client if self.client is None else self.client
             self.model = entry.model
+            if entry.tools is not None:
+                self.way_back = way_back_of(entry.tools)
         elif isinstance(entry, User):
             if entry.source == "person" and not self.title:
                 self.title = _first_words(content_text(entry.content))
@@ -243,6 +254,7 @@ class _LogStatistics:
             inherited=frozenset(),
             edits=tuple(replace(e, is_undone=e.seq in undone) for e in self.edits),
             notes=tuple(self.notes),
+            way_back=self.way_back,
         )
 
     def _window(self, model: str) -> int:

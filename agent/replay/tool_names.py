@@ -118,11 +118,20 @@ def _todos(given: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"content": text, "status": str(status)} for text, status in texts if text]
 
 
-def _name(call: RecordedCall) -> str:
-    low = call.name.rpartition(".")[2].lower() if "__" not in call.name else call.name.lower()
+def our_name(tool: str) -> str:
+    """Return the name of our tool that does the same as another agent's, "" if there is none. An
+    editor of files also reads.
+    """
+    low = tool.rpartition(".")[2].lower() if "__" not in tool else tool.lower()
     if low in _EDITORS:
+        return "Read"
+    return _NAMES.get(low, _NAMES.get(tool.lower(), ""))
+
+
+def _name(call: RecordedCall) -> str:
+    if call.name.rpartition(".")[2].lower() in _EDITORS:
         return _EDITOR.get(str(call.input.get("command")), "Edit")
-    return _NAMES.get(low, _NAMES.get(call.name.lower(), ""))
+    return our_name(call.name)
 
 
 def _valid_name(name: str) -> str:

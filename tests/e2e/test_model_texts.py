@@ -27,10 +27,10 @@ from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
+from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Usage
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.user_messages import LoggedMessage
-from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 from ctxagent.tools.memory import MemoryTool
 
 from ..support.instruction_files import instruction_files

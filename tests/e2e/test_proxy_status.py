@@ -58,10 +58,12 @@ def test_status_shows_a_session_and_an_undone_edit(tmp_path: Path, server: Serve
 
             shown = own.run("proxy", "status")
             assert shown.returncode == 0
-            head, row, _, sums = shown.stdout.splitlines()
+            head, row, warning, _, sums = shown.stdout.splitlines()
             assert head.split()[:3] == ["session", "client", "calls"]
             (log,) = own.logs()
             assert row.split()[0] == log.parent.name
+            assert warning.startswith(f"! {log.parent.name}: the client offers no tool `recall`")
+            assert "the client offers no tool" in httpx2.get(found[0]).text
             assert row.split()[2] == str(CALLS + 1)
             assert "count" in row
             assert re.fullmatch(r"\$[\d.]+ instead of \$[\d.]+: \S+ (saved|more)", sums)

@@ -2,10 +2,12 @@
 
 import json
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from ctxagent.agent.proxy import mcp_stub
 from ctxagent.agent.proxy.clients import CLIENTS, ClientStart, upstreams_for
 
 
@@ -19,18 +21,25 @@ def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go()
 def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
     """Also for a folder with special characters of JSON and shells in its name."""
     folder = tmp_path / 'a "b" $c'
-    server = ["py", "-m", "ctxagent", "--cwd", str(folder), "mcp-server"]
-    start = ClientStart("http://127.0.0.1:1", folder, server)
-    expected: dict[str, Any] = {"command": server[0], "args": server[1:]}
-    for name, more in (("claude", {"alwaysLoad": True}), ("kimi", {})):
+    start = ClientStart("http://127.0.0.1:1", folder)
+    mcp = "http://127.0.0.1:1/.ctxagent/mcp"
+    stub = str(Path(mcp_stub.__file__))
+    expected: dict[str, dict[str, Any]] = {
+        "claude": {"type": "http", "url": mcp, "alwaysLoad": True},
+        "kimi": {
+            "command": sys.executable,
+            "args": ["-E", "-P", "-S", stub, "127.0.0.1", "1", "/.ctxagent/mcp"],
+        },
+    }
+    for name in expected:
         config = next(flag for flag in start.flags(CLIENTS[name]) if "mcpServers" in flag)
         found = json.loads(config.removeprefix("--mcp-config="))["mcpServers"]["ctxagent"]
-        assert found == {**expected, **more}
+        assert found == expected[name]
     settings = [flag for flag in start.flags(CLIENTS["codex"]) if "=" in flag]
     codex = tomllib.loads("\n".join(settings))
     assert codex["openai_base_url"] == "http://127.0.0.1:1"
-    assert {n: codex["mcp_servers"]["ctxagent"][n] for n in expected} == expected
+    assert codex["mcp_servers"]["ctxagent"]["url"] == mcp
     told = start.environ(CLIENTS["opencode"], {})["OPENCODE_CONFIG_CONTENT"]
-    assert json.loads(told)["mcp"]["ctxagent"]["command"] == server
+    assert json.loads(told)["mcp"]["ctxagent"] == {"type": "remote", "url": mcp}
     assert Path(start.flags(CLIENTS["pi"])[1]).is_file()
     assert shlex.split(shlex.join(settings)) == settings

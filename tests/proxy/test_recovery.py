@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.policy import PRESETS
+from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Mask, ToolResult
-from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 from ctxagent.tests.support.proxy.clients import PATHS, Called, Client, Turn
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
@@ -131,3 +131,23 @@ def test_a_removed_text_comes_back_whole(
             t["tool_use_id"] for e in proxy.entries() if isinstance(e, Mask) for t in e.targets
         }
         assert not any(id.startswith("back") for id in masked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tool", "is_removed"),
+    [("weather", False), ("run_shell_command", True), ("mcp__ctxagent__recall", True)],
+)
+def test_only_what_can_come_back_leaves(tool: str, is_removed: bool, tmp_path: Path) -> None:
+    given = {"tools": [{"name": tool, "description": "d", "input_schema": {"type": "object"}}]}
+    text = "".join(f"line {n} of whales\n" for n in range(3_000))
+    turns = [Turn(("Go.",), text="I look.", calls=(Called("call_0", "weather", {}, text),)), Turn()]
+    client = Client("messages", turns, odd=False, extra=given)
+    with (
+        recorder(lambda received: Answer([client.answer(turns[0], 0)], 200, EVENTS)) as server,
+        running_proxy(tmp_path, server.url, PRESETS["lean"], WINDOW) as proxy,
+    ):
+        for body in client.bodies():
+            proxy.post(client.path, json.dumps(body).encode())
+        (sent,) = results_in(json.loads(server.requests[-1].body))
+    assert (sent != text) == is_removed

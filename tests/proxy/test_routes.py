@@ -16,7 +16,9 @@ from ctxagent.agent.proxy.app import Proxy
 from ctxagent.agent.proxy.conversations import Conversations
 from ctxagent.agent.proxy.exchange import Exchanges
 from ctxagent.agent.proxy.forward import Upstream
+from ctxagent.agent.proxy.mcp_server import SessionServer
 from ctxagent.agent.proxy.routes import MAX_UNDO_BYTES, ProxyPages
+from ctxagent.agent.proxy.session_tools import ServedSessions
 from ctxagent.agent.proxy.status import StatusReader
 from ctxagent.agent.session.entries import Assistant, Mask, Revert
 from ctxagent.agent.session.log import Entries, Log
@@ -47,7 +49,8 @@ class Own:
         conversations = Conversations(self.project, self.policy)
         both = {"messages": self.upstream, "openai": self.upstream}
         self.proxy = Proxy(Exchanges(conversations, Upstream()), both, self.reports.append)
-        app = self.proxy.app(ProxyPages(self.proxy, StatusReader()).routes())
+        server = SessionServer(ServedSessions(self.project))
+        app = self.proxy.app(ProxyPages(self.proxy, StatusReader(), server).routes())
         transport = httpx2.ASGITransport(app=app)
         self.client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
 

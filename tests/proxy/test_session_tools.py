@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from ctxagent.agent.errors import ToolError
+from ctxagent.agent.proxy import session_tools as module
+from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Entry, Session, User
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project
-from ctxagent.agent.ui import session_tools as module
-from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 from ctxagent.tools.base import Context
 from ctxagent.tools.search.request import TextMatch
 from ctxagent.tools.search.ripgrep import Ripgrep
