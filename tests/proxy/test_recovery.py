@@ -21,7 +21,7 @@ from ctxagent.tools.base import Context
 from ctxagent.tools.recall import MAX_CHARS
 
 EVENTS = {"content-type": "text/event-stream"}
-WINDOW = 400_000
+WINDOW = 200_000
 SIZES = (1, 4, 8, 12, 16, 20, 24, 30, 60, 120, 240, 400)  # in 1,000 characters
 WAYS = ("Read", "shell", "recall")
 NAMES = {"messages": "mcp__ctxagent__recall", "chat": "ctxagent_recall", "responses": "recall"}
