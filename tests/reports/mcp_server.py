@@ -1,5 +1,5 @@
-"""An MCP server over stdin and stdout that gives the answers in a JSON file: a result by method.
-The lines in `printed` come first.
+"""An MCP server over stdin and stdout that gives the answers in a JSON file: a result by method,
+and an error by method in `errors`. The lines in `printed` come first.
 """
 
 import json
@@ -17,10 +17,11 @@ ANSWERS = {
 
 for line in ANSWERS.pop("printed", ()):
     print(line, flush=True)
+ERRORS = ANSWERS.pop("errors", {})
 for line in sys.stdin:
     request = json.loads(line)
     if "id" in request:
-        known = request["method"] in ANSWERS
-        error = {"error": {"code": -32601, "message": "no such method"}}
-        answer = {"result": ANSWERS[request["method"]]} if known else error
+        method = request["method"]
+        error = ERRORS.get(method, {"code": -32601, "message": "no such method"})
+        answer = {"result": ANSWERS[method]} if method in ANSWERS else {"error": error}
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)

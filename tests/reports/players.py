@@ -118,9 +118,12 @@ def command(row: Row, folder: Path) -> None:
 
 
 def mcp(row: Row, folder: Path) -> None:
-    """Call `tool` of a server with `answers`. Expect `says` in the result, and `error`."""
+    """Call `tool` of a server with `answers` and `errors`. Expect `says` in the result, and `error`
+    (whether it failed).
+    """
     place = Place(folder)
-    (folder / "answers.json").write_text(json.dumps(row["answers"]))
+    answers = {**row["answers"], "errors": row.get("errors", {})}
+    (folder / "answers.json").write_text(json.dumps(answers))
     program = [str(Path(__file__).with_name("mcp_server.py")), str(folder / "answers.json")]
     servers = {"reported": {"command": sys.executable, "args": ["-I", *program]}}
     own = folder / "home" / ".config" / "ctxagent" / "mcp.json"
@@ -135,6 +138,7 @@ def mcp(row: Row, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     (result,) = (entry for entry in place.entries() if entry["kind"] == "tool_result")
     _check(row["says"], json.dumps(result["content"], ensure_ascii=False))
+    assert result.get("is_error", False) is row.get("error", False)
     assert result["is_error"] is row.get("error", False)
 
 
