@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ SCOPES = ("user", "project")  # "local" of other agents, one user in one project
 def _of_project(command: "Callable[..., Any]") -> "Callable[..., Any]":
     """Add the options that select the file of the project."""
     project = click.option(
-        "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
+        "--project", is_flag=True, help="Use this project's .mcp.json, not your own file."
     )
     scope = click.option(
         "--scope", "-s", type=click.Choice(SCOPES), help="`--scope project` is `--project`."
@@ -61,6 +62,19 @@ def _of_project(command: "Callable[..., Any]") -> "Callable[..., Any]":
     metavar="NAME: VALUE",
     help="An HTTP header, if the server is an address.",
 )
+@click.option("--url", metavar="URL", help="The address, in place of COMMAND.")
+@click.option(
+    "--bearer-token-env-var",
+    metavar="NAME",
+    help="Send the value of this variable as the token of an address.",
+)
+@click.option("--client-id", metavar="ID", help="The OAuth client ID for an address.")
+@click.option(
+    "--callback-port",
+    type=WholeNumber(min=1),
+    metavar="PORT",
+    help="The port of 127.0.0.1 to which an OAuth login returns.",
+)
 @click.option(
     "--timeout",
     type=WholeNumber(min=1),
@@ -68,42 +82,70 @@ def _of_project(command: "Callable[..., Any]") -> "Callable[..., Any]":
     help="The timeout of a call, in milliseconds.",
 )
 @click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 @exits_with_code
 def add(
     options: dict[str, Any],
+    /,
     project: bool,
     scope: str | None,
-    transport: str | None,
-    env: tuple[str, ...],
-    header: tuple[str, ...],
-    timeout: int | None,
     name: str,
     command: tuple[str, ...],
+    **given: Any,
 ) -> int:
     """Add the server NAME: a COMMAND with its arguments, or an http(s):// address.
 
     Put `--` before the COMMAND if its arguments start with a dash.
     """
-    is_address = "://" in command[0]
+    return _add(options, name, _entry(command, **given), project=project or scope == "project")
+
+
+def _entry(
+    command: tuple[str, ...],
+    *,
+    transport: str | None,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    url: str | None,
+    bearer_token_env_var: str | None,
+    client_id: str | None,
+    callback_port: int | None,
+    timeout: int | None,
+) -> dict[str, Any]:
+    """Return the description of a server from the options of `mcp add`. Raises UsageError."""
+    if url is not None:
+        if command:
+            raise UsageError(f"--url and {command[0][:200]!r} are two servers", hint="Give one.")
+        command = (url,)
+    if not command:
+        raise UsageError("there is neither a COMMAND nor an address")
+    if command[0].startswith("-"):
+        raise UsageError(f"there is no option {command[0][:200]}", hint="See `mcp add --help`.")
+    if re.match(r"[A-Za-z_]\w*=", command[0]):
+        raise UsageError(
+            f"{command[0].partition('=')[0]!r} is a variable, not a command",
+            hint="Put --env before each variable, and -- before the COMMAND.",
+        )
+    is_address = url is not None or "://" in command[0]
     if transport is not None and is_address == (transport == "stdio"):
         needed = "a command" if transport == "stdio" else "an http:// or https:// address"
         raise UsageError(f"--transport {transport} needs {needed}, not {command[0][:200]!r}")
     if is_address and (len(command) > 1 or env):
         raise UsageError("an address does not take arguments or --env", hint="See --header.")
-    if header and not is_address:
-        raise UsageError("--header is for an address", hint="A command takes --env.")
+    if not is_address and (header or bearer_token_env_var or client_id or callback_port):
+        raise UsageError("headers and logins are for an address", hint="A command takes --env.")
     values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
     if is_address:
         values = {"type": transport or "http", "url": command[0]}
     if env:
         values["env"] = dict(_pair(each, "=") for each in env)
-    if header:
-        values["headers"] = dict(_pair(each, ":") for each in header)
-    if timeout is not None:
-        values["timeout"] = timeout
-    return _add(options, name, values, project=project or scope == "project")
+    headers = dict(_pair(each, ":") for each in header)
+    if bearer_token_env_var:
+        headers["Authorization"] = f"Bearer ${{{bearer_token_env_var}}}"
+    oauth = {"clientId": client_id, "callbackPort": callback_port}
+    more = {"headers": headers, "oauth": {k: v for k, v in oauth.items() if v}, "timeout": timeout}
+    return {**values, **{key: value for key, value in more.items() if value}}
 
 
 @mcp.command(name="add-json")
@@ -204,15 +246,16 @@ def get(options: dict[str, Any], name: str) -> int:
 
 
 @mcp.command()
-@click.option("--project", is_flag=True, help="Remove it from .mcp.json, not from your own file.")
+@_of_project
 @click.argument("name")
 @click.pass_obj
 @exits_with_code
-def remove(options: dict[str, Any], project: bool, name: str) -> int:
+def remove(options: dict[str, Any], project: bool, scope: str | None, name: str) -> int:
     """Remove the server NAME."""
     from ..config.trust import accept, is_file_trusted
     from ..extensions.mcp.config import SERVERS_KEY, plain_name, read_document, write_document
 
+    project = project or scope == "project"
     path, loaded = _file(options, project=project), load(options)
     was_trusted = is_file_trusted(path, loaded.trust_dir)
     document = read_document(path)

@@ -533,6 +533,15 @@ URL = "http://127.0.0.1:9/mcp"
             {"command": "npx", "args": ["-y", "-t", "x"], "env": {"A": "1", "B": "2"}},
         ),
         (["--scope", "user", "n", "true"], {"command": "true", "args": []}),
+        (["n", "--url", URL], {"type": "http", "url": URL}),
+        (
+            ["n", "--url", URL, "--bearer-token-env-var", "LANG"],
+            {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${LANG}"}},
+        ),
+        (
+            ["-t", "http", "--client-id", "a", "--callback-port", "8080", "n", URL],
+            {"type": "http", "url": URL, "oauth": {"clientId": "a", "callbackPort": 8080}},
+        ),
     ],
 )
 def test_servers_are_added_in_the_forms_of_other_agents(
@@ -542,6 +551,8 @@ def test_servers_are_added_in_the_forms_of_other_agents(
     assert done.returncode == 0, done.stderr
     own = place.root / "home" / ".config" / "ctxagent" / "mcp.json"
     assert json.loads(own.read_text())["mcpServers"] == {"n": entry}
+    assert place.run("mcp", "remove", "n", "-s", "project").returncode == 2
+    assert place.run("mcp", "remove", "n", "-s", "user").returncode == 0
 
 
 def test_servers_are_added_as_json(place: Place) -> None:
@@ -562,6 +573,11 @@ def test_servers_are_added_as_json(place: Place) -> None:
         (["-t", "http", "n", "npx"], "--transport http needs an http:// or https:// address"),
         (["-t", "stdio", "n", URL], "--transport stdio needs a command"),
         (["-s", "local", "n", URL], "'local' is not one of 'user', 'project'"),
+        (["n", "--socket", "a", "npx"], "there is no option --socket"),
+        (["n", "-e", "A=1", "B=2", "--", "npx"], "'B' is a variable, not a command"),
+        (["n", "--url", URL, "npx"], "--url and 'npx' are two servers"),
+        (["n", "--client-id", "a", "npx"], "headers and logins are for an address"),
+        (["n"], "neither a COMMAND nor an address"),
     ],
 )
 def test_a_form_that_does_not_fit_is_refused(place: Place, words: list[str], why: str) -> None:
