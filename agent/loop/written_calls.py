@@ -4,9 +4,11 @@
 - `<function=Bash><parameter=command>ls</parameter></function>`
 - `<invoke name="Bash"><parameter name="command">ls</parameter></invoke>`
 - the JSON object of the first form alone, bare or in a code fence
+- this object, or a name and the arguments, after special tokens: `[TOOL_CALLS]Bash[ARGS]{…}`
 
-Only calls at the end of a reply are read. A code fence with more text after it is an example. This
-module knows no tools: `dialects` decides which calls run.
+The JSON may have the shape of any API: see `_json_calls`. Only calls at the end of a reply are
+read. A code fence with more text after it is an example. This module knows no tools: `dialects`
+decides which calls run.
 """
 
 import json
@@ -21,7 +23,11 @@ CallForm = Literal["tool_call", "function", "invoke", "json"]
 
 _FENCE = regex(r"[ \t]*(?:>[ \t]*)*(?:(?:[-*+]|\d+[.)])[ \t]+)?(`{3,}|~{3,})")  # also in a list
 _TEXT_LINE = regex(r" {0,3}[^\s]")  # a line with more indentation is code, as in Markdown
-_WRAPPER = regex(r"\s*</?(?:\w+:)?(?:tool_call|function_calls)>")
+# Special tokens of models around a call, which a server did not read.
+_TOKEN = r"(?:<[|｜](?:/?tool|python_tag|call)[^|｜<>\s]*[|｜]>|\[/?(?:TOOL_CALLS|ARGS)\])"
+_WRAPPER = regex(rf"\s*(?:</?(?:\w+:)?(?:tool_call|function_calls)>|{_TOKEN})")
+_NAME_IN_TOKENS = regex(rf"\s*([\w.-]{{1,128}})(?::\d+)?\s*{_TOKEN}(?=\s*\{{)")
+_LAST_TOKENS = regex(r"(?:\s*(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>))*\s*\Z")
 _OPENING = regex(r'\s*<(?:function=|(?:\w+:)?invoke name=")([\w.-]{1,128})"?>')
 _CLOSING = regex(r"\s*</(?:\w+:)?(?:function|invoke)>|\s*\Z")
 _PARAMETER = regex(r'\s*<(?:\w+:)?parameter(?:=|\s+name=")([\w.-]{1,128})"?>')
@@ -32,9 +38,12 @@ _PARAMETER_END = regex(
 _TAG = regex(
     r"\s*<(?:\w+:)?(?:tool_call>\s*(?:[{\[<]|[\w.-]+\s*[<{])|function_calls>\s*<"
     r'|function=[\w.-]+>|invoke name=")'
+    rf"|\s*{_TOKEN}\s*(?:{_TOKEN}|[{{\[<]|[\w.:-]+\s*(?:{_TOKEN}|[<{{]))"
+    r"|\s*(?:<\|start\|>assistant)?<\|channel\|>commentary\s+to="
 )
 _JSON_START = regex(r'\s*(?:\{\s*"|\[\s*\{)')
-_CALL_KEYS = {"name", "arguments", "parameters", "id", "type"}
+_NAME_KEYS, _ARGUMENT_KEYS = ("name", "tool"), ("arguments", "parameters", "input")
+_CALL_KEYS = {*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type"}
 _DECODER = json.JSONDecoder(strict=False)  # models do not escape the line ends in their texts
 
 
@@ -80,7 +89,8 @@ def written_calls(text: str) -> WrittenCalls | None:
     found = None
     for start, end, body in reversed(fences):
         block = _block(body, 0)
-        if text[end : found.start if found else None].strip() or block is None:
+        between = text[end : found.start] if found else _LAST_TOKENS.sub("", text[end:])
+        if between.strip() or block is None:
             break
         if not block.calls or body[block.end :].strip():
             break
@@ -90,7 +100,7 @@ def written_calls(text: str) -> WrittenCalls | None:
 
 
 def _placed(found: WrittenCalls, text: str) -> WrittenCalls:
-    is_last = not text[found.end :].strip()
+    is_last = _LAST_TOKENS.match(text, found.end) is not None
     return replace(found, is_last=is_last, is_alone=is_last and not text[: found.start].strip())
 
 
@@ -134,6 +144,9 @@ def _block(text: str, start: int) -> WrittenCalls | None:
             form = "function" if "<function=" in opening[0] else "invoke"
             call, end = _tagged(text, opening)
             found = [] if call is None else [call]
+        elif place > start and (named := _NAME_IN_TOKENS.match(text, place)):
+            call, end = _after_name(text, named)
+            found = [] if call is None else [call]
         else:
             found, end = _from_json(text, place)
         if not found:
@@ -167,23 +180,46 @@ def _tagged(text: str, opening: re.Match[str]) -> tuple[WrittenCall | None, int]
     return WrittenCall(opening[1], given, written), closing.end()
 
 
+def _after_name(text: str, named: re.Match[str]) -> tuple[WrittenCall | None, int]:
+    """Return the call whose arguments follow its name, or None, and its end."""
+    try:
+        given, end = _DECODER.raw_decode(text, text.index("{", named.end()))
+    except (ValueError, RecursionError):
+        return None, named.start()
+    return WrittenCall(named[1], given, text[named.start() : end].strip()), end
+
+
 def _from_json(text: str, place: int) -> tuple[list[WrittenCall], int]:
     """Return the calls in the JSON value at an offset, none for another value, and its end."""
     end = _json_end(text, place)
     if end == place:
         return [], place
     written = text[place:end].strip()
-    value = _DECODER.decode(written)
+    calls = _json_calls(_DECODER.decode(written), written)
+    return (calls, end) if calls else ([], place)
+
+
+def _json_calls(value: Any, written: str) -> list[WrittenCall]:
+    """Return the calls that a JSON value describes, none if a part of it is other data: a call, a
+    list, `{"tool_calls": […]}` or `{"type": "function", "function": …}`.
+    """
+    if isinstance(value, dict) and value.keys() <= {"tool_calls"}:
+        value = value.get("tool_calls")
     calls = [_json_call(each, written) for each in (value if isinstance(value, list) else [value])]
     found = [call for call in calls if call is not None]
-    return (found, end) if len(found) == len(calls) else ([], place)
+    return found if len(found) == len(calls) else []
 
 
 def _json_call(value: Any, written: str) -> WrittenCall | None:
     """Return the call that a JSON value describes, or None for other data."""
+    if isinstance(value, dict) and value.keys() <= {"function", "id", "type", "index"}:
+        value = value.get("function")
     if not isinstance(value, dict) or not value.keys() <= _CALL_KEYS:
         return None
-    name, given = value.get("name"), value.get("arguments", value.get("parameters"))
+    name, given = (
+        next((value[key] for key in keys if key in value), None)
+        for keys in (_NAME_KEYS, _ARGUMENT_KEYS)
+    )
     if isinstance(given, str):
         try:
             given = _DECODER.decode(given)

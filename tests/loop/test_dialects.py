@@ -71,6 +71,9 @@ def test_a_call_in_text_needs_the_same_permission(project: Path) -> None:
         '{"name": "app", "version": 1}',
         f'{{"steps": [\n{CALL}\n]}}',
         "<tool_call> is the tag of a call.",
+        "[TOOL_CALLS] is the token of a call, [TOOL_CALLS](#calls) a link.\n[TOOL_CALLS](#calls)",
+        '{"tool_calls": []}',
+        '{"tool": "hammer", "price": 3}',
         f"```\nopen\n{TAGS}",
     ],
 )
@@ -84,6 +87,15 @@ DOUBTFUL = {
     "unknown tool": (TAGS.replace("Bash", "Shell"), "there is no tool 'Shell'. The tools: Bash"),
     "bad arguments": (TAGS.replace("command", "cmdline"), "command: Field required"),
     "unreadable": ('<tool_call>\n{"name": "Bash", "arg', "could not be read"),
+    "cut tokens": ('[TOOL_CALLS]Bash[ARGS]{"command": "tou', "could not be read"),
+    "tokens of another form": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>Bash\n```json\n{}\n```",
+        "could not be read",
+    ),
+    "channel": (
+        "<|channel|>commentary to=functions.Bash <|constrain|>json<|message|>{}<|call|>",
+        "could not be read",
+    ),
     "cut tags": ("<function=Bash>\n<parameter=command>\ntouch", "could not be read"),
     "text follows": (f"{TAGS}\nThe file is made.", "more text follows it"),
     "fence after text": (f"I make it.\n{FENCE}", "it may be an example"),

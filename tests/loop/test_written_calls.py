@@ -60,6 +60,19 @@ Write `</parameter>` and </function> there:
         ("<invoke name=\"Todo\">\n</invoke>", [("Todo", {})]),
         ('```\n{"name": "A", "arguments": {}}\n```\n\n~~~\n{"name": "B", "arguments": {}}',
          [("A", {}), ("B", {})]),
+        ('<|python_tag|>{"name": "A", "parameters": {}}<|eom_id|>', [("A", {})]),
+        ('[TOOL_CALLS][{"name": "A", "arguments": {}}, {"name": "B", "arguments": {}}]</s>',
+         [("A", {}), ("B", {})]),
+        ('[TOOL_CALLS]A[ARGS]{"x": "1"}[TOOL_CALLS]B[ARGS]{}', [("A", {"x": "1"}), ("B", {})]),
+        ('<|tool_calls_section_begin|><|tool_call_begin|>functions.A:0'
+         '<|tool_call_argument_begin|>{"x": "1"}<|tool_call_end|><|tool_calls_section_end|>',
+         [("functions.A", {"x": "1"})]),
+        ('<tool_call>{"name": "A", "arguments": {}}</tool_call><|im_end|>', [("A", {})]),
+        ('```json\n{"name": "A", "arguments": {}}\n```\n<|im_end|>\n', [("A", {})]),
+        ('{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "A", "arguments": '
+         '"{}"}}]}', [("A", {})]),
+        ('{"type": "tool_use", "id": "1", "name": "A", "input": {"x": "1"}}', [("A", {"x": "1"})]),
+        ('{"tool": "A", "parameters": {}}', [("A", {})]),
     ],
 )  # fmt: skip
 def test_the_parts_of_a_call_are_read(text: str, calls: list[tuple[str, dict[str, str]]]) -> None:
@@ -71,7 +84,9 @@ def test_the_parts_of_a_call_are_read(text: str, calls: list[tuple[str, dict[str
     assert all(call.text in text for call in found.calls)
 
 
-@pytest.mark.parametrize("part", ['{"a": [', "<function=a>", "[[", "<tool_call>{", "```\n"])
+@pytest.mark.parametrize(
+    "part", ['{"a": [', "<function=a>", "[[", "<tool_call>{", "```\n", "[TOOL_CALLS]A[ARGS]{", "<|"]
+)
 def test_a_long_text_of_openings_is_read_in_bounded_time(part: str) -> None:
     """A search that starts again at each line would take minutes."""
     text = f"{part}\n" * 20_000
@@ -100,6 +115,9 @@ def example(dice: random.Random) -> str:
             f"<tool_call>\n{call}\n</tool_call>",
             f"<function=Bash>\n<parameter=command>\n{command}\n</parameter>\n</function>",
             f'<invoke name="Bash">\n<parameter name="command">{command}</parameter>\n</invoke>',
+            f"[TOOL_CALLS][{call}]",
+            f"[TOOL_CALLS]Bash[ARGS]{json.dumps(given)}</s>",
+            f"<|python_tag|>{call}",
         )
     )
 
