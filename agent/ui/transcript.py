@@ -220,6 +220,7 @@ class Transcript:
         self._ended: dict[str, Subagent] = {}  # ended subagents whose call has no result yet
         self.subagents = Subagents()
         self._folds = FoldedOutputs()
+        self._unfolding = asyncio.Lock()
         self._spent = _TurnUsage(clock())
         self._wait_line = WaitLine(clock, key_name(keys.interrupt))
         self._activity = ""  # shown between two waits
@@ -318,8 +319,12 @@ class Transcript:
 
     async def unfold(self, whole: Callable[[int], KeptText | None]) -> None:
         """Print the newest fold in full; a repeated call prints the previous one. `whole` reads an
-        entry's text from the log.
+        entry's text from the log. Calls print in order, also if one has to read a longer text.
         """
+        async with self._unfolding:
+            await self._unfold_next(whole)
+
+    async def _unfold_next(self, whole: Callable[[int], KeptText | None]) -> None:
         fold = self._folds.next()
         if fold is None:
             more = " else" if len(self._folds) else ""

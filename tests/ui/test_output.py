@@ -2,9 +2,11 @@
 output.
 """
 
+import asyncio
 import re
 import subprocess
 from pathlib import Path
+from threading import Event as Signal
 
 import pytest
 
@@ -31,6 +33,7 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.ui import status, transcript
 from ctxagent.agent.ui.render import diffs, render, tool_calls
+from ctxagent.tools.system.kept_text import KeptText
 from ctxagent.tools.text import compare
 
 from ..support.terminal.watch import Watch, seen
@@ -217,6 +220,26 @@ def test_what_was_folded_is_unfolded_the_newest_first() -> None:
     assert watch.unfold().startswith("\n▾ Bash  two\n")
     watch.show(finished("three", numbered(20)))
     assert watch.unfold().startswith("\n▾ Bash  three\n")
+
+
+def test_fast_presses_unfold_in_order_also_if_the_first_text_takes_long_to_read() -> None:
+    watch, is_read = Watch(), Signal()
+    watch.show(finished("short", numbered(20)))
+    watch.show(finished("large", numbered(5_000), ref=43))
+
+    def read(ref: int) -> KeptText:
+        is_read.wait(timeout=60)
+        return KeptText(numbered(5_000))
+
+    async def press_twice() -> None:
+        pressed = [asyncio.create_task(watch.transcript.unfold(read)) for _ in range(2)]
+        done, _ = await asyncio.wait(pressed[1:], timeout=0.1)
+        assert not done
+        is_read.set()
+        await asyncio.gather(*pressed)
+
+    asyncio.run(press_twice())
+    assert re.findall("▾ Bash  ([a-z]+)", watch.text) == ["large", "short"]
 
 
 def test_a_large_text_is_found_in_the_log() -> None:
