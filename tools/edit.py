@@ -19,6 +19,7 @@ from .file_access import (
     Change,
     Replacement,
     applied,
+    check_bytes_kept,
     check_text,
     contents,
     decoded,
@@ -90,6 +91,7 @@ def _plan(params: EditParams, context: Context) -> _Edited:
             f"{place.name} has changed on disk since you saw it. Read it again, then edit."
         )
     before, form = decoded(place, data, params.encoding)
+    check_bytes_kept(place, old + new, before)
     text = texts.unix(before)
     found, there, note = _find(text, old, every=params.replace_all), old, ""
     if not found and (why := not_found(place.name, old)):

@@ -191,6 +191,17 @@ def check_text(name: str, text: str) -> None:
         )
 
 
+def check_bytes_kept(place: Place, text: str, before: str) -> None:
+    """Reject a text with the characters that Read shows for invalid bytes: written to the file,
+    they would replace these bytes. Raises ToolError.
+    """
+    if "\ufffd" in text and "\ufffd" not in before and texts.printable(before) != before:
+        raise ToolError(
+            f"\ufffd stands for bytes of {place.name} that are not valid UTF-8, and is not in the "
+            "file. Nothing was changed. Use Edit on the text around these bytes, which keeps them."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A computed change of one file that is not written yet."""

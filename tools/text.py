@@ -59,6 +59,7 @@ _ODD_CONTROL = regex(r"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _ESCAPED = regex(r"[\udc80-\udcff]")
 _SURROGATE = regex(r"[\ud800-\udfff]")
 _NOT_ASCII = regex(r"[^\x00-\x7f]")
+_SWITCH = b"\x1b$"  # begins two-byte characters in ISO-2022, which has only bytes of ASCII
 _C1 = regex(rb"[\x80-\x9f]")
 
 
@@ -100,6 +101,8 @@ def recognise(data: bytes, *, whole: bool = True, evidence: Evidence | None = No
         if encoding and _decodes(body, encoding, whole):
             return Form(encoding, bom)
         raise NotText
+    if _SWITCH in body and body.isascii():
+        return Form(bom=bom, is_certain=False)
     legacy = "" if stated.startswith("utf-") else stated
     if _decodes(body, "utf-8", whole):
         return Form(legacy if legacy and body.isascii() and not bom else "utf-8", bom)

@@ -12,6 +12,7 @@ from .file_access import (
     Place,
     Replacement,
     applied,
+    check_bytes_kept,
     check_text,
     contents,
     decoded,
@@ -61,6 +62,7 @@ def _plan(params: WriteParams, context: Context) -> Change:
     data = contents(place)
     before, form = decoded(place, data)
     _check_seen(place, data, context)
+    check_bytes_kept(place, params.content, before)
     if refusal := lost(place.name, params.content, before):
         raise ToolError(refusal)
     if params.encoding:

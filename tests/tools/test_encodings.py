@@ -188,3 +188,39 @@ def test_a_stated_encoding_must_fit(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.c").write_bytes(b"\x98 \xe9")  # cp1251 has no character 0x98
     with pytest.raises(ToolError, match=f"a.c is not text in the encoding {name}: "):
         read(tmp_path, encoding=name)
+
+
+def test_a_character_for_invalid_bytes_never_replaces_them(tmp_path: Path) -> None:
+    data = "é\n".encode() * 3 + b"bad \xff byte\n"
+    (tmp_path / "a.c").write_bytes(data)
+    context = Context(cwd=tmp_path)
+    asyncio.run(ReadTool().run(ReadParams(path="a.c"), context))
+    for encoding in (None, "utf-8"):
+        given = WriteParams(path="a.c", content="bad \ufffd byte\n", encoding=encoding)
+        with pytest.raises(ToolError, match="stands for bytes of"):
+            asyncio.run(WriteTool().run(given, context))
+    with pytest.raises(ToolError, match="stands for bytes of"):
+        edit(tmp_path, "bad \ufffd", "good")
+    with pytest.raises(ToolError, match="stands for bytes of"):
+        edit(tmp_path, "bad", "\ufffd")
+    assert (tmp_path / "a.c").read_bytes() == data
+    edit(tmp_path, "bad", "good")
+    assert (tmp_path / "a.c").read_bytes() == data.replace(b"bad", b"good")
+
+
+def test_iso_2022_takes_only_ascii(tmp_path: Path) -> None:
+    data = "日本語\nx=1\n".encode("iso2022_jp")
+    (tmp_path / "a.c").write_bytes(data)
+    assert "the encoding is unknown" in read(tmp_path)
+    with pytest.raises(ToolError, match="only ASCII can be written"):
+        edit(tmp_path, "x=1", "値=1")
+    assert (tmp_path / "a.c").read_bytes() == data
+    edit(tmp_path, "x=1", "x=2")
+    assert (tmp_path / "a.c").read_bytes() == data.replace(b"x=1", b"x=2")
+
+
+@pytest.mark.parametrize("encoding", ["iso-2022-jp", "unicode_escape", "hz", "utf-7", "base64"])
+def test_an_encoding_with_escapes_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.c").write_bytes(b'printf("a\\n");\n')
+    with pytest.raises(ToolError, match="is no known text encoding"):
+        edit(tmp_path, "a", "é", encoding=encoding)

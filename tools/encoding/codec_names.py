@@ -3,13 +3,14 @@
 import codecs
 from functools import cache
 
-_ASCII = bytes(range(0x80))
+# All characters, and the sequences that switch or escape in encodings with a state.
+_ASCII = bytes(range(0x80)) + b"\x1b$B0!\x1b(B \\n \\u0041 ~{0!~} +AGE-"
 
 
 @cache
 def codec_of(name: str) -> str:
     """Return Python's name of an encoding. Raises ValueError for an unknown one, and for one that
-    is neither UTF-16, UTF-32 nor an extension of ASCII.
+    is neither UTF-16, UTF-32 nor an extension of ASCII without a state.
     """
     plain = name.strip().lower().removesuffix("-bom")
     try:
