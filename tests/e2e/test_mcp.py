@@ -195,6 +195,7 @@ def test_the_reason_of_a_failed_start_is_shown_and_the_whole_output_is_kept(plac
     [
         ("die in call", 60, "has ended: it closed the connection (it said: out of memory)"),
         ("hang in call", 2, "gave no answer in 2 s"),
+        ("error without an ID", 2, "in 2 s, only an error without a request ID: too long."),
         ("flood", 60, "it sent more than 10,000 messages in a minute"),
         ("endless", 60, "it sent a message of more than 32 MiB"),
         (

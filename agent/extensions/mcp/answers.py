@@ -59,6 +59,16 @@ def with_plain_answer(item: "SessionMessage | Exception") -> "SessionMessage | E
     return item
 
 
+def unaddressed_error(item: "SessionMessage | Exception") -> str:
+    """Return the message of an error without a request ID, "" for any other item."""
+    from mcp_types import JSONRPCError
+
+    message = None if isinstance(item, Exception) else item.message
+    if not isinstance(message, JSONRPCError) or message.id is not None:
+        return ""
+    return shorten(" ".join(clean(message.error.message).split()), MAX_ERROR_CHARS)
+
+
 def _refusal(message: "JSONRPCError") -> Refusal:
     error, by_server = message.error, False
     data = error.data

@@ -58,7 +58,6 @@ class Catalog:
     tools: dict[str, ListedTool] = field(default_factory=dict)
     prompts: dict[str, ListedPrompt] = field(default_factory=dict)
     resources: dict[str, str] = field(default_factory=dict)  # names by URI
-    left_out: int = 0  # number of tools beyond the limits
     notes: tuple[str, ...] = ()  # what was wrong in the lists, and what was done about it
 
 
@@ -109,13 +108,16 @@ class CatalogReader:
 
         from .answers import describe, is_connection_lost
 
+        count = 0
         try:
             async for page in pages(listing):
                 self._notes |= dict.fromkeys(notes_in(page))
                 for item in getattr(page, key):
-                    if most == 0:
+                    if count == most:
+                        why = f"it has more than {most:,} {key}; the rest is left out"
+                        self._drops.add(f"{key}/list", why)
                         return
-                    most -= 1
+                    count += 1
                     add(item)
         except (MCPError, ValidationError) as error:
             if is_connection_lost(error):
@@ -142,7 +144,8 @@ class CatalogReader:
             about = f"{about} [{'; '.join(notes)}]".lstrip()
         chars += len(name) + len(about)
         if len(tool.name) > MAX_DESCRIPTION_CHARS or self._chars + chars > MAX_CATALOG_CHARS:
-            self._catalog.left_out += 1
+            why = "the list of this server is too large, so the tool is left out"
+            self._drops.add(f"tool {tool.name}", why)
             return
         self._chars += chars
         needs_task = bool(tool.execution) and tool.execution.task_support == "required"

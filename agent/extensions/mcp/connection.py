@@ -152,6 +152,7 @@ class Connection:
         await self.ready()
         session, exit_info = self._session, self._exit_info
         assert session is not None
+        exit_info.unaddressed = ""
         asking = asyncio.ensure_future(question(session))
         try:
             await self._wait_for(asking)
@@ -161,8 +162,10 @@ class Connection:
         unknown = UNKNOWN if may_act else ""
         if is_late:  # wait until the cancellation is sent to the server
             await asyncio.wait([asking], timeout=END_TIMEOUT_S)
-            seconds = f"{self._call_timeout:g} s"
-            raise ToolError(f"The MCP server {self.name} gave no answer in {seconds}.{unknown}")
+            why = f"gave no answer in {self._call_timeout:g} s"
+            if exit_info.unaddressed:
+                why = f"{why}, only an error without a request ID: {exit_info.unaddressed}"
+            raise ToolError(f"The MCP server {self.name} {why}.{unknown}")
         if asking.cancelled():
             raise ToolError(f"The MCP server {self.name} has ended meanwhile.{unknown}")
         if (error := asking.exception()) is None:
@@ -330,7 +333,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             reason = f"it did not answer in {self._start_timeout:g} s"
         elif error is not None and not reason:
-            reason = describe(error)
+            reason = describe(error).rstrip(".")
         if said := self._exit_info.stderr_reason:
             reason = f"{reason} (it said: {said})"
         if self._is_confined and not was_ready:

@@ -68,7 +68,9 @@ def answer_in_body(body: bytes, id: int | str, failure: str = "") -> JsonObject:
 
 
 def _values(data: bytes) -> Iterator[Any]:
-    """Yield the JSON values in a line or a body. Raises ValueError."""
+    """Yield the JSON values in a line or a body. Text after the first value is left out. Raises
+    ValueError.
+    """
     text = data.decode("utf-8", "replace").lstrip("\ufeff").strip()
     at = 0
     try:
@@ -81,6 +83,9 @@ def _values(data: bytes) -> Iterator[Any]:
                 at += 1
     except RecursionError:
         raise ValueError("it is too deep") from None
+    except ValueError:
+        if at == 0:
+            raise
 
 
 def _cut_deep_parts(value: Any) -> None:

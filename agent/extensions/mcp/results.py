@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TEXT_TYPES = ("application/json", "application/xml", "application/javascript", "application/toml")
 MAX_PROMPT_CHARS = 200_000
+_STANDARD_LETTERS = str.maketrans("-_", "+/")
 
 
 def parts_of(result: "types.CallToolResult") -> McpAnswer:
@@ -69,9 +70,14 @@ def _resource(contents: Any) -> Iterable[Part]:
 
 
 def _bytes(encoded: str, media_type: str) -> Part:
-    """Decode base64 content: as text if its media type is textual, else as bytes."""
+    """Decode base64 content: as text if its media type is textual, else as bytes. The letters of
+    URLs, a data URL, line ends and missing padding are accepted.
+    """
+    if encoded.startswith("data:"):
+        encoded = encoded.partition(",")[2]
+    plain = "".join(encoded.split()).translate(_STANDARD_LETTERS).rstrip("=")
     try:
-        data = base64.b64decode(encoded, validate=False)
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError):
         return Part(f"[{shown_text(media_type)[:100]}: not valid base64, left out]")
     media_type = media_type.partition(";")[0].strip().lower()

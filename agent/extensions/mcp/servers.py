@@ -48,7 +48,6 @@ class ServerStatus:
     tools: int
     prompts: int
     resources: int
-    left_out: int  # number of tools beyond the limits
     tokens: int  # estimated size of its tools in the list of tools
     calls: int
     error: str
@@ -147,7 +146,6 @@ class McpServers:
                 tools=len(each.catalog.tools),
                 prompts=len(each.catalog.prompts),
                 resources=len(each.catalog.resources),
-                left_out=each.catalog.left_out,
                 tokens=sum(tool.size for tool in each.catalog.tools.values()) // 4,
                 calls=each.calls,
                 error=each.error,
@@ -320,8 +318,10 @@ class McpServers:
             await self._there(connection.refresh())
         tool = connection.catalog.tools.get(name)
         if tool is None:
+            wrong = [note for note in connection.catalog.notes if note.startswith("tools")]
+            why = f" Its list was not read completely: {'; '.join(wrong)}." if wrong else ""
             raise ToolError(
-                f"The MCP server {connection.name} has no tool {name}. Search with `query`."
+                f"The MCP server {connection.name} has no tool {name}.{why} Search with `query`."
             )
         return tool
 

@@ -77,6 +77,8 @@ def _page(
     def read(given: Given) -> JsonObject:
         if isinstance(given.value, list):
             given = Given({key: given.value}, given.place, given.drops)
+        if given.object.get(key) is None:
+            given.at(key).called(f"{key}/list").drop(f"its answer has no {key}")
         found = list[JsonObject]()
         for each in given.items(key):
             name = each.text(name_key)

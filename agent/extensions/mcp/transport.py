@@ -28,6 +28,7 @@ class ConnectionEnd(ExitInfo):
     is_refused = False  # the server does not know the session: it executed nothing
     is_doubted = False  # it refused a request, and may not know the session
     is_deprecated = False  # it refused the handshake of streamable HTTP
+    unaddressed = ""  # the newest error that answers no request
 
 
 class BoundedStream:
@@ -42,7 +43,7 @@ class BoundedStream:
     async def receive(self) -> "SessionMessage | Exception":
         import anyio
 
-        from .answers import with_plain_answer
+        from .answers import unaddressed_error, with_plain_answer
 
         try:
             item: SessionMessage | Exception = await self._stream.receive()
@@ -53,6 +54,7 @@ class BoundedStream:
         if not answers and self._exit_info.count_unrequested():
             self._exit_info.ended.set()
             raise anyio.EndOfStream
+        self._exit_info.unaddressed = unaddressed_error(item) or self._exit_info.unaddressed
         return with_plain_answer(item)
 
     async def aclose(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from ...errors import UsageError
 from ..screen import Offer
 from .command_context import CommandContext
@@ -58,8 +59,8 @@ def _row(repl: CommandContext, server: "ServerStatus") -> tuple[str, ...]:
     filled = break_down(repl.agent.view, repl.agent.model.current_window()).parts
     tokens = sum(part.tokens for part in filled if part.of == f"mcp {server.name}")
     facts = [server.error or server.where, *([server.protocol] if server.protocol else [])]
-    if server.left_out:
-        facts.append(f"{server.left_out:,} tools left out")
+    if server.notes:
+        facts.append(f"{count_of(len(server.notes), 'note')}: ctxagent mcp get {server.name}")
     counts = (server.tools, server.prompts, server.resources, server.calls)
     numbers = [f"{count:,}" for count in counts]
     return (server.name, server.state, *numbers, f"{tokens:,} tokens", " · ".join(facts))

@@ -13,6 +13,7 @@ from ctxagent.agent.extensions.mcp.answers import (
     ServerError,
     describe,
     is_connection_lost,
+    unaddressed_error,
     with_plain_answer,
 )
 from ctxagent.agent.extensions.mcp.messages import error_message, read_messages
@@ -37,6 +38,14 @@ def test_a_result_that_is_no_object_arrives_as_it_was_sent() -> None:
     assert plain(read_messages(b'{"id": 1, "result": null}')[0]) is None
     assert plain(read_messages(b'{"id": 1, "result": [1]}')[0]) == [1]
     assert plain(read_messages(b'{"id": 1, "result": {"a": 1}}')[0]) == {"a": 1}
+
+
+def test_an_error_that_answers_no_request_is_kept() -> None:
+    for id, said in (("null", "no luck"), ("1", "")):
+        sent = f'{{"id": {id}, "error": {{"code": 1, "message": "no\\nluck"}}}}'.encode()
+        read = jsonrpc_message_adapter.validate_python(read_messages(sent)[0], by_name=False)
+        assert unaddressed_error(SessionMessage(read)) == said
+    assert unaddressed_error(ValueError("no")) == ""
 
 
 @pytest.mark.parametrize("code", [-32000, -32001, 0])

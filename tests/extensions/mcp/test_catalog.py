@@ -7,6 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
+from ctxagent.agent.extensions.mcp import catalog as catalogs
 from ctxagent.agent.extensions.mcp.answers import ServerError
 from ctxagent.agent.extensions.mcp.catalog import Catalog, CatalogReader
 
@@ -67,3 +68,14 @@ def test_a_schema_that_is_too_large_is_replaced_and_named() -> None:
     catalog = read(Session(Page(tools=tools, ttl_ms=0, cache_scope="private"), tools={"x": 1}))
     assert catalog.tools["mcp__s__large"].schema == {"type": "object"}
     assert catalog.notes == ("tool large: its schema is too large, so any arguments are accepted",)
+
+
+def test_tools_beyond_the_limits_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogs, "MAX_TOOLS", 3)
+    monkeypatch.setattr(catalogs, "MAX_CATALOG_CHARS", 75)
+    catalog = read(Session(page("a", "b", "x" * 40, "d"), tools={"x": 1}))
+    assert list(catalog.tools) == ["mcp__s__a", "mcp__s__b"]
+    assert catalog.notes == (
+        f"tool {'x' * 40}: the list of this server is too large, so the tool is left out",
+        "tools/list: it has more than 3 tools; the rest is left out",
+    )

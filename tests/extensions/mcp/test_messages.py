@@ -58,6 +58,7 @@ def test_several_messages_in_a_line_and_batches_are_read() -> None:
     one, two = '{"id": 1, "result": {}}', '{"id": 2, "result": {}}'
     assert [each["id"] for each in read(f"{one} {two}")] == [1, 2]
     assert [each["id"] for each in read(f"[{one}, 5, {two}]")] == [1, 2]
+    assert [each["id"] for each in read(f"{one} DEBUG: sent {{{two}")] == [1]
 
 
 def test_texts_that_are_not_valid_unicode_are_kept() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp_types.methods import parse_server_result
 
@@ -22,6 +23,7 @@ from ...support.mcp.fuzz import LISTS, PARTS, lines, sample
 from ...support.starts import start_gate
 
 FUZZED = Path(__file__).parents[2] / "support" / "mcp" / "fuzzed.py"
+NO_TOOLS = "tools/list: its answer has no tools"
 TEXT = {"type": "text", "text": "good"}
 
 
@@ -154,9 +156,32 @@ def test_broken_answers_cost_neither_other_answers_nor_the_connection(
     assert servers.status()[0].calls == count
 
 
-def test_an_unknown_block_has_its_type_in_its_text() -> None:
-    import mcp_types as types
+def test_a_list_without_the_list_is_named() -> None:
+    assert usable("tools/list", None) == (
+        {**usable("tools/list", {"tools": []})[0], "_meta": {NOTES: [NO_TOOLS]}},
+        [NO_TOOLS],
+    )
 
+
+@pytest.mark.parametrize(
+    ("sent", "data"),
+    [
+        ("YWI/Pz8+", b"ab???>"),
+        ("YWI_Pz8-", b"ab???>"),
+        ("data:image/png;base64,YWI=", b"ab"),
+        ("YW\nI", b"ab"),
+        ("@@@", None),
+    ],
+)
+def test_base64_is_read_in_each_form(sent: str, data: bytes | None) -> None:
+    block = {"type": "image", "data": sent, "mimeType": "image/png"}
+    answer = parts_of(types.CallToolResult.model_validate({"content": [block]}))
+    (part,) = answer.parts
+    assert part.data == data
+    assert (part.text == "[image/png: not valid base64, left out]") is (data is None)
+
+
+def test_an_unknown_block_has_its_type_in_its_text() -> None:
     sent = usable_result("tools/call", {"content": [{"type": "hologram", "z": 1}]})
     answer = parts_of(types.CallToolResult.model_validate(sent))
     shown, note = (part.text for part in answer.parts)

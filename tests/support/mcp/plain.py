@@ -71,7 +71,9 @@ def call(id: object, given: dict[str, object]) -> None:
     if BEHAVIOUR == "die in call":
         print("out of memory", file=sys.stderr, flush=True)
         os._exit(3)
-    if BEHAVIOUR == "hang in call":
+    if BEHAVIOUR == "error without an ID":
+        say({"id": None, "error": {"code": -32700, "message": "too\nlong"}})
+    if BEHAVIOUR in ("hang in call", "error without an ID"):
         return
     if BEHAVIOUR == "refuse first" and NOTES.read_text().count("call ") == 1:
         say({"id": id, "error": {"code": -32000, "message": "rate limited, try later"}})
