@@ -47,8 +47,9 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     "upstreams",
     multiple=True,
     metavar="PROTOCOL=URL",
-    help="The server for requests: messages=URL or openai=URL; by default ANTHROPIC_BASE_URL and "
-    "OPENAI_BASE_URL, else the APIs of Anthropic and OpenAI.",
+    help="The server for requests: messages=URL, openai=URL or gemini=URL; by default "
+    "ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL, else the APIs of Anthropic, "
+    "OpenAI and Google.",
 )
 @click.option(
     "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."

@@ -18,19 +18,18 @@ from starlette.routing import Route
 from ..errors import ModelError, PromptTooLong
 from ..lazy import dataclass, regex
 from ..models.address import LOOPBACK_HOSTS
-from ..models.providers import MESSAGES
 from ..models.sse import MAX_REPLY_BYTES
-from .bodies import BODY_FORMATS
+from .bodies import format_at
 from .bodies.base import BodyFormat
 from .exchange import Exchange, Exchanges, refusal_of
 from .forward import (
-    OPENAI,
     Headers,
     answer_headers,
     chunks_of,
     decoded,
     read_ahead,
     request_headers,
+    upstream_of,
     url_at,
 )
 
@@ -38,7 +37,6 @@ MAX_BODY_BYTES = 64 << 20  # of a request; a larger one is forwarded unread
 MAX_REFUSAL_BYTES = 1 << 20  # of a refusal; a larger one is forwarded unread
 MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
-COUNT_TOKENS = "/count_tokens"
 EDIT_REFUSAL_STATUSES = (400, 413, 422)  # statuses of refusals that an edit can cause
 _PORT = regex(r":\d+$")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -49,7 +47,7 @@ class Proxy:
     """A running proxy."""
 
     exchanges: Exchanges
-    upstreams: dict[str, str]  # base URL by MESSAGES or OPENAI
+    upstreams: dict[str, str]  # base URL by name
     report: Callable[[str], None]  # reports a failure to the user
     faults: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=MAX_FAULTS))
 
@@ -70,7 +68,7 @@ class Proxy:
             return refusal
         if request.headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426)  # clients then fall back to HTTP at once
-        format = format_of(request) if request.method == "POST" else None
+        format = format_at(request.url.path) if request.method == "POST" else None
         url = self.url_of(request, format)
         length = request.headers.get("content-length")
         has_body = length is not None or "transfer-encoding" in request.headers
@@ -94,12 +92,9 @@ class Proxy:
 
     def url_of(self, request: Request, format: BodyFormat | None) -> str:
         """Return the upstream URL of a request."""
-        is_messages = "anthropic-version" in request.headers or "x-api-key" in request.headers
-        if format is not None:
-            is_messages = format.name == MESSAGES
-        base = self.upstreams[MESSAGES if is_messages else OPENAI]
         path = request.scope["raw_path"].decode("latin-1")  # percent-encoded
-        return url_at(base, path, request.url.query)
+        name = format.upstream if format is not None else upstream_of(request.headers, path)
+        return url_at(self.upstreams[name], path, request.url.query)
 
     def fail(self, text: str) -> None:
         """Add a failure to the status page, and report it to the user."""
@@ -121,7 +116,7 @@ class Proxy:
     ) -> Response:
         exchanges, exchange = self.exchanges, Exchange(format, {}, data, data)
         with self.failures_reported("forwarded a request unchanged"):
-            if request.url.path.endswith(COUNT_TOKENS):
+            if request.url.path.endswith(format.count_paths):
                 exchange = exchanges.preview(format, data)
             else:
                 agent = request.headers.get("user-agent", "")
@@ -201,12 +196,6 @@ class Proxy:
             except ValueError:
                 if is_whole:
                     raise
-
-
-def format_of(request: Request) -> BodyFormat | None:
-    """Return the format of a request's body, None for a body that the proxy does not read."""
-    path = request.url.path.removesuffix(COUNT_TOKENS)
-    return next((BODY_FORMATS[end] for end in BODY_FORMATS if path.endswith(end)), None)
 
 
 def refusal_for(request: Request) -> Response | None:

@@ -105,8 +105,8 @@ CLIENTS = {
                 "OPENAI_BASE_URL": "$url/v1", "OPENAI_API_BASE": "$url/v1",
             },
             upstreams={
-                MESSAGES: (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), UPSTREAMS[MESSAGES][1]),
-                OPENAI: (("OPENAI_BASE_URL", "OPENAI_API_BASE"), UPSTREAMS[OPENAI][1]),
+                MESSAGES: (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), UPSTREAMS[MESSAGES].url),
+                OPENAI: (("OPENAI_BASE_URL", "OPENAI_API_BASE"), UPSTREAMS[OPENAI].url),
             },
         ),
     )

@@ -35,7 +35,6 @@ MAX_READ_LOGS = 8  # per first message, newest first
 MAX_UNRECORDED = 256  # of conversations without tools that are not recorded
 _HEAD_BYTES = 4_096  # of a log; contains the client of the session
 _CLIENT = regex(rb'"client": \{"first": "(\w+)"')
-_NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
 
 
 def for_clients(policy: Policy) -> Policy:
@@ -78,7 +77,7 @@ class Conversations:
         digests = Digests(messages)
         found = self._next_of_open(format, digests, preamble)
         if found is None:
-            search = self._next_of_logs if _has_reply(messages) else self._unanswered
+            search = self._next_of_logs if _has_reply(format, messages) else self._unanswered
             found = search(format, digests, model)
         if found is None and (preamble.tools or self._was_seen(digests)):
             client = {"first": digests.of(0), **client}
@@ -108,7 +107,7 @@ class Conversations:
         digests, count = Digests(messages), len(messages)
         for session in self._open(format):
             is_older = len(session.known) > count or session.pending is not None
-            if is_older and session.common(digests) == count and _has_reply(messages):
+            if is_older and session.common(digests) == count and _has_reply(format, messages):
                 return session
         return None
 
@@ -148,7 +147,7 @@ class Conversations:
                 continue
             view = session.host.view
             is_same = (preamble.system, preamble.tools) == (view.system, view.tools)
-            if is_same or _has_reply(digests.messages[:count]):
+            if is_same or _has_reply(format, digests.messages[:count]):
                 return session
         return None
 
@@ -167,7 +166,7 @@ class Conversations:
             batches, pending = batches_of(entries)
             matched = [*_matching(batches, digests)]
             count = sum(len(batch.digests) for batch in matched)
-            has_reply = _has_reply(digests.messages[:count])
+            has_reply = _has_reply(format, digests.messages[:count])
             if not has_reply and pending is None:
                 continue
             if len(matched) == len(batches) and path not in opened:
@@ -283,9 +282,9 @@ def _matching(batches: Sequence[Batch], digests: Digests) -> Iterator[Batch]:
         start = end
 
 
-def _has_reply(messages: Sequence[Json]) -> bool:
+def _has_reply(format: BodyFormat, messages: Sequence[Json]) -> bool:
     """Return True if one of the messages is from a model."""
-    return any(message.get("role") not in _NOT_OF_MODEL for message in messages)
+    return any(message.get("role") not in format.other_roles for message in messages)
 
 
 def _why_editing_stopped(entry: Entry) -> str:

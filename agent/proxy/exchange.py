@@ -15,16 +15,17 @@ from ..errors import ModelError, PromptTooLong
 from ..lazy import dataclass
 from ..models.address import host_of
 from ..models.bounded_body import MAX_UNPACKED_BYTES
-from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
+from ..models.providers import DEFAULT_PROVIDER, providers
 from ..models.refusals import ServerHints, classify_answer
 from ..models.retry import Fault
 from ..models.sse import parse_events
 from ..models.transport import parse_error
+from ..models.wire import StreamError
 from ..session.entries import End
 from .asides import aside_of
 from .bodies.base import BodyFormat, Json, ServerReply
 from .conversations import Conversations
-from .forward import OPENAI, Headers, Upstream, chunks_of, decoded, read_ahead
+from .forward import UPSTREAMS, Headers, Upstream, chunks_of, decoded, read_ahead
 from .host import EngineQuestion
 from .session import ProxySession
 
@@ -70,7 +71,7 @@ class Exchanges:
             known = self.conversations.closest(format, messages)
             if known and (aside or known[0].host.view.tools):
                 return self._aside(*known, body, data, whole=aside != "question")
-        model = model_id(str(body.get("model", "")), format, url)
+        model = model_id(format.model(body, url), format, url)
         client = {"protocol": format.name, "upstream": host_of(url), "agent": agent}
         while True:
             session = self.conversations.repeated(format, messages)
@@ -175,10 +176,11 @@ class Exchanges:
             except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
                 raise ModelError(f"no answer: {error!r}") from error
             if answer.status_code >= 300:
-                raise refusal_of(answer.status_code, data, str(body.get("model")), answer.headers)
+                model = format.model(body, url)
+                raise refusal_of(answer.status_code, data, model, answer.headers)
             try:
                 return await read_reply(format, asked, data, answer.headers)
-            except ValueError as error:
+            except (StreamError, ValueError) as error:
                 raise ModelError(f"the answer is not a reply: {error}") from error
 
         return ask
@@ -189,8 +191,7 @@ def model_id(name: str, format: BodyFormat, url: str) -> str:
     place = urlsplit(url).netloc
     rows = (row for row in providers().values() if row.address)
     found = (row.name for row in rows if urlsplit(row.address).netloc == place)
-    default = DEFAULT_PROVIDER if format.name == MESSAGES else OPENAI
-    provider = next(found, default)
+    provider = next(found, UPSTREAMS[format.upstream].provider)
     return name if provider == DEFAULT_PROVIDER else f"{provider}/{name}"
 
 
@@ -217,8 +218,12 @@ async def read_reply(
                 for _ in draft.take(event):
                     pass
     else:
-        for _ in draft.take_unstreamed(json.loads(data)):
-            pass
+        answer = json.loads(data)
+        # An array has the events of a stream that is not in server-sent events.
+        events_of = draft.take if isinstance(answer, list) else draft.take_unstreamed
+        for each in answer if isinstance(answer, list) else [answer]:
+            for _ in events_of(each):
+                pass
     if not draft.complete:
         raise ValueError("the reply is incomplete")
     return format.reply(draft)

@@ -3,26 +3,39 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...tools.system.take_turn import in_thread
 from ...tools.system.tls import CertificatesUnreadable, tls_options
+from ..lazy import regex
 from ..models.bounded_body import unpacked
-from ..models.providers import MESSAGES
+from ..models.providers import DEFAULT_PROVIDER, MESSAGES
 
 if TYPE_CHECKING:
     import httpx2
 
 Headers = Sequence[tuple[str, str]]
 
-OPENAI = "openai"
-UPSTREAMS = {  # (variable, default) for the Messages API and OpenAI's protocols
-    MESSAGES: ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
-    OPENAI: ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+
+class DefaultUpstream(NamedTuple):
+    """Where requests go if the user names no address."""
+
+    variable: str  # environment variable with the base URL
+    url: str
+    provider: str  # provider of the models at an unknown address
+
+
+OPENAI, GEMINI = "openai", "gemini"
+UPSTREAMS = {
+    MESSAGES: DefaultUpstream("ANTHROPIC_BASE_URL", "https://api.anthropic.com", DEFAULT_PROVIDER),
+    OPENAI: DefaultUpstream("OPENAI_BASE_URL", "https://api.openai.com/v1", OPENAI),
+    GEMINI: DefaultUpstream(
+        "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", GEMINI
+    ),
 }
 CONNECT_S = 30.0
 READABLE = ("gzip", "deflate", "identity")  # encodings that the proxy can decode
-_VERSION = "/v1"
+_VERSION = regex(r"/v1(?:alpha|beta)?\d*$")
 # Headers that apply to one connection only (RFC 9110, 7.6.1).
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
@@ -33,9 +46,20 @@ _HOP_BY_HOP = {
 def url_at(base: str, path: str, query: str) -> str:
     """Return the URL of a path at a base URL. If both contain the API version, use it once."""
     base = base.rstrip("/")
-    if base.endswith(_VERSION) and (path == _VERSION or path.startswith(f"{_VERSION}/")):
-        path = path.removeprefix(_VERSION)
+    found = _VERSION.search(base)
+    if found and f"{path}/".startswith(f"{found[0]}/"):
+        path = path.removeprefix(found[0])
     return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def upstream_of(headers: Mapping[str, str], path: str) -> str:
+    """Return the name of the upstream for a request that is not edited, by the headers and paths
+    that only one vendor has.
+    """
+    if "anthropic-version" in headers or "x-api-key" in headers:
+        return MESSAGES
+    is_google = path.startswith("/v1beta") or any(name.startswith("x-goog-") for name in headers)
+    return GEMINI if is_google else OPENAI
 
 
 def request_headers(given: Headers, *, is_read: bool) -> list[tuple[str, str]]:

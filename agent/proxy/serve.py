@@ -83,11 +83,11 @@ def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[s
     UsageError for an invalid URL.
     """
     found = {
-        name: given.get(name) or environ.get(variable, "").strip() or default
-        for name, (variable, default) in UPSTREAMS.items()
+        name: given.get(name) or environ.get(default.variable, "").strip() or default.url
+        for name, default in UPSTREAMS.items()
     }
     for name, url in found.items():
-        variable, _ = UPSTREAMS[name]
+        variable = UPSTREAMS[name].variable
         try:
             check_address(url, variable)
         except RequestRejected as error:

@@ -16,7 +16,13 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.models.bounded_body import MAX_UNPACKED_BYTES
 from ctxagent.agent.proxy.app import MAX_REFUSAL_BYTES
 from ctxagent.agent.session.entries import Assistant
-from ctxagent.tests.support.proxy.clients import PATHS, Client, serialized, turns_by_chance
+from ctxagent.tests.support.proxy.clients import (
+    COUNT_PATHS,
+    PATHS,
+    Client,
+    serialized,
+    turns_by_chance,
+)
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import running_proxy
 
@@ -132,7 +138,7 @@ def test_requests_that_are_not_understood_are_forwarded_unchanged(
             data = serialized(rng, body)
             if rng.random() < 0.1:
                 data = data[: rng.randrange(len(data))] + rng.randbytes(3)
-            path = PATHS[protocol] + ("/count_tokens" if rng.random() < 0.1 else "")
+            path = (COUNT_PATHS if rng.random() < 0.1 else PATHS).get(protocol, PATHS[protocol])
             got = proxy.post(path, data)
             assert server.requests[-1].body == data
             assert (got.status, got.raw) == (200, b'{"a": 1}')

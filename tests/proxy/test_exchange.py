@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.proxy.bodies import BODY_FORMATS
+from ctxagent.agent.proxy.bodies import BODY_FORMATS, format_at
+from ctxagent.agent.proxy.bodies.base import BodyFormat
 from ctxagent.agent.proxy.exchange import dumps, model_id, read_reply
 from ctxagent.agent.session.entries import Assistant, Mask, Note
 from ctxagent.tests.support.proxy.clients import PATHS, Client, session_of
@@ -150,16 +151,22 @@ def test_a_body_is_valid_json_in_utf_8(value: Any) -> None:
 
 
 def test_a_model_is_named_by_who_serves_it() -> None:
-    messages, chat = BODY_FORMATS["/messages"], BODY_FORMATS["/chat/completions"]
+    messages, chat, gemini = map(
+        format_at, ("/messages", "/chat/completions", "/m:generateContent")
+    )
+    assert messages is not None
+    assert chat is not None
+    assert gemini is not None
     assert model_id("claude-x", messages, "http://127.0.0.1:1/v1/messages") == "claude-x"
     assert model_id("gpt-5", chat, "http://127.0.0.1:1/v1/chat/completions") == "openai/gpt-5"
     url = "https://openrouter.ai/api/v1/chat/completions"
     assert model_id("a/b", chat, url) == "openrouter/a/b"
+    url = "https://aiplatform.example/v1/publishers/google/models/gemini-x:generateContent"
+    assert model_id(gemini.model({}, url), gemini, url) == "gemini/gemini-x"
 
 
-@pytest.mark.parametrize("path", BODY_FORMATS)
-def test_an_incomplete_reply_is_an_error(path: str) -> None:
-    format = BODY_FORMATS[path]
+@pytest.mark.parametrize("format", BODY_FORMATS, ids=lambda format: format.name)
+def test_an_incomplete_reply_is_an_error(format: BodyFormat) -> None:
     client = session_of(format.name, 1)
     data = client.answer(client.turns[0], 0)
     with pytest.raises(ValueError, match=r"the reply is incomplete|Unterminated"):

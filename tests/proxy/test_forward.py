@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.proxy.forward import decoded, read_ahead, request_headers, url_at
+from ctxagent.agent.proxy.forward import decoded, read_ahead, request_headers, upstream_of, url_at
 from ctxagent.tests.support.proxy.recorder import Answer, Recorder, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 
@@ -33,12 +33,27 @@ def proxy(server: Recorder, tmp_path: Path) -> Iterator[RunningProxy]:
         ("https://a.b/v1", "/v1/responses", "", "https://a.b/v1/responses"),
         ("https://a.b/v1/", "/responses", "", "https://a.b/v1/responses"),
         ("https://a.b/v1", "/v1", "", "https://a.b/v1"),
+        ("https://a.b/v1beta", "/v1beta/models/m:x", "", "https://a.b/v1beta/models/m:x"),
+        ("https://a.b/v1", "/v1beta/models/m:x", "", "https://a.b/v1/v1beta/models/m:x"),
         ("https://a.b/v1", "/v10/x", "", "https://a.b/v1/v10/x"),
         ("https://a.b/anthropic", "/v1/messages", "", "https://a.b/anthropic/v1/messages"),
     ],
 )
 def test_the_version_is_there_once(base: str, path: str, query: str, url: str) -> None:
     assert url_at(base, path, query) == url
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "name"),
+    [
+        ({"x-api-key": "k"}, "/v1/models", "messages"),
+        ({"x-goog-api-key": "k"}, "/upload/v1beta/files", "gemini"),
+        ({"authorization": "k"}, "/v1beta/models", "gemini"),
+        ({"authorization": "k"}, "/v1/models", "openai"),
+    ],
+)
+def test_headers_and_paths_name_the_upstream(headers: dict[str, str], path: str, name: str) -> None:
+    assert upstream_of(headers, path) == name
 
 
 def test_only_readable_encodings_are_asked_for() -> None:

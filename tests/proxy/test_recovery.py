@@ -14,6 +14,7 @@ import pytest
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Mask, ToolResult
+from ctxagent.tests.support.proxy.checks import messages_of
 from ctxagent.tests.support.proxy.clients import PATHS, Called, Client, Turn
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
@@ -24,14 +25,21 @@ EVENTS = {"content-type": "text/event-stream"}
 WINDOW = 200_000
 SIZES = (1, 4, 8, 12, 16, 20, 24, 30, 60, 120, 240, 400)  # in 1,000 characters
 WAYS = ("Read", "shell", "recall")
-NAMES = {"messages": "mcp__ctxagent__recall", "chat": "ctxagent_recall", "responses": "recall"}
-SHELLS = {"messages": "Bash", "chat": "run_shell_command", "responses": "exec_command"}
+NAMES = {
+    "messages": "mcp__ctxagent__recall", "chat": "ctxagent_recall", "responses": "recall",
+    "gemini": "mcp_ctxagent_recall",
+}  # fmt: skip
+SHELLS = {
+    "messages": "Bash", "chat": "run_shell_command", "responses": "exec_command",
+    "gemini": "run_shell_command",
+}  # fmt: skip
 
 
 # The cases of `make test`.
 FEW = (
     (16, "messages", "recall", "lean"), (30, "messages", "Read", "lean"),
     (60, "chat", "shell", "default"), (400, "responses", "recall", "default"),
+    (60, "gemini", "recall", "lean"),
 )  # fmt: skip
 CASES = [
     pytest.param(*case, marks=[] if case in FEW else [pytest.mark.full])
@@ -61,12 +69,17 @@ class Conversation:
 
 def results_in(body: dict[str, Any]) -> list[str]:
     found = []
-    for message in body.get("messages") or body["input"]:
+    for message in messages_of(body):
+        found += [
+            part["functionResponse"]["response"]["output"]
+            for part in message.get("parts", ())
+            if "functionResponse" in part
+        ]
         if message.get("role") == "tool":
             found.append(message["content"])
         elif message.get("type") == "function_call_output":
             found.append(message["output"])
-        elif message.get("role") == "user" and isinstance(message["content"], list):
+        elif message.get("role") == "user" and isinstance(message.get("content"), list):
             blocks = (b for b in message["content"] if b["type"] == "tool_result")
             found += [block["content"] for block in blocks]
     return found

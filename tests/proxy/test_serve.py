@@ -13,7 +13,11 @@ from ctxagent.agent.session.store import Project
 
 
 def test_an_upstream_is_given_or_of_the_environment_or_public() -> None:
-    public = {"messages": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+    public = {
+        "messages": "https://api.anthropic.com",
+        "openai": "https://api.openai.com/v1",
+        "gemini": "https://generativelanguage.googleapis.com",
+    }
     assert upstreams_of({}, {}) == public
     environ = {"ANTHROPIC_BASE_URL": "http://a", "OPENAI_BASE_URL": ""}
     assert upstreams_of({}, environ) == {**public, "messages": "http://a"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.session.entries import Mask, Summary, ToolResult
 from ctxagent.agent.session.log import Entries
-from ctxagent.tests.support.proxy.checks import count_edits, prefix_of
+from ctxagent.tests.support.proxy.checks import count_edits, messages_of, prefix_of
 from ctxagent.tests.support.proxy.clients import (
     PATHS,
     REMINDER,
@@ -28,6 +28,7 @@ from ctxagent.tests.support.proxy.clients import (
 from ctxagent.tests.support.proxy.recorder import Answer, Received, recorder
 from ctxagent.tests.support.proxy.running import running_proxy
 from ctxagent.tests.support.server.chat_rules import check_chat
+from ctxagent.tests.support.server.gemini import check_gemini
 from ctxagent.tests.support.server.responses import read_body
 from ctxagent.tests.support.server.validator import validate
 
@@ -35,7 +36,7 @@ ALWAYS = replace(PRESETS["lean"], clear_when="every-call")  # clears old results
 
 EVENTS = {"content-type": "text/event-stream"}
 RULES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "messages": validate, "chat": check_chat, "responses": read_body,
+    "messages": validate, "chat": check_chat, "responses": read_body, "gemini": check_gemini,
 }  # fmt: skip
 
 
@@ -135,8 +136,7 @@ def test_a_summary_keeps_the_instructions_and_the_words_of_the_user(
         assert proxy.reports == []
         summaries = [entry for entry in proxy.entries() if isinstance(entry, Summary)]
         assert summaries
-        name = "input" if "input" in body else "messages"
-        assert len(sent[name]) < len(body[name]) / 2
+        assert len(messages_of(sent)) < len(messages_of(body)) / 2
 
 
 def call_of(number: int) -> Called:

@@ -16,9 +16,11 @@ from ...session.entries import Block, Content, Usage
 Json = dict[str, Any]
 PieceKind = Literal["words", "reply", "result"]
 MARKS = ("cache_control",)  # fields that only control the cache
+OTHER_ITEM = "other_item"  # type of a block that wraps an unknown item
 # Starts of texts that clients insert into user messages; the user did not write them.
 CLIENT_TEXTS = (
     "<system-reminder>",
+    "<session_context>",
     "<environment_context>",
     "<environment_details>",
     "<user_instructions>",
@@ -107,8 +109,27 @@ class BodyFormat(Protocol):
         ...
 
     @property
-    def path(self) -> str:
-        """The path of its requests after the base URL."""
+    def upstream(self) -> str:
+        """The name of its upstream."""
+        ...
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The ends of the paths of its requests."""
+        ...
+
+    @property
+    def count_paths(self) -> tuple[str, ...]:
+        """The ends of the paths of requests that count the tokens of a body."""
+        ...
+
+    @property
+    def other_roles(self) -> tuple[str | None, ...]:
+        """The roles of messages that are not from the model. None: no role."""
+        ...
+
+    def model(self, body: Json, url: str) -> str:
+        """Return the name of the model that a request asks."""
         ...
 
     def messages(self, body: Json) -> list[Json] | None:

@@ -8,6 +8,7 @@ from ...models.providers import CHAT
 from ...models.sse import parse_arguments
 from ...models.wire import Draft
 from ...session.entries import Block
+from ..forward import OPENAI
 from .base import (
     BodyPiece,
     BodyPlace,
@@ -28,7 +29,13 @@ _REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 class ChatBody:
     """See `base.BodyFormat`."""
 
-    name, path = CHAT, "/chat/completions"
+    name, upstream = CHAT, OPENAI
+    paths = ("/chat/completions",)
+    count_paths = ()
+    other_roles = ("user", "tool", *SYSTEM_ROLES)
+
+    def model(self, body: Json, url: str) -> str:
+        return str(body.get("model", ""))
 
     def messages(self, body: Json) -> list[Json] | None:
         found = body.get("messages")

@@ -27,7 +27,13 @@ MARK = "cache_control"
 class MessagesBody:
     """See `base.BodyFormat`."""
 
-    name, path = MESSAGES, "/messages"
+    name = upstream = MESSAGES
+    paths = ("/messages",)
+    count_paths = ("/messages/count_tokens",)
+    other_roles = ("user", "system")
+
+    def model(self, body: Json, url: str) -> str:
+        return str(body.get("model", ""))
 
     def messages(self, body: Json) -> list[Json] | None:
         found = body.get("messages")

@@ -8,7 +8,9 @@ from ...models.responses.draft import ResponseDraft
 from ...models.sse import parse_arguments
 from ...models.wire import Draft
 from ...session.entries import Block
+from ..forward import OPENAI
 from .base import (
+    OTHER_ITEM,
     BodyPiece,
     BodyPlace,
     Edits,
@@ -31,14 +33,19 @@ _CALLS = {
     "local_shell_call": "action",
     "shell_call": "action",
 }
-OTHER_ITEM = "other_item"  # type of a block that wraps an unknown item
 _STATE = ("previous_response_id", "conversation")  # the history is on the server
 
 
 class ResponsesBody:
     """See `base.BodyFormat`."""
 
-    name, path = RESPONSES, "/responses"
+    name, upstream = RESPONSES, OPENAI
+    paths = ("/responses",)
+    count_paths = ("/responses/input_tokens",)
+    other_roles = ("user", *SYSTEM_ROLES)
+
+    def model(self, body: Json, url: str) -> str:
+        return str(body.get("model", ""))
 
     def messages(self, body: Json) -> list[Json] | None:
         found = body.get("input")

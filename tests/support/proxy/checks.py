@@ -9,8 +9,13 @@ THINKING = ("thinking", "redacted_thinking")
 
 
 def messages_of(body: Json) -> list[Json]:
-    found: list[Json] = body["input" if "input" in body else "messages"]
+    found: list[Json] = body[name_of_messages(body)]
     return found
+
+
+def name_of_messages(body: Json) -> str:
+    """Return the field of a body with its messages."""
+    return next(name for name in ("messages", "input", "contents") if name in body)
 
 
 def prefix_of(earlier: Json, later: Json) -> bool:
@@ -18,7 +23,8 @@ def prefix_of(earlier: Json, later: Json) -> bool:
     it.
     """
     before, after = ([*map(plain, messages_of(body))] for body in (earlier, later))
-    fixed = [unmarked([body.get("system"), body.get("tools")]) for body in (earlier, later)]
+    preamble = ("system", "systemInstruction", "tools")
+    fixed = [unmarked([*map(body.get, preamble)]) for body in (earlier, later)]
     return fixed[0] == fixed[1] and after[: len(before)] == before
 
 
@@ -26,11 +32,11 @@ def count_edits(client: Json, sent: Json) -> int:
     """Return the number of blocks changed in an edited request without a summary. Raises
     AssertionError if anything else differs.
     """
-    name = "input" if "input" in client else "messages"
+    name = name_of_messages(client)
     assert [*client] == [*sent]
     assert {**client, name: 0} == {**sent, name: 0}
     assert len(client[name]) == len(sent[name])
-    compare = {"input": _items, "messages": _messages}[name]
+    compare = {"input": _items, "messages": _messages, "contents": _contents}[name]
     return sum(compare(*pair) for pair in zip(client[name], sent[name], strict=True))
 
 
@@ -66,6 +72,19 @@ def _messages(one: Json, other: Json) -> int:
         )  # fmt: skip
         found += field != ""
     return found + len(one["content"]) - len(kept)
+
+
+def _contents(one: Json, other: Json) -> int:
+    assert {**one, "parts": 0} == {**other, "parts": 0}
+    found = 0
+    for before, after in zip(one["parts"], other["parts"], strict=True):
+        (name,) = {name for name in before if before[name] != after[name]} or {""}
+        assert [*before] == [*after]
+        if name:
+            field = {"functionResponse": "response", "functionCall": "args"}[name]
+            assert {**before[name], field: 0} == {**after[name], field: 0}
+        found += name != ""
+    return found
 
 
 def _calls(before: list[Json], after: list[Json]) -> int:

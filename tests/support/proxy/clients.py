@@ -20,6 +20,12 @@ PATHS = {
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
     "responses": "/v1/responses",
+    "gemini": "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
+}
+COUNT_PATHS = {
+    "messages": "/v1/messages/count_tokens",
+    "responses": "/v1/responses/input_tokens",
+    "gemini": "/v1beta/models/gemini-2.5-pro:countTokens",
 }
 
 
@@ -63,13 +69,19 @@ class Client:
 
     def bodies(self) -> Iterator[Json]:
         """Yield the request of each turn."""
-        make = {"messages": _messages, "chat": _chat, "responses": _responses}[self.protocol]
+        makers = {
+            "messages": _messages, "chat": _chat, "responses": _responses, "gemini": _contents,
+        }  # fmt: skip
+        make = makers[self.protocol]
         for count in range(1, len(self.turns) + 1):
             yield {**make(self, self.turns[:count]), **self.extra}
 
     def answer(self, turn: Turn, number: int, *, stream: bool = True) -> bytes:
         """Return the server's answer, as the bytes of a stream or as one object."""
-        make = {"messages": _message_answer, "chat": _chat_answer, "responses": _response_answer}
+        make = {
+            "messages": _message_answer, "chat": _chat_answer, "responses": _response_answer,
+            "gemini": _content_answer,
+        }  # fmt: skip
         return make[self.protocol](self, turn, number, stream)
 
 
@@ -211,6 +223,51 @@ def _output(client: Client, turn: Turn, number: int) -> list[Json]:
     return items
 
 
+def _contents(client: Client, turns: Sequence[Turn]) -> Json:
+    contents: list[Json] = []
+    for number, turn in enumerate(turns):
+        parts: list[Json] = []
+        for call in turns[number - 1].calls if number else ():
+            given: Json = {"output": call.result}
+            if call.is_list:
+                given = {"stdout": call.result, "code": 0}
+            named = {"id": f"mine-{call.id}"} if client.odd else {"id": call.id}
+            parts.append({"functionResponse": {**named, "name": call.name, "response": given}})
+        parts += [{"text": text} for text in turn.words]
+        if turn.image:
+            parts.append({"inlineData": {"mimeType": "image/png", "data": PIXEL}})
+        contents.append({"role": "user", "parts": parts})
+        if turn is turns[-1]:
+            break
+        contents.append({"role": "model", "parts": _parts(client, turn, number)})
+    function = {"name": "Bash", "description": "Run.", "parameters": {"type": "OBJECT"}}
+    body: Json = {
+        "contents": contents,
+        "systemInstruction": {"parts": [{"text": SYSTEM}]},
+        "tools": [{"functionDeclarations": [function]}],
+        "generationConfig": {"maxOutputTokens": 4096, "temperature": 0},
+    }
+    if client.odd:
+        body |= {"safetySettings": [], "toolConfig": {"hologram": None}}
+    return body
+
+
+def _parts(client: Client, turn: Turn, number: int) -> list[Json]:
+    """Return the parts of a reply, as the client sends them back."""
+    parts: list[Json] = []
+    if turn.thinking:
+        parts.append({"text": turn.thinking, "thought": True})
+    if turn.text:
+        parts.append({"text": turn.text})
+    for place, call in enumerate(turn.calls):
+        named: Json = {} if client.odd else {"id": call.id}
+        part: Json = {"functionCall": {**named, "name": call.name, "args": call.input}}
+        if place == 0:
+            part["thoughtSignature"] = f"c2ln{number}"
+        parts.append(part)
+    return parts
+
+
 def _message_answer(client: Client, turn: Turn, number: int, stream: bool) -> bytes:
     content = _said(client, turn, number)
     usage = {"input_tokens": 3, "output_tokens": 5}
@@ -283,6 +340,22 @@ def _response_answer(client: Client, turn: Turn, number: int, stream: bool) -> b
         for place, item in enumerate(output)
     ]
     return _sse([*events, {"type": "response.completed", "response": whole}])
+
+
+def _content_answer(client: Client, turn: Turn, number: int, stream: bool) -> bytes:
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": 8}
+    named = {"usageMetadata": usage, "modelVersion": "m", "responseId": f"r{number}"}
+    parts = _parts(client, turn, number) or [{"text": ""}]
+    if not stream:
+        whole = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+        return json.dumps({"candidates": [whole], **named}).encode()
+    events: list[Json] = []
+    for part in parts:
+        candidate: Json = {"content": {"role": "model", "parts": [part]}, "index": 0}
+        if part is parts[-1]:
+            candidate["finishReason"] = "STOP"
+        events.append({"candidates": [candidate], **named})
+    return _sse(events)
 
 
 def _sse(events: Sequence[Json]) -> bytes:

@@ -36,8 +36,9 @@ class ProxyCommand:
         return self.place.root / "proxy.err"
 
     def start(self) -> None:
-        both = [f"messages={self.upstream}", f"openai={self.upstream}/v1"]
-        options = [word for each in both for word in ("--upstream", each)]
+        base = self.upstream
+        upstreams = (f"messages={base}", f"openai={base}/v1", f"gemini={base}")
+        options = [word for each in upstreams for word in ("--upstream", each)]
         with self.errors.open("a") as errors:
             words = [*self.arguments, "proxy", "--port", str(self.port), *options]
             given: dict[str, Any] = {}

@@ -65,9 +65,9 @@ def running_proxy(
     project = Project(folder / "state", folder / "project")
     project.cwd.mkdir(parents=True, exist_ok=True)
     reports: list[str] = []
-    both = {"messages": upstream, "openai": f"{upstream}/v1"}
+    all_upstreams = {"messages": upstream, "openai": f"{upstream}/v1", "gemini": upstream}
     options = ProxyOptions(
-        project, policy, 0, both, summaries=summaries, window=window, report=reports.append
+        project, policy, 0, all_upstreams, summaries=summaries, window=window, report=reports.append
     )
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
