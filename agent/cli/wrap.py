@@ -70,7 +70,8 @@ def wrap(
 ) -> int:
     """Start another agent behind a proxy that keeps its context small.
 
-    CLIENT is claude, codex, opencode, pi, kimi or aider. The required settings apply to this start
+    CLIENT is claude, codex, opencode, pi, kimi, qwen, gemini, copilot, crush, goose or aider. The
+    required settings apply to this start
     only; the client's own settings stay unchanged. Put options of `wrap` before CLIENT.
     """
     from ..proxy.clients import upstreams_for

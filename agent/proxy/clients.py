@@ -3,7 +3,7 @@ vendors document. No settings file is changed.
 
 Placeholders in all texts: `$url` is the proxy's address, `$mcp` the address of its MCP
 server, `$sessions` the folder of the project's sessions, `$command` and `$arguments` (JSON) start a
-program that connects to the MCP server, and `$extension` is a file for pi.
+program that connects to the MCP server, and `$files` the folder of files for clients.
 """
 
 import json
@@ -18,11 +18,11 @@ from ...tools.system.programs import isolated_python
 from ..lazy import dataclass
 from ..models.providers import MESSAGES
 from ..session.given_back import SERVER
-from .forward import OPENAI, UPSTREAMS
+from .forward import GEMINI, OPENAI, UPSTREAMS
 
 MCP_PATH = "/.ctxagent/mcp"  # of the MCP server in the proxy
-_STUB = Path(__file__).parent / "mcp_stub.py"
-_EXTENSION = Path(__file__).parent / "pi_extension.js"
+_FILES = Path(__file__).parent
+_STUB = _FILES / "mcp_stub.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ CLIENTS = {
             "pi",
             "npm install -g @earendil-works/pi-coding-agent",
             {"CTXAGENT_PROXY_URL": "$url"},
-            flags=("-e", "$extension"),
+            flags=("-e", "$files/pi_extension.js"),
         ),
         Client(
             "kimi",
@@ -96,6 +96,62 @@ CLIENTS = {
                 _MCP_SERVERS.replace("$server", '"command": $command, "args": $arguments'),
             ),
             upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
+        ),
+        Client(
+            "qwen",
+            "npm install -g @qwen-code/qwen-code",
+            {"OPENAI_BASE_URL": "$url/v1", "ANTHROPIC_BASE_URL": "$url",
+             "GOOGLE_GEMINI_BASE_URL": "$url"},
+            flags=(
+                f"--mcp-config={_MCP_SERVERS}".replace(
+                    "$server", '"httpUrl": "$mcp", "trust": true, "alwaysLoadTools": true'
+                ),
+            ),
+        ),
+        Client(
+            "gemini",
+            "npm install -g @google/gemini-cli",
+            {
+                "GOOGLE_GEMINI_BASE_URL": "$url",
+                "CTXAGENT_PROXY_URL": "$url",  # for the file
+                "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": "$files/gemini_settings.json",
+            },
+        ),
+        Client(
+            "copilot",
+            "npm install -g @github/copilot",
+            {"COPILOT_PROVIDER_BASE_URL": "$url"},
+            flags=(
+                f"--additional-mcp-config={_MCP_SERVERS}".replace(
+                    "$server", '"type": "http", "url": "$mcp", "tools": ["*"]'
+                ),
+                f"--allow-tool={SERVER}",
+            ),
+            upstreams={
+                name: (("COPILOT_PROVIDER_BASE_URL",), UPSTREAMS[name].url)
+                for name in (MESSAGES, OPENAI)
+            },
+        ),
+        Client(
+            "crush",
+            "npm install -g @charmland/crush",
+            {"ANTHROPIC_API_ENDPOINT": "$url", "OPENAI_API_ENDPOINT": "$url/v1",
+             "GEMINI_API_ENDPOINT": "$url"},
+            upstreams={
+                MESSAGES: (("ANTHROPIC_API_ENDPOINT",), UPSTREAMS[MESSAGES].url),
+                OPENAI: (("OPENAI_API_ENDPOINT",), UPSTREAMS[OPENAI].url),
+                GEMINI: (("GEMINI_API_ENDPOINT",), UPSTREAMS[GEMINI].url),
+            },
+        ),
+        Client(
+            "goose",
+            "brew install block-goose-cli",
+            {"ANTHROPIC_HOST": "$url", "OPENAI_HOST": "$url", "GOOGLE_HOST": "$url"},
+            upstreams={
+                MESSAGES: (("ANTHROPIC_HOST",), UPSTREAMS[MESSAGES].url),
+                OPENAI: (("OPENAI_HOST",), UPSTREAMS[OPENAI].url),
+                GEMINI: (("GOOGLE_HOST",), UPSTREAMS[GEMINI].url),
+            },
         ),
         Client(
             "aider",
@@ -144,7 +200,7 @@ class ClientStart:
             mcp=mcp.geturl(),
             command=json.dumps(command),
             arguments=json.dumps(arguments),
-            extension=_EXTENSION,
+            files=_FILES,
         )
 
     def _tree(self, tree: Any) -> Any:

@@ -19,7 +19,7 @@ from ..support.terminal.screen import Terminal
 
 # Prints what it was given, then does what $DO says.
 CLIENT = r"""#!/bin/sh
-env | grep -E '^(ANTHROPIC|OPENAI|KIMI|OPENCODE|CTXAGENT_PROXY)' | sort
+env | grep -E '^(ANTHROPIC|OPENAI|KIMI|OPENCODE|GOOGLE|COPILOT|CTXAGENT_PROXY)' | sort
 for each; do printf 'argument %s\n' "$each"; done
 eval "$DO"
 """
@@ -138,7 +138,7 @@ def test_a_client_that_is_unknown_or_missing_is_named_with_what_to_do(place: Pla
     done = place.run("wrap", "emacs", env=env)
     assert done.returncode == 2
     assert "emacs" in done.stderr
-    assert "claude, codex, opencode, pi, kimi, aider" in done.stderr
+    assert ", ".join(CLIENTS) in done.stderr
     (place.root / "bin" / "codex").unlink()
     done = place.run("wrap", "codex", env=env)
     assert done.returncode == 2

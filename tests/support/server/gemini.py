@@ -131,8 +131,7 @@ def check_gemini(body: Body) -> None:
             data = part.keys() & {"text", "inlineData", "functionCall", "functionResponse"}
             if len(data) != 1 or not data <= _PARTS[role]:
                 raise Invalid(f"{where}.parts: {sorted(part)} in a content of {role}")
-        answered = _names(content, "functionResponse")
-        if sorted(answered) != sorted(calls):
+        if _answered(content) != sorted(calls):
             raise Invalid(
                 f"{where}: Please ensure that the number of function response parts is equal to "
                 "the number of function call parts of the function call turn."
@@ -147,6 +146,15 @@ def check_gemini(body: Body) -> None:
     if before == "model":
         raise Invalid("Please ensure that multiturn requests end with a user role.")
     _check_signatures(contents)
+
+
+def _answered(content: Body) -> list[str]:
+    """Return the names of the calls that a content answers, each call once. Gemini CLI sends a
+    result twice after it has resumed a session.
+    """
+    answers = [part["functionResponse"] for part in content["parts"] if "functionResponse" in part]
+    once = {str(each.get("id", place)): each["name"] for place, each in enumerate(answers)}
+    return sorted(once.values())
 
 
 def _names(content: Body, kind: str) -> list[str]:
@@ -194,14 +202,18 @@ def in_blocks(body: Body) -> Body:
 
 
 def _block(part: Body, id: str, calls: list[Body]) -> Body | None:
-    """Return a part as a block, None for a thought. `calls` are the calls without a result."""
+    """Return a part as a block, None for a thought and a repeated result. `calls` are the calls
+    without a result.
+    """
     if "functionCall" in part:
         call = part["functionCall"]
         calls.append({"type": "tool_use", "id": id, "name": call["name"], "input": call["args"]})
         return calls[-1]
     if "functionResponse" in part:
         response = part["functionResponse"]
-        call = next(each for each in calls if each["name"] == response["name"])
+        call = next((each for each in calls if each["name"] == response["name"]), None)
+        if call is None:  # a second time
+            return None
         calls.remove(call)
         text = json.dumps(response["response"], ensure_ascii=False)
         return {"type": "tool_result", "tool_use_id": call["id"], "content": [
