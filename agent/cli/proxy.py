@@ -5,16 +5,18 @@ import json
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...tools.system.plural import count_of
+from ...tools.system.programs import isolated_python
 from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .group import Group
 from .number_types import WholeNumber
-from .options import exits_with_code, load, project_of, say
+from .options import cwd_of, exits_with_code, load, project_of, say, setting_flags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +105,67 @@ def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
         err=True,
     )
     return 0
+
+
+@proxy.command("install")
+@click.option("--print", "only_print", is_flag=True, help="Print the unit, but install nothing.")
+@click.pass_context
+@exits_with_code
+def install(context: click.Context, only_print: bool) -> int:
+    """Run the proxy as a service of systemd for this user.
+
+    The service starts at login. Its sessions belong to the home directory, unless --cwd names
+    another one. Put the options of `proxy` before `install`.
+    """
+    from ..proxy.forward import HOST, is_at
+    from ..proxy.serve import upstreams_of
+    from ..proxy.service import shell_lines, unit_text, user_service
+
+    options, given = context.obj, context.parent.params if context.parent else {}
+    address = f"http://{HOST}:{given['port']}"
+    if not given["port"]:
+        raise UsageError("a service needs a fixed port", hint="Give --port before `install`.")
+    if options["cwd"] is None:
+        options = {**options, "cwd": Path.home()}
+    started = proxy_options(options, given["port"], given["upstreams"], summaries=True)
+    # After an earlier installation, the variables lead to the service itself.
+    environ = {name: value for name, value in os.environ.items() if not is_at(value, address)}
+    upstreams = upstreams_of(started.upstreams, environ)
+    words = ["--port", str(given["port"])]
+    words += [word for name, url in upstreams.items() for word in ("--upstream", f"{name}={url}")]
+    words += ["--no-summaries"] if given["no_summaries"] else []
+    text = unit_text([*own_command(options), "proxy", *words], environ)
+    if only_print:
+        say(text, nl=False)
+        return 0
+    service = user_service(Path.home(), os.environ)
+    service.install(text, given["port"])
+    say(f"The proxy runs at {address}: {service.unit}", err=True)
+    say("Add these lines to the startup file of your shell, such as ~/.profile:", err=True)
+    say("\n".join(shell_lines(address)))
+    return 0
+
+
+@proxy.command("uninstall")
+@exits_with_code
+def uninstall() -> int:
+    """Stop the service that `proxy install` made, and remove it."""
+    from ..proxy.forward import UPSTREAMS
+    from ..proxy.service import user_service
+
+    service = user_service(Path.home(), os.environ)
+    if not service.uninstall():
+        say(f"The proxy is not installed: there is no {service.unit}.", err=True)
+        return 0
+    names = ", ".join(upstream.variable for upstream in UPSTREAMS.values())
+    say(f"Removed {service.unit}. Unset {names} if they lead to the proxy.", err=True)
+    return 0
+
+
+def own_command(options: dict[str, Any]) -> list[str]:
+    """Return the words that start ctxagent with the same directory and settings."""
+    settings = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    return [*isolated_python(), "-m", "ctxagent", "--cwd", str(cwd_of(options)), *settings]
 
 
 def _say_table(found: "ProxyStatus") -> None:

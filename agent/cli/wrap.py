@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.files import make_private_folder, private_opener
-from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from ..lazy import regex
 from .number_types import WholeNumber
-from .options import cwd_of, exits_with_code, say, setting_flags
-from .proxy import DEFAULT_PORT, WITH_PARENT, proxy_options
+from .options import exits_with_code, say
+from .proxy import DEFAULT_PORT, WITH_PARENT, own_command, proxy_options
 
 if TYPE_CHECKING:
     from ..proxy.clients import Client, ClientStart
@@ -153,12 +152,10 @@ def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) ->
     """
     make_private_folder(folder)
     path = folder / LOG_NAME
-    settings = [word for flag in setting_flags(options) for word in ("-c", flag)]
-    command = [*isolated_python(), "-m", "ctxagent", "--cwd", str(cwd_of(options)), *settings]
     with os.fdopen(private_opener(str(path), _APPEND), "wb") as log:
         begin = log.seek(0, os.SEEK_END)  # a file opened for appending starts at 0
         child = subprocess.Popen(
-            [*command, "proxy", *arguments, WITH_PARENT],
+            [*own_command(options), "proxy", *arguments, WITH_PARENT],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

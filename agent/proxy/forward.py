@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from ...tools.system.take_turn import in_thread
 from ...tools.system.tls import CertificatesUnreadable, tls_options
 from ..lazy import regex
+from ..models.address import LOOPBACK_HOSTS
 from ..models.bounded_body import unpacked
 from ..models.providers import DEFAULT_PROVIDER, MESSAGES
 
@@ -22,17 +24,24 @@ class DefaultUpstream(NamedTuple):
 
     variable: str  # environment variable with the base URL
     url: str
+    path: str  # path of the proxy that clients need in their base URL
     provider: str  # provider of the models at an unknown address
 
 
 OPENAI, GEMINI = "openai", "gemini"
 UPSTREAMS = {
-    MESSAGES: DefaultUpstream("ANTHROPIC_BASE_URL", "https://api.anthropic.com", DEFAULT_PROVIDER),
-    OPENAI: DefaultUpstream("OPENAI_BASE_URL", "https://api.openai.com/v1", OPENAI),
-    GEMINI: DefaultUpstream(
-        "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", GEMINI
+    MESSAGES: DefaultUpstream(
+        "ANTHROPIC_BASE_URL", "https://api.anthropic.com", path="", provider=DEFAULT_PROVIDER
     ),
-}
+    OPENAI: DefaultUpstream(
+        "OPENAI_BASE_URL", "https://api.openai.com/v1", path="/v1", provider=OPENAI
+    ),
+    GEMINI: DefaultUpstream(
+        "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", path="",
+        provider=GEMINI,
+    ),
+}  # fmt: skip
+HOST = "127.0.0.1"  # of the proxy
 CONNECT_S = 30.0
 READABLE = ("gzip", "deflate", "identity")  # encodings that the proxy can decode
 _VERSION = regex(r"/v1(?:alpha|beta)?\d*$")
@@ -50,6 +59,15 @@ def url_at(base: str, path: str, query: str) -> str:
     if found and f"{path}/".startswith(f"{found[0]}/"):
         path = path.removeprefix(found[0])
     return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def is_at(url: str, address: str) -> bool:
+    """Return True if a URL leads to the proxy at an address."""
+    try:
+        parts, own = urlsplit(url), urlsplit(address)
+        return parts.hostname in LOOPBACK_HOSTS and parts.port == own.port
+    except ValueError:  # not a URL
+        return False
 
 
 def upstream_of(headers: Mapping[str, str], path: str) -> str:

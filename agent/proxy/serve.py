@@ -21,13 +21,12 @@ from ..session.store import Project
 from .app import Proxy
 from .conversations import Conversations
 from .exchange import Exchanges
-from .forward import UPSTREAMS, Upstream
+from .forward import HOST, UPSTREAMS, Upstream, is_at
 from .mcp_server import SessionServer
 from .routes import ProxyPages
 from .session_tools import ServedSessions
 from .status import RUNNING_NAME, StatusReader
 
-HOST = "127.0.0.1"
 KEEP_ALIVE_S = 600  # idle timeout of a client's connection
 SHUTDOWN_S = 2  # for running requests
 
@@ -115,6 +114,10 @@ async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIte
             options.project, options.policy, summaries=options.summaries, window=options.window
         )
         upstreams = upstreams_of(options.upstreams, environ)
+        for name, url in upstreams.items():
+            if is_at(url, address):
+                hint = f"Unset {UPSTREAMS[name].variable}, or give --upstream {name}=URL."
+                raise UsageError(f"the proxy would send requests to itself: {url}", hint=hint)
         proxy = Proxy(Exchanges(conversations, Upstream()), upstreams, options.report)
         recall = SessionServer(ServedSessions(options.project), options.redact)
         pages = ProxyPages(proxy, StatusReader(options.window), recall)

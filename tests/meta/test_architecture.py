@@ -274,7 +274,7 @@ STARTERS = {
     "subprocess.run(": {
         "agent.doctor.setup", "agent.ui.input.images", "agent.models.key_store",
         "agent.cli.github_action", "agent.worktree.git", "agent.fleet.containers",
-        "agent.security.landlock", "agent.security.bubblewrap",
+        "agent.security.landlock", "agent.security.bubblewrap", "agent.proxy.service",
     },
     "os.system(": set(), "posix_spawn(": set(),
     "os.exec": {"agent.cli.wrap", "agent.fleet.parsl_engine"},
