@@ -73,6 +73,18 @@ def test_a_result_belongs_to_the_call_that_its_name_or_place_says() -> None:
     assert [piece.call for piece in pieces] == ["call_1_0"]
 
 
+def test_contents_of_one_reply_are_one_piece() -> None:
+    """Google's SDK keeps the chunks of a stream apart."""
+    said, called = ({"role": "model", "parts": [part]} for part in (REPLY["parts"][1], CALLS[0]))
+    messages = [GO, said, called, content(result("t", {"output": "long"}))]
+    pieces = [*FORMAT.pieces(messages, 0)]
+    assert [piece.kind for piece in pieces] == ["words", "reply", "result"]
+    assert [block["type"] for block in pieces[1].blocks] == ["text", "tool_use"]
+    assert pieces[1].places == (BodyPlace(1, 0), BodyPlace(2, 0))
+    assert pieces[2].call == pieces[1].blocks[1]["id"]
+    assert [*FORMAT.pieces(messages, 3)] == pieces[2:]
+
+
 def test_only_what_is_edited_changes() -> None:
     given = body(GO, REPLY, RESULTS, model="m")
     edits = Edits(results={BodyPlace(2, 1): "stub"}, inputs={BodyPlace(1, 2): {"long": "short"}})

@@ -7,6 +7,7 @@ spelling. Signatures of thoughts are never changed.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import groupby
 from urllib.parse import unquote, urlsplit
 
 from ...lazy import dataclass
@@ -26,6 +27,7 @@ from .base import (
 from .gemini_draft import GeminiDraft, field_of, reply_block, spelled
 
 _MODEL_ROLE = "model"
+_USER_ROLES = ("user", "function", None)
 _OUTPUT, _ERROR = "output", "error"  # keys of a function's result, by Google's convention
 
 
@@ -35,7 +37,7 @@ class GeminiBody:
     name, upstream = "gemini", GEMINI
     paths = (":generateContent", ":streamGenerateContent")
     count_paths = (":countTokens",)
-    other_roles = ("user", "function", None)
+    other_roles = _USER_ROLES
 
     def model(self, body: Json, url: str) -> str:
         return unquote(urlsplit(url).path).rpartition("/")[2].partition(":")[0]
@@ -56,21 +58,21 @@ class GeminiBody:
         return Preamble("\n\n".join(texts), tools)
 
     def pieces(self, messages: Sequence[Json], start: int) -> Iterator[BodyPiece]:
-        open_calls = _OpenCalls()
         begin = start
-        while begin and messages[begin - 1].get("role") != _MODEL_ROLE:
+        while begin and not _is_reply(messages[begin - 1]):
+            begin -= 1  # to the reply whose calls have results
+        while begin and _is_reply(messages[begin - 1]):
             begin -= 1
-        for index in range(max(0, begin - 1), len(messages)):  # from the calls of the results on
-            role, parts = messages[index].get("role"), messages[index].get("parts") or []
-            if role == _MODEL_ROLE:
-                found = [*_reply_pieces(parts, index)]
+        open_calls = _OpenCalls()
+        # Google's SDK sends each chunk of a streamed reply back as a content of its own.
+        for is_reply, run in groupby(range(begin, len(messages)), lambda n: _is_reply(messages[n])):
+            indexes = [*run]
+            if is_reply:
+                found = [_reply_piece(messages, indexes)]
                 open_calls = _OpenCalls([block for block in found[0].blocks if "id" in block])
-            elif role in self.other_roles:
-                found = [*_user_pieces(parts, index, open_calls)]
             else:
-                raise ValueError(f"a content with the role {role!r}")
-            if index >= start:
-                yield from found
+                found = [p for n in indexes for p in _user_pieces(messages[n], n, open_calls)]
+            yield from (piece for piece in found if piece.message >= start)
 
     def edited(self, body: Json, edits: Edits, skip: int) -> Json:
         contents = [*body["contents"]]
@@ -139,31 +141,44 @@ class _OpenCalls:
         return str(found["id"])
 
 
-def _reply_pieces(parts: Sequence[Json], index: int) -> Iterator[BodyPiece]:
-    """Yield the piece of a reply. A call without an ID gets one from its position."""
-    blocks = [reply_block(part, f"call_{index}_{number}") for number, part in enumerate(parts)]
-    places = tuple(BodyPlace(index, number) for number in range(len(parts)))
-    yield BodyPiece("reply", blocks, places or (BodyPlace(index),))
+def _is_reply(content: Json) -> bool:
+    return content.get("role") == _MODEL_ROLE
 
 
-def _user_pieces(parts: Sequence[Json], index: int, open_calls: _OpenCalls) -> Iterator[BodyPiece]:
-    """Yield the pieces of a user's content: each result, and the parts between results."""
+def _reply_piece(contents: Sequence[Json], indexes: Sequence[int]) -> BodyPiece:
+    """Return the piece of a reply. A call without an ID gets one from its position."""
+    parts = [
+        (part, BodyPlace(index, number))
+        for index in indexes
+        for number, part in enumerate(contents[index].get("parts") or ())
+    ]
+    blocks = [reply_block(part, f"call_{at.message}_{at.block}") for part, at in parts]
+    places = tuple(at for _, at in parts)
+    return BodyPiece("reply", blocks, places or (BodyPlace(indexes[0]),))
+
+
+def _user_pieces(content: Json, index: int, open_calls: _OpenCalls) -> Iterator[BodyPiece]:
+    """Yield the pieces of a user's content: each result, and the parts between results. Raises
+    ValueError for a content of another role.
+    """
+    if content.get("role") not in _USER_ROLES:
+        raise ValueError(f"a content with the role {content['role']!r}")
     words: list[tuple[Block, BodyPlace]] = []
     mine = False
 
     def said() -> Iterator[BodyPiece]:
         if words:
-            content = [block for block, _ in words]
-            yield BodyPiece("words", content, tuple(p for _, p in words), by_client=mine)
+            blocks = [block for block, _ in words]
+            yield BodyPiece("words", blocks, tuple(p for _, p in words), by_client=mine)
             words.clear()
 
-    for number, part in enumerate(parts):
+    for number, part in enumerate(content.get("parts") or ()):
         place = BodyPlace(index, number)
         if isinstance(response := field_of(part, "functionResponse"), dict):
             yield from said()
-            content, is_error = _result_of(response)
+            found, is_error = _result_of(response)
             call = open_calls.take(response)
-            yield BodyPiece("result", content, (place,), call=call, is_error=is_error)
+            yield BodyPiece("result", found, (place,), call=call, is_error=is_error)
             continue
         is_mine = is_client_text(str(part.get("text", "")))
         if is_mine is not mine:

@@ -24,6 +24,7 @@ _PARTS = {
     "model": {"text", "functionCall", "inlineData"},
 }
 _REASONS = {"max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
+_PLACES = ("/v1/models/", "/v1beta/models/")
 _ACTIONS = (":generateContent", ":streamGenerateContent")
 
 
@@ -36,7 +37,7 @@ class GeminiServer(Server):
         self.bodies: list[Body] = []
 
     def refusal(self, path: str, headers: Mapping[str, str]) -> Fail | None:
-        if not (path.startswith("/v1beta/models/") and path.endswith(_ACTIONS)):
+        if not (path.startswith(_PLACES) and path.endswith(_ACTIONS)):
             return Fail(404, f"no such path: {path}")
         return None if headers.get("x-goog-api-key") else Fail(403, "Method needs an API key")
 
@@ -121,7 +122,7 @@ def check_gemini(body: Body) -> None:
     if not contents:
         raise Invalid("* GenerateContentRequest.contents: contents is not specified")
     calls, before = list[str](), ""
-    for place, content in enumerate(contents):
+    for place, content in enumerate(_joined(contents)):
         role, where = content.get("role", "user"), f"contents[{place}]"
         if role not in _PARTS or content.keys() - {"role", "parts"}:
             raise Invalid(f"{where}: Please use a valid role: user, model.")
@@ -146,6 +147,19 @@ def check_gemini(body: Body) -> None:
     if before == "model":
         raise Invalid("Please ensure that multiturn requests end with a user role.")
     _check_signatures(contents)
+
+
+def _joined(contents: list[Body]) -> list[Body]:
+    """Return contents in which the contents of one reply are one. Google's SDK sends each chunk of
+    a streamed reply back as a content of its own.
+    """
+    joined: list[Body] = []
+    for content in contents:
+        if joined and content.get("role") == joined[-1].get("role") == "model":
+            joined[-1] = {**content, "parts": [*joined[-1]["parts"], *content.get("parts", ())]}
+        else:
+            joined.append(content)
+    return joined
 
 
 def _answered(content: Body) -> list[str]:
