@@ -70,6 +70,7 @@ def test_a_client_works_on_while_its_old_results_leave(tmp_path: Path, action: s
         assert proxy.errors.read_text() == ""
         sent = server.bodies[-1]["contents"]
         ask(proxy.url, action, [*contents, {"role": "user", "parts": [{"text": "Go on."}]}])
+        assert proxy.stop() == 0  # the last reply is recorded
     assert len(json.dumps(sent)) < len(json.dumps(contents)) / 4
     signed = [
         part["thoughtSignature"] for c in sent for part in c["parts"] if "functionCall" in part
