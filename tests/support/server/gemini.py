@@ -50,6 +50,14 @@ class GeminiServer(Server):
             return Fail(400, str(error)), "", {}
         return super().answer(in_blocks(body), headers, raw)
 
+    def _usage(self, body: Body) -> Body:
+        """Return the usage: prefixes are cached without marks, and writing them costs nothing
+        extra.
+        """
+        usage = super()._usage({**body, "metadata": "cache_control"})
+        written = usage["cache_creation_input_tokens"]
+        return {**usage, "input_tokens": written, "cache_creation_input_tokens": 0}
+
     def streams(self, body: Body) -> bool:
         return ":streamGenerateContent" in self.paths[-1]
 
