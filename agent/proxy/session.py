@@ -57,6 +57,7 @@ from .bodies.base import (
     ServerReply,
     is_same,
     plain,
+    split_reminders,
 )
 from .host import ProxyHost
 from .way_back import policy_with, way_back_of
@@ -393,16 +394,18 @@ class ProxySession:
         return recorded
 
     def _record_result(self, piece: BodyPiece, details: dict[str, Any]) -> None:
-        host, text = self.host, _text_of_result(piece.content)
+        host, text, reminders = self.host, _text_of_result(piece.content), ""
         call = self._calls.get(piece.call)
         seq, content, offloaded = host.log.last_seq + 1, piece.content, None
         ours, sources = TranslatedCall("", {}), list[str]()
+        if text is not None:
+            content = text
+            text, reminders = split_reminders(text)
         if call is not None:
             sources = recorded_sources(call.name, call.input, text or "")
             ours = translate(replace(call, text=text or "", is_error=piece.is_error))
             details = {**self._details_of(ours), **details}
         if text is not None:
-            content = text
             demoted = None
             if sources:
                 details[RECALLED] = sources
@@ -415,7 +418,7 @@ class ProxySession:
                 details["characters"] = len(text)
             if demoted is not None:
                 shown = f"*Or with the ref {self.id}#{seq}, {recall_pages(len(text))}*"
-                content, offloaded = f"{demoted[0].reference}\n{shown}", demoted[1]
+                content, offloaded = f"{demoted[0].reference}\n{shown}{reminders}", demoted[1]
                 details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
                 if not (sources or self.policy.line_numbers):

@@ -8,6 +8,7 @@ from ctxagent.agent.proxy.bodies.base import (
     is_client_text,
     is_same,
     replaced_inputs,
+    split_reminders,
     text_blocks,
     text_of,
     words,
@@ -66,6 +67,24 @@ def test_parts_become_blocks() -> None:
 )
 def test_a_text_of_the_client_is_not_the_users(text: str, is_clients: bool) -> None:
     assert is_client_text(text) is is_clients
+
+
+REMINDER = "<system-reminder>\n9 tokens left\n</system-reminder>"
+
+
+@pytest.mark.parametrize(
+    ("own", "added"),
+    [
+        ("ok\n", f"\n\n{REMINDER}\n\n{REMINDER}\n"),
+        ("ok", REMINDER),
+        (f"{REMINDER}\nok", ""),
+        ("a </system-reminder>", ""),
+        ("", REMINDER),
+        ("ok", ""),
+    ],
+)
+def test_reminders_at_the_end_of_a_result_are_not_its_text(own: str, added: str) -> None:
+    assert split_reminders(own + added) == (own, added)
 
 
 def test_texts_are_replaced_wherever_they_are() -> None:

@@ -164,3 +164,28 @@ def test_only_what_can_come_back_leaves(tool: str, is_removed: bool, tmp_path: P
             proxy.post(client.path, json.dumps(body).encode())
         (sent,) = results_in(json.loads(server.requests[-1].body))
     assert (sent != text) == is_removed
+
+
+REMINDER = "\n\n<system-reminder>\n14967470 tokens left\n</system-reminder>"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lines", "is_moved"), [(250, False), (400, True)])
+def test_reminders_of_the_client_are_not_the_output(
+    lines: int, is_moved: bool, tmp_path: Path
+) -> None:
+    """They do not move an output to a file, they are not in the file, and the model gets them."""
+    text = "".join(f"line {n} of whales is a text of a command\n" for n in range(lines))
+    reminders = REMINDER * 30
+    answers: list[bytes] = []
+    with (
+        recorder(lambda received: Answer([answers[-1]], 200, EVENTS)) as server,
+        running_proxy(tmp_path, server.url, PRESETS["lean"], WINDOW) as proxy,
+    ):
+        talk = Conversation("messages", proxy, server, answers)
+        talk.send(Called("call_0", "Bash", {"command": "make"}, text + reminders))
+        (sent,) = talk.send()
+        assert (sent != text + reminders) == is_moved
+        assert sent.endswith(reminders)
+        (file,) = (proxy.logs()[0].parent / "offloaded").iterdir()
+        assert file.read_text() == text

@@ -17,9 +17,10 @@ Json = dict[str, Any]
 PieceKind = Literal["words", "reply", "result"]
 MARKS = ("cache_control",)  # fields that only control the cache
 OTHER_ITEM = "other_item"  # type of a block that wraps an unknown item
+_REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 # Starts of texts that clients insert into user messages; the user did not write them.
 CLIENT_TEXTS = (
-    "<system-reminder>",
+    _REMINDER,
     "<session_context>",
     "<environment_context>",
     "<environment_details>",
@@ -204,6 +205,17 @@ def is_same(one: Json, other: Json) -> bool:
 def is_client_text(text: str) -> bool:
     """Return True for a text that a client inserted into a user message."""
     return text.lstrip().startswith(CLIENT_TEXTS)
+
+
+def split_reminders(text: str) -> tuple[str, str]:
+    """Return a result's own text, and the reminders that the client appended to it."""
+    own = text
+    while (end := own.rstrip()).endswith(_REMINDER_END):
+        start = end.rfind(_REMINDER)
+        if start < 0:
+            break
+        own = own[:start].removesuffix("\n\n")
+    return own, text[len(own) :]
 
 
 def text_blocks(content: Any) -> Iterator[Block]:
