@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all quick mutants lint docs bench soak real screens pictures manual dist container-check fresh clean
+.PHONY: demo test test-all quick mutants lint docs bench clients soak real screens pictures manual dist container-check fresh clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -48,6 +48,11 @@ docs: $(STAMP)
 SIZE ?= full
 bench: $(STAMP)
 	$(BIN)/python benchmarks/all.py --size $(SIZE)
+
+# The newest agents of others, installed into .clients (2 GB), directly and through the proxy; writes
+# the table of docs/guide/proxy.md. It needs npm. CLIENTS='claude pi' chooses.
+clients: $(STAMP)
+	nice $(BIN)/python benchmarks/clients/newest.py $(CLIENTS)
 
 soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.faults.soak --kills 1000
@@ -108,4 +113,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .real build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .real .clients build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents import KEY, Start, kimi, pi
+from agents import KEY, Start, pi
 
 CLAUDE_MODEL = "claude-sonnet-4-5"
+BOUND_MODEL = "claude-sonnet-5-5"
 OPENAI_MODEL = "gpt-5"
 OTHER_MODEL = "scripted"
 Steps = Sequence[str]  # names of keys, or texts to type with a leading "="
@@ -34,6 +35,7 @@ class Client:
     """
 
     name: str
+    package: str  # of npm; "" if `make clients` does not install it
     protocol: str  # messages, responses or chat
     configure: Callable[[Path, Path, str, int], Mapping[str, str]]
     task: Callable[[str], Sequence[str]]
@@ -41,6 +43,10 @@ class Client:
     terminal: InTerminal | None = None
     has_files: bool = True  # tools that read and write files
     has_tools: bool = True
+    largest_output: int | None = None  # in bytes; the client shortens larger outputs of commands
+    has_subagents: bool = False
+    waits: bool = False  # its subagents run in the background, and a tool waits for them
+    bound: tuple[str, str] | None = None  # its model, and one whose thinking is bound
 
 
 def _claude(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
@@ -104,6 +110,46 @@ def _opencode(home: Path, project: Path, url: str, window: int) -> Mapping[str, 
     }
 
 
+def _qwen(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    folder = home / ".qwen"
+    folder.mkdir()
+    model = {"name": OTHER_MODEL, "generationConfig": {"contextWindowSize": window}}
+    settings = {
+        "model": model,
+        "security": {"auth": {"selectedType": "openai"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return {
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": KEY,
+        "OPENAI_MODEL": OTHER_MODEL,
+    }
+
+
+def _copilot(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    return {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_PROVIDER_TYPE": "anthropic",
+        "COPILOT_PROVIDER_BASE_URL": url,
+        "COPILOT_PROVIDER_API_KEY": KEY,
+        "COPILOT_MODEL": CLAUDE_MODEL,
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": str(window),
+    }
+
+
+def _kimi(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    return {
+        "KIMI_MODEL_NAME": OTHER_MODEL,
+        "KIMI_MODEL_API_KEY": KEY,
+        "KIMI_MODEL_BASE_URL": f"{url}/v1",
+        "KIMI_MODEL_MAX_CONTEXT_SIZE": str(window),
+        "KIMI_CODE_NO_AUTO_UPDATE": "1",
+    }
+
+
 def _aider(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
     known = {
         "max_input_tokens": window, "max_output_tokens": 32_000, "max_tokens": 32_000,
@@ -138,12 +184,13 @@ def _before(*flags: str) -> Callable[[str], Sequence[str]]:
 _CLAUDE = ("--model", CLAUDE_MODEL)
 _CLAUDE_FREE = (*_CLAUDE, "--dangerously-skip-permissions", "-p")
 _CODEX_FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_COPILOT_FREE = ("--allow-all-tools", "--allow-all-paths")
 _PI = ("--model", "anthropic/claude-sonnet-5")
 CLIENTS = {
     client.name: client
     for client in (
         Client(
-            "claude", "messages", _claude,
+            "claude", "@anthropic-ai/claude-code", "messages", _claude,
             _before(*_CLAUDE_FREE),
             _before("--continue", *_CLAUDE_FREE),
             InTerminal(
@@ -151,38 +198,53 @@ CLIENTS = {
                 "for shortcuts",
                 ("Escape Escape", "Up", "Enter", "Enter"),
             ),
+            has_subagents=True, bound=(CLAUDE_MODEL, BOUND_MODEL),
         ),
         Client(
-            "codex", "responses", _codex,
+            "codex", "@openai/codex", "responses", _codex,
             _before("exec", *_CODEX_FREE),
             _before("exec", "resume", "--last", *_CODEX_FREE),
             InTerminal(
                 [_CODEX_FREE[1]], "for shortcuts", ("Escape", "Escape", "Enter")
             ),
-            has_files=False,
+            has_files=False, largest_output=9_000, has_subagents=True, waits=True,
         ),
         Client(
-            "opencode", "chat", _opencode,
+            "opencode", "opencode-ai", "chat", _opencode,
             _before("run"),
             _before("run", "--continue"),
             InTerminal([], "Ask anything", ("=/undo", "Enter")),
+            has_subagents=True,
         ),
         Client(
-            "pi", "messages", _peer(pi),
+            "pi", "@earendil-works/pi-coding-agent", "messages", _peer(pi),
             _before("--print", *_PI),
             _before("--print", "--continue", *_PI),
             InTerminal(
                 [*_PI], "escape interrupt", ("=/tree", "Enter", "=Part 1 is", "Enter", "Enter")
             ),
+            bound=("claude-sonnet-5", BOUND_MODEL),
         ),
         Client(
-            "kimi", "messages", _peer(kimi),
-            _before("--print", "--prompt"),
-            _before("--print", "--continue", "--prompt"),
-            InTerminal(["--yolo"], "context: 0.0%", ("=/undo", "Enter", "Enter")),
+            "qwen", "@qwen-code/qwen-code", "chat", _qwen,
+            _before("--yolo", "--prompt"),
+            _before("--yolo", "--continue", "--prompt"),
+            has_subagents=True,
         ),
         Client(
-            "aider", "chat", _aider,
+            "kimi", "@moonshot-ai/kimi-code", "chat", _kimi,
+            _before("--prompt"),
+            _before("--continue", "--prompt"),
+            has_subagents=True,
+        ),
+        Client(
+            "copilot", "@github/copilot", "messages", _copilot,
+            _before(*_COPILOT_FREE, "--prompt"),
+            _before(*_COPILOT_FREE, "--continue", "--prompt"),
+            has_subagents=True,
+        ),
+        Client(
+            "aider", "", "chat", _aider,
             _before("--message"),
             _before("--restore-chat-history", "--message"),
             has_files=False, has_tools=False,

@@ -19,9 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
@@ -29,7 +30,17 @@ sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
 from agents import environ  # noqa: E402
 from clients import CLAUDE_MODEL, CLIENTS, OPENAI_MODEL, Client, InTerminal  # noqa: E402
 from compare import table, version_of  # noqa: E402
-from replies import Command, NewContent, Page, Reply, of_commands, of_recording  # noqa: E402
+from replies import (  # noqa: E402
+    Command,
+    NewContent,
+    Page,
+    Reply,
+    Subagent,
+    Wait,
+    of_command,
+    of_commands,
+    of_recording,
+)
 from script import OF_CLIENT, OURS, QUESTION, SERVERS, Capture, Model  # noqa: E402
 from servers import Relay, relay  # noqa: E402
 
@@ -37,7 +48,7 @@ from ctxagent.agent.models.catalog import cache_terms, cost  # noqa: E402
 from ctxagent.agent.replay.formats import load_recording  # noqa: E402
 from ctxagent.agent.session.entries import Usage  # noqa: E402
 from ctxagent.tests.support.command import COMMAND  # noqa: E402
-from ctxagent.tests.support.server.loopback import Body, Server  # noqa: E402
+from ctxagent.tests.support.server.loopback import Body, Fail, Say, Server  # noqa: E402
 from ctxagent.tests.support.terminal import tmux  # noqa: E402
 
 OUR_PROXY = f"{COMMAND} proxy --port {{port}} --upstream {{upstream}}"
@@ -46,6 +57,14 @@ OTHER = " Another way."
 EDIT = "note.txt\n<<<<<<< SEARCH\n=======\nWritten.\n>>>>>>> REPLACE\n"
 NOTE = "Written.\n"
 TERMINAL_TURNS, TERMINAL_CALLS = 4, 4  # turns in a terminal, commands per turn
+SUBTASK, SUB_DONE = "Look into the second part.", "The second part is done."
+SUB_CALLS, BOUND_CALLS = 8, 48
+AGAIN_CALLS, AGAIN_NEEDS = 60, 4
+RESUMED_CALLS = 24  # in each of two processes
+MIN_AGE = 12  # of an output that is needed again, in commands
+LARGE = 20  # each 20th command prints twice as much
+OVERLOADED = {"messages": 529, "responses": 503, "chat": 503}  # statuses
+WAYS = ("file", "recall", "call")  # to get an older output
 FOUND_S = 60.0  # timeout until a proxy listens
 Figures = dict[str, float | str]
 
@@ -62,6 +81,8 @@ class Run:
     server: Server
     relay: Relay | None = None
     env: dict[str, str] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)  # of `ctxagent wrap`
+    other_model: tuple[str, str] | None = None  # the client's model, and the one to use instead
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -70,9 +91,11 @@ class Run:
 
     def start(self, arguments: Sequence[str]) -> bool:
         """Run the client to its end; return True if its exit code is 0."""
+        if self.other_model:
+            arguments = [each.replace(*self.other_model) for each in arguments]
         try:
             done = subprocess.run(
-                [self.command, *arguments], env=self.env, cwd=self.project, text=True,
+                [self.command, *self.flags, *arguments], env=self.env, cwd=self.project, text=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 timeout=self.options.limit, check=False,
             )  # fmt: skip
@@ -93,13 +116,32 @@ def parts(count: int, calls: int, size: int) -> list[Reply]:
 
 
 def long(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
-    """Return commands of one size, or the replies of a recorded session."""
+    """Return commands, of which some print twice as much, or the replies of a recorded session.
+    Some replies need an older output.
+    """
     if options.recording is None:
-        return parts(1, options.calls, options.bytes)
+        every, bytes = options.needs, options.bytes
+        large = min(2 * bytes, client.largest_output or 2 * bytes)
+        replies = [
+            of_command(number, options.calls, large if number % LARGE == 0 else bytes)
+            for number in range(1, options.calls + 1)
+        ]
+        first = LARGE + MIN_AGE
+        for count, number in enumerate(range(first, len(replies), every) if every else ()):
+            large_one = LARGE * ((number - MIN_AGE) // LARGE) - 1
+            needed = number // 3 if count % 2 else large_one
+            replies[number] = replace(replies[number], needs=[needed])
+        return [*replies, Reply("Part 1 is done.", [])]
     files = folder / "recorded"
     files.mkdir()
     replies = of_recording(load_recording(options.recording), files)
     return [*replies, Reply("The recording is at its end.", [])]
+
+
+def again(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
+    """Return commands with replies that often need an older output."""
+    often = {**vars(options), "calls": AGAIN_CALLS, "needs": AGAIN_NEEDS, "recording": None}
+    return long(client, folder, argparse.Namespace(**often))
 
 
 def task(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
@@ -137,7 +179,43 @@ def do_resume(run: Run) -> Figures:
         for one in run.server.requests[before:]
         if any(is_continued(old, one) for old in run.server.requests[:before])
     ]
-    return {"done": float(first and second), "requests that continue the first": len(later)}
+    newest = json.dumps(run.server.requests[-1])
+    ended = first and second and run.model.said == len(run.model.replies)
+    return {
+        "done": float(ended and "Part 1 is done." in newest),
+        "requests that continue the first": len(later),
+    }
+
+
+def do_subagent(run: Run) -> Figures:
+    ended = run.start(run.client.task(TASK))
+    subagent = run.model.subagents[SUBTASK]
+    reported = SUB_DONE in json.dumps(run.server.requests[-1])
+    return {"done": float(ended and reported and subagent.said == len(subagent.replies))}
+
+
+def with_subagent(run: Run) -> None:
+    replies = [*of_commands(SUB_CALLS, run.options.bytes), Reply(SUB_DONE, [])]
+    subagent = Model(replies, run.options.window, clock=run.model.clock)
+    run.model.subagents = {SUBTASK: subagent}
+
+
+def subagent_replies(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
+    started = Reply("A subagent:", [Subagent(SUBTASK, SUB_DONE)])
+    waits = [Reply("I wait for it.", [Wait(SUB_DONE)])] if client.waits else []
+    return [started, *waits, Reply("The subagent has reported.", [])]
+
+
+def with_faults(run: Run) -> None:
+    """Let the server be overloaded once, and break the stream of a reply once."""
+    cut = Say("I begin to say", fault="cut")
+    run.model.faults = {2: Fail(OVERLOADED[run.client.protocol], "Overloaded"), 5: cut}
+
+
+def with_thinking(run: Run) -> None:
+    """Use a model whose thinking is bound to the text before it."""
+    run.model.thinks = run.server.bound = True
+    run.other_model = run.client.bound
 
 
 def do_terminal(run: Run) -> Figures:
@@ -148,7 +226,7 @@ def do_terminal(run: Run) -> Figures:
     assert terminal is not None
     figures: Figures = {"done": 0.0, "rewound": 0.0, "compacted": 0.0}
     with tmux.pane(
-        *terminal.arguments, cwd=run.project, env={**run.env, "TERM": "xterm-256color"},
+        *run.flags, *terminal.arguments, cwd=run.project, env={**run.env, "TERM": "xterm-256color"},
         columns=120, rows=40, command=run.command,
     ) as pane:  # fmt: skip
         try:
@@ -222,6 +300,7 @@ class Scenario:
     does: Callable[[Run], Figures]
     replies: Callable[[Client, Path, argparse.Namespace], list[Reply]]
     why_not: Callable[[Client], str] = lambda client: ""
+    prepare: Callable[[Run], None] = lambda run: None
 
 
 def _without_tools(client: Client) -> str:
@@ -231,13 +310,27 @@ def _without_tools(client: Client) -> str:
 SCENARIOS = {
     "task": Scenario(do_task, task),
     "long": Scenario(do_long, long, _without_tools),
-    "resume": Scenario(do_resume, lambda c, f, o: parts(2, 3, 2_000), _without_tools),
+    "again": Scenario(do_long, again, _without_tools),
+    "resume": Scenario(do_resume, lambda c, f, o: parts(2, RESUMED_CALLS, o.bytes), _without_tools),
     "terminal": Scenario(
         do_terminal,
         lambda c, f, o: parts(TERMINAL_TURNS, TERMINAL_CALLS, o.bytes),
         lambda client: "" if client.terminal else "it has neither rewind nor compaction",
     ),
-}
+    "subagent": Scenario(
+        do_subagent, subagent_replies,
+        lambda client: "" if client.has_subagents else "it has no subagents",
+        with_subagent,
+    ),
+    "faults": Scenario(
+        do_long, lambda c, f, o: parts(1, SUB_CALLS, o.bytes), _without_tools, with_faults
+    ),
+    "bound": Scenario(
+        do_long, lambda c, f, o: parts(1, BOUND_CALLS, o.bytes),
+        lambda client: "" if client.bound else "no bound thinking in its protocol",
+        with_thinking,
+    ),
+}  # fmt: skip
 
 
 @contextmanager
@@ -272,14 +365,32 @@ def _listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
+def wrap(run: Run, port: int) -> None:
+    """Start the client as `ctxagent wrap` would, if `wrap` knows the client."""
+    asked = [COMMAND, "wrap", "--print", "--port", str(port), run.client.name]
+    shown = subprocess.run(
+        asked, env=run.env, cwd=run.project, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    *exports, start = shown.stdout.splitlines() or [""]
+    run.flags = shlex.split(start)[1:]
+    for export in exports:
+        name, _, value = shlex.split(export)[1].partition("=")
+        run.env[name] = value
+
+
 def play(client: Client, command: str, name: str, options: argparse.Namespace) -> Figures:
     """Play one scenario with one client."""
     scenario = SCENARIOS[name]
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())).resolve()
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        ).resolve()
         home, project = folder / "home", folder / "project"
-        for made in (home / "tmp", project):
-            made.mkdir(parents=True)
+        for place in (home / "tmp", project):
+            place.mkdir(parents=True)
+        options = argparse.Namespace(**vars(options))
+        options.bytes = min(options.bytes, client.largest_output or options.bytes)
         replies = scenario.replies(client, folder, options)
         model = Model(replies, options.window, clock=lambda: (0.0, 0.0), has_tools=client.has_tools)
         server = stack.enter_context(SERVERS[client.protocol](model))
@@ -294,6 +405,9 @@ def play(client: Client, command: str, name: str, options: argparse.Namespace) -
             run.relay = stack.enter_context(relay(url, "none"))
             url = run.relay.url
         run.env |= client.configure(home, project, url, options.window)
+        if options.proxy == OUR_PROXY:
+            wrap(run, urlsplit(url).port or 0)
+        scenario.prepare(run)
         started = time.perf_counter()
         figures = {"version": version_of(command, run.env, project), **scenario.does(run)}
         figures["wall, s"] = time.perf_counter() - started
@@ -311,6 +425,8 @@ def counts(run: Run) -> Figures:
     figures: Figures = {
         "calls asked for": model.asked,
         "outputs that came back whole": model.whole,
+        "older outputs asked for": model.again,
+        **{f"  {way}, came back": f"{model.returned[way]}/{model.wanted[way]}" for way in WAYS},
         "requests": len(server.requests),
         "  side questions": model.asides[QUESTION],
         "  summaries of the client": model.asides[OF_CLIENT],
@@ -327,7 +443,9 @@ def counts(run: Run) -> Figures:
         sent = [one for one in run.relay.exchanges if one.protocol == run.client.protocol]
         figures["bodies of the client"] = len(sent)
         figures["  that came on as they were"] = sum(o.digest in server.digests for o in sent)
-        figures["  that were refused"] = sum(one.status >= 400 for one in sent)
+        refused = sum(one.status >= 400 for one in sent)
+        figures["  that were refused"] = refused
+        figures["  that failed"] = max(0, refused - model.too_long - model.overloads)
     return figures
 
 
@@ -338,7 +456,7 @@ def _client(words: str) -> tuple[str, str]:
     return name, command or name
 
 
-def asked() -> argparse.Namespace:
+def asked(given: Sequence[str] | None = None) -> argparse.Namespace:
     words = argparse.ArgumentParser(description="agents of others, directly or through a proxy")
     words.add_argument(
         "--client", action="append", type=_client, metavar="NAME[=PATH]",
@@ -346,6 +464,10 @@ def asked() -> argparse.Namespace:
     )  # fmt: skip
     words.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable")
     words.add_argument("--calls", type=int, default=300, help="commands of the long session")
+    words.add_argument(
+        "--needs", type=int, default=30, metavar="N",
+        help="each N-th reply of the long session needs an older output; 0: none",
+    )  # fmt: skip
     words.add_argument("--bytes", type=int, default=12_000, help="approximate output of each")
     words.add_argument(
         "--recording", type=Path, metavar="FILE",
@@ -361,7 +483,7 @@ def asked() -> argparse.Namespace:
     words.add_argument(
         "--capture", type=Path, metavar="FOLDER", help="write all request bodies to FOLDER"
     )
-    return words.parse_args()
+    return words.parse_args(given)
 
 
 def main() -> None:

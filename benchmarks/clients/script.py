@@ -7,30 +7,20 @@ apply to every client are checked.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scripted import SUMMARY, Script, Scripted
+from scripted import SUMMARY, Script, Scripted, asks_for_summary, common
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.tests.support.server.chat import ChatServer
-from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
+from ctxagent.tests.support.server.loopback import Body, Fail, Say, Server, Step
 from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
 
 EMPTY = "(empty)"
 ROOM = 32_000  # maximum tokens of a reply for clients that set no limit
-
-
-# Phrases that identify a client's summary request, in its system prompt or its last text.
-COMPACTIONS = (
-    "create a detailed summary of the conversation so far",  # claude
-    "CONTEXT CHECKPOINT COMPACTION",  # codex
-    "context summarization agent",  # opencode
-    "context summarization assistant",  # pi
-    "compacts conversation context",  # kimi
-)
 OURS, OF_CLIENT, QUESTION = "of the proxy", "of the client", "question"
 TITLE = json.dumps({"title": "Scripted"})
 
@@ -40,17 +30,28 @@ class Model(Script):
     """Player of the script's replies. Side requests (summaries, titles) get a short answer."""
 
     has_tools: bool = True  # the client offers tools
+    thinks: bool = False  # before each reply
+    faults: dict[int, Step] = field(default_factory=dict)  # sent once before the reply N
+    overloads: int = 0  # refusals sent as a fault
+    subagents: Mapping[str, "Model"] = field(default_factory=dict)  # by their task
     asides: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, body: Body) -> Step:
-        return Script.__call__(self, marked(body))  # super() needs arguments in a class with slots
+        for task, subagent in self.subagents.items():
+            if task in _said(body):
+                return subagent(body)
+        if self.said in self.faults and body.get("tools"):
+            self.overloads += isinstance(self.faults[self.said], Fail)
+            return self.faults.pop(self.said)
+        step = Script.__call__(self, marked(body))  # super() needs arguments in a class with slots
+        if self.thinks and isinstance(step, Say):
+            return replace(step, thinking=f"I think about reply {self.said}.")
+        return step
 
     def aside(self, body: Body) -> Step | None:
-        newest = body["messages"][-1]["content"][-1].get("text", "")
-        system = " ".join(block["text"] for block in body.get("system", ()))
-        if is_summary_question(newest):
+        if is_summary_question(body["messages"][-1]["content"][-1].get("text", "")):
             kind = OURS
-        elif any(phrase in newest or phrase in system for phrase in COMPACTIONS):
+        elif asks_for_summary(body):
             kind = OF_CLIENT
         elif self.has_tools and not body.get("tools"):
             kind = QUESTION
@@ -58,6 +59,13 @@ class Model(Script):
             return None
         self.asides[kind] += 1
         return Say(TITLE if kind == QUESTION else SUMMARY)
+
+
+def _said(body: Body) -> str:
+    """Return the first texts of the user."""
+    parts = (block for message in body["messages"][:3] if message["role"] == "user"
+             for block in message["content"])  # fmt: skip
+    return "\n".join(block["text"] for block in parts if block["type"] == "text")
 
 
 def marked(body: Body) -> Body:
@@ -94,18 +102,39 @@ class Messages(Scripted):
         self.capture.write(self.paths[-1], headers, raw)
         return super().answer(body, headers, raw)
 
+    def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
+        return super().message(step, common(body), id, usage)
+
 
 class Responses(ResponsesServer):
     capture = Capture()
     path = "/v1/responses"
     address_end = "/v1"
+    namespaces: Mapping[str, str] = {}  # of tools
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
         self.capture.write(self.paths[-1], headers, raw)
         return super().answer(plain_responses(body), headers, raw)
 
     def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
+        groups = [tool for tool in body.get("tools", []) if tool.get("type") == "namespace"]
+        self.namespaces = {tool["name"]: g["name"] for g in groups for tool in g["tools"]}
         return super().message(step, plain_responses(body), id, usage)
+
+    def events(self, say: Say, whole: Body) -> Iterator[Body]:
+        for event in super().events(say, whole):
+            yield self._with_namespaces(event)
+
+    def _with_namespaces(self, value: Any) -> Any:
+        """Name the namespace in each call of a tool of a namespace."""
+        if isinstance(value, list):
+            return [self._with_namespaces(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        value = {name: self._with_namespaces(each) for name, each in value.items()}
+        if value.get("type") == "function_call" and value["name"] in self.namespaces:
+            value["namespace"] = self.namespaces[value["name"]]
+        return value
 
 
 class Chat(ChatServer):

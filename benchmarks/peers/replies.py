@@ -71,7 +71,23 @@ class NewContent:
         self.file.unlink(missing_ok=True)
 
 
-Call = Command | Page | NewContent
+@dataclass(frozen=True, slots=True)
+class Subagent:
+    """A task for a subagent, and its report."""
+
+    asked: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for the report of subagents that run in the background."""
+
+    output: str
+    asked: str = ""
+
+
+Call = Command | Page | NewContent | Subagent | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +96,20 @@ class Reply:
 
     text: str
     calls: Sequence[Call]
+    needs: Sequence[int] = ()  # numbers of older results that the request must contain
+
+
+def of_command(number: int, calls: int, size: int) -> Reply:
+    """Return a reply with one command of about `size` bytes of output."""
+    lines = size // len(LINE.format(0, number))
+    output = "".join(LINE.format(line, number) for line in range(1, lines + 1))
+    text = f"This is a script, not a model. Command {number} of {calls}:"
+    return Reply(text, [Command(COMMAND.format(number, lines), output)])
 
 
 def of_commands(calls: int, size: int) -> Iterator[Reply]:
     """Yield replies with one command each, of about `size` bytes of output."""
-    for number in range(1, calls + 1):
-        lines = size // len(LINE.format(0, number))
-        output = "".join(LINE.format(line, number) for line in range(1, lines + 1))
-        text = f"This is a script, not a model. Command {number} of {calls}:"
-        yield Reply(text, [Command(COMMAND.format(number, lines), output)])
+    return (of_command(number, calls, size) for number in range(1, calls + 1))
 
 
 def of_recording(recording: Recording, folder: Path) -> Iterator[Reply]:

@@ -1,21 +1,22 @@
 """The script that replaces the model, and its measurements of each agent's requests.
 
 A recorded reply may write facts that came from the agent's own tools and that the request no longer
-contains. The script first fetches these facts again, as a model would have to: with `Recall` if
-there is one, else by repeating the call that returned them.
+contains. The script first fetches these facts again, as a model would have to: with a tool that
+recalls, or from the file that the request names in place of the result, else by repeating the call.
 
 The server is the strict one of the tests. Requests are first normalized to the form it accepts, so
 that only rules that apply to every client are checked.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents import TERMS
-from replies import Call, Command, NewContent, Page, Reply
+from replies import Call, Command, NewContent, Page, Reply, Subagent, Wait
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.context.compaction_block import COMPACTION
@@ -39,6 +40,7 @@ Run the commands, one after another. (This summary is scripted: no model wrote i
 1. Run the next one.
 """
 SUMMARY_TOKENS = 1_500  # maximum tokens of the facts in a summary
+MAX_QUERY_CHARS = 200
 ROUNDS = 3  # maximum rounds of repeated calls before one reply
 MAX_AGAIN = 8  # maximum calls in a round
 FIELDS = (
@@ -50,8 +52,26 @@ OF_BLOCK = {
     "tool_use": ("type", "id", "name", "input", "cache_control"),
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
 }
-SHELLS = ("bash", "shell", "exec_command")
-PATHS = ("path", "file_path", "filePath")
+SHELLS = ("bash", "shell", "exec_command", "run_shell_command")
+READERS = ("read", "readfile", "read_file", "view")
+WRITERS = ("write", "writefile", "write_file", "create")
+AGENTS = ("agent", "task", "spawn_agent", "subagent")
+WAITERS = ("wait_agent",)
+AGENT_ID = re.compile(r'"agent_id":\s*"([^"]+)"')
+PATHS = ("path", "file_path", "filePath", "absolute_path")
+CONTENTS = ("content", "file_text")
+MAX_OUTPUT_TOKENS = 50_000  # for shells whose call limits its output
+RECALL = re.compile(r"(?:.*[_.])?recall")  # names of the tool of ctxagent and of its proxy
+REF = re.compile(r"[\w.-]+#\d+(?=[,. \n]|$)")
+FILE = re.compile(r"/\S+/sessions/\S+/offloaded/\S+?\.md")
+# Phrases that identify a client's summary request, in its system prompt or its last text.
+COMPACTIONS = (
+    "create a detailed summary of the conversation so far",  # claude
+    "CONTEXT CHECKPOINT COMPACTION",  # codex
+    "context summarization agent",  # opencode
+    "context summarization assistant",  # pi
+    "compacts conversation context",  # kimi-cli
+)
 OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
 
@@ -64,37 +84,48 @@ class Scripted(Server):
         return super().answer(common(body), headers, raw)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A call that returned a result."""
+
+    call: Call
+    id: str  # of the result in the requests
+
+
 @dataclass(slots=True)
 class Memory:
     """The results that came into the context, to find those that a reply needs and the request
     lacks.
     """
 
-    again: dict[int, Call] = field(default_factory=dict)  # calls by the number of their result
+    sources: list[Source] = field(default_factory=list)
     _facts: FactDetector = field(default_factory=FactDetector)
-    _added: int = 0
 
-    def add(self, text: str, source: Call) -> None:
+    def add(self, text: str, source: Source) -> None:
         """Record the result of a call."""
-        self._added += 1
-        self._facts.add(self._added, text, is_result=True)
-        self.again[self._added] = source
+        self._facts.add(len(self.sources), text, is_result=True)
+        self.sources.append(source)
 
-    def lacking(self, reply: Reply, body: Body) -> dict[Call, str]:
-        """Return the calls whose results contain facts that the reply writes and the request lacks,
-        each with one of these facts.
+    def lacking(self, reply: Reply, body: Body) -> dict[Source, str]:
+        """Return the calls with results that the reply needs and the request lacks, each with a
+        text of the result.
         """
+        needed: dict[Source, str] = {}
+        texts = [_text(block) for block in _results(body)] if reply.needs else []
+        for source in (self.sources[number] for number in reply.needs):
+            if not any(_is_whole(source.call, text) for text in texts):
+                needed[source] = source.call.output
         found = self._facts.find(0, written(reply), lambda _: True, lambda: _whole_text(body))
-        needed: dict[Call, str] = {}
         for fact in found:
-            needed.setdefault(self.again[fact.ref], fact.text)
+            needed.setdefault(self.sources[fact.ref], fact.text)
         return dict([*needed.items()][:MAX_AGAIN])
 
 
 @dataclass(slots=True)
 class Script:
-    """Player of one reply per request. A request without a shell tool is treated as a request for a
-    summary. `clock` returns the CPU and wall seconds when the first request arrives.
+    """Player of one reply per request. Requests without a shell tool, and known requests of clients
+    for a summary, get a summary. `clock` returns the CPU and wall seconds when the first request
+    arrives.
     """
 
     replies: Sequence[Reply]
@@ -112,8 +143,12 @@ class Script:
     bill: CacheBill = field(default_factory=CacheBill)
     again: int = 0  # calls that fetched a fact again
     again_bill: CacheBill = field(default_factory=CacheBill)  # of the requests after these
+    # Results asked for again, and those that came back whole with one call, by the way used.
+    wanted: Counter[str] = field(default_factory=Counter)
+    returned: Counter[str] = field(default_factory=Counter)
     _memory: Memory = field(default_factory=Memory)
     _rounds: int = 0  # rounds so far before the next reply
+    _asked_again: list[tuple[Source, str]] = field(default_factory=list)  # in the last round
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
     def __call__(self, body: Body) -> Step:
@@ -128,26 +163,26 @@ class Script:
             return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
         if (aside := self.aside(body)) is not None:
             return aside
-        newest = body["messages"][-1]["content"]
-        results = [_text(block) for block in newest if block["type"] == "tool_result"]
+        newest = [b for b in body["messages"][-1]["content"] if b["type"] == "tool_result"]
+        results = [_text(block) for block in newest]
         if self._rounds:
             self.again_bill += bill
+            for source, way in self._asked_again:
+                self.returned[way] += any(_is_whole(source.call, text) for text in results)
         elif self.said:
             calls = self.replies[self.said - 1].calls
             self.whole += sum(any(_is_whole(call, text) for text in results) for call in calls)
-            for call, text in zip(calls, results, strict=False):
-                if not isinstance(call, NewContent):
-                    self._memory.add(text, call)
+            for call, block, text in zip(calls, newest, results, strict=False):
+                if isinstance(call, Command | Page):
+                    self._memory.add(text, Source(call, block["tool_use_id"]))
         if self.said == len(self.replies):
             self.ended = True
             return Say("The script is at its end.")
         reply = self.replies[self.said]
         lacking = self._memory.lacking(reply, body) if self._rounds < ROUNDS else {}
         if lacking:
-            self._rounds += 1
-            self.again += len(lacking)
-            return Say("I need this again.", tools=[*_calls_again(lacking, body)])
-        self._rounds = 0
+            return Say("I need this again.", tools=self._calls_again(lacking, body))
+        self._rounds, self._asked_again = 0, []
         self.said += 1
         self.asked += len(reply.calls)
         return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
@@ -156,22 +191,69 @@ class Script:
         """Return the answer to a request outside the task, such as for a summary; None for a
         request of the task.
         """
-        newest = body["messages"][-1]["content"][-1]
-        if _tool(body, *SHELLS) and not is_summary_question(newest.get("text", "")):
+        ours = is_summary_question(body["messages"][-1]["content"][-1].get("text", ""))
+        if _tool(body, *SHELLS) and not (ours or asks_for_summary(body)):
             return None
         self.summaries += 1
         return Say(SUMMARY.format(facts=_facts_of(body)))
+
+    def _calls_again(self, lacking: Mapping[Source, str], body: Body) -> Sequence[tuple[str, Body]]:
+        """Return the calls that get results again: in the first round each in another way than the
+        one before, if the request offers several.
+        """
+        calls, asked = list[tuple[str, Body]](), list[tuple[Source, str]]()
+        for source, text in lacking.items():
+            ways = dict(ways_back(source, text, body))
+            turn = self.again + len(calls) if not self._rounds else 0
+            way = [*ways][turn % len(ways)]
+            asked.append((source, way))
+            calls.append(ways[way])
+        self._rounds += 1
+        self.again += len(calls)
+        self.wanted.update(way for _, way in asked)
+        self._asked_again = asked
+        return calls
+
+
+def asks_for_summary(body: Body) -> bool:
+    """Return True for a known client's request for a summary."""
+    newest = body["messages"][-1]["content"][-1].get("text", "")
+    system = " ".join(block["text"] for block in body.get("system", ()))
+    return any(phrase in newest or phrase in system for phrase in COMPACTIONS)
+
+
+def ways_back(source: Source, text: str, body: Body) -> Iterator[tuple[str, tuple[str, Body]]]:
+    """Yield the ways to get a result again, each with its call: those that the line in its place
+    names; `Recall` of ctxagent, which finds texts; else the same call again.
+    """
+    line = next((_text(b) for b in _results(body) if b["tool_use_id"] == source.id), "")
+    ref, file = REF.search(line), FILE.search(line)
+    recall = next((t for t in body.get("tools", []) if RECALL.fullmatch(t["name"].lower())), None)
+    taken = recall["input_schema"].get("properties", {}) if recall else {}
+    named = False
+    if recall and ref and "ref" in taken:
+        named = True
+        yield "recall", (recall["name"], {"ref": ref[0]})
+    if file and (_tool(body, *READERS) or _tool(body, *SHELLS)):
+        named = True
+        yield "file", _reading(file[0], body)
+    if recall and "query" in taken and not named:
+        yield "recall", (recall["name"], {"query": text[:MAX_QUERY_CHARS]})
+    elif not named:
+        yield "call", _tool_call(source.call, body)
+
+
+def _reading(file: str, body: Body) -> tuple[str, Body]:
+    """Return the call that reads a whole file."""
+    tool = _tool(body, *READERS)
+    if tool is None:
+        return _tool_call(Command(f"cat '{file}'", ""), body)
+    return tool["name"], {_path_of(tool): file}
 
 
 def written(reply: Reply) -> str:
     """Return the text and call arguments that a reply writes."""
     return "\n".join([reply.text, *(call.asked for call in reply.calls)])
-
-
-def _calls_again(lacking: Mapping[Call, str], body: Body) -> Iterator[tuple[str, Body]]:
-    for call, fact in lacking.items():
-        recall = _tool(body, "recall")
-        yield (recall["name"], {"query": fact}) if recall else _tool_call(call, body)
 
 
 def _facts_of(body: Body) -> str:
@@ -192,6 +274,12 @@ def _whole_text(body: Body) -> str:
     return "\n".join(_texts([*body.get("system", []), *parts]))
 
 
+def _results(body: Body) -> Iterator[Body]:
+    """Yield the results in a request."""
+    parts = (block for message in body["messages"] for block in message["content"])
+    return (block for block in parts if block["type"] == "tool_result")
+
+
 def _texts(blocks: Sequence[Body]) -> Iterator[str]:
     for block in blocks:
         if block["type"] == "tool_use":
@@ -209,12 +297,20 @@ def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
         name = "cmd" if "cmd" in schema["properties"] else "command"
         texts = (n for n, given in schema["properties"].items() if given.get("type") == "string")
         more = {each: "Run it" for each in texts if each in schema.get("required", ())}
+        if "max_output_tokens" in schema["properties"]:
+            more["max_output_tokens"] = MAX_OUTPUT_TOKENS
         return tool["name"], {**more, name: call.command}
+    if isinstance(call, Subagent):
+        return _subagent(call, body)
+    if isinstance(call, Wait):
+        started = AGENT_ID.findall("".join(_text(block) for block in _results(body)))
+        return _required(body, *WAITERS)["name"], {"targets": started}
     call.prepare()
     if isinstance(call, NewContent):
-        tool = _required(body, "write", "writefile")
-        return tool["name"], {_path_of(tool): str(call.file), "content": call.content}
-    tool = _required(body, "read", "readfile")
+        tool = _required(body, *WRITERS)
+        name = next(name for name in CONTENTS if name in tool["input_schema"]["properties"])
+        return tool["name"], {_path_of(tool): str(call.file), name: call.content}
+    tool = _required(body, *READERS)
     given: Body = {_path_of(tool): str(call.file)}
     for name in tool["input_schema"]["properties"]:
         if name in ("offset", "line_offset"):
@@ -222,6 +318,20 @@ def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
         elif name in ("limit", "n_lines"):
             given[name] = call.output.count("\n") + 1
     return tool["name"], given
+
+
+def _subagent(call: Subagent, body: Body) -> tuple[str, Body]:
+    """Return the call that starts a subagent."""
+    tool = _required(body, *AGENTS)
+    schema = tool["input_schema"]
+    taken = schema["properties"]
+    asked = next(name for name in ("prompt", "message", "task") if name in taken)
+    kind = "general-purpose" if "general-purpose" in json.dumps(tool) else "general"
+    given = dict.fromkeys(schema.get("required", ()), "Second part")
+    given |= {name: kind for name in given if name.endswith("_type")}
+    if "sync" in taken.get("mode", {}).get("enum", ()):
+        given["mode"] = "sync"
+    return tool["name"], {**given, asked: call.asked}
 
 
 def _path_of(tool: Body) -> str:
@@ -233,9 +343,9 @@ def _is_whole(call: Call, text: str) -> bool:
     """Return True if a result contains the complete output. Tools that read files may add line
     numbers.
     """
-    if isinstance(call, Page):
-        return all(line in text for line in call.output.splitlines())
-    return isinstance(call, NewContent) or call.output.strip() in text
+    if isinstance(call, NewContent) or call.output.strip() in text:
+        return True
+    return all(line in text for line in call.output.splitlines())
 
 
 def _tool(body: Body, *names: str) -> Body | None:

@@ -94,7 +94,8 @@ def relay(target: str, image: str) -> Iterator[Relay]:
                 if name.lower() not in _HOP_HEADERS:
                     self.send_header(name, value)
             self.end_headers()  # no content length: closing the connection ends the answer
-            with suppress(ConnectionError):  # the command was killed
+            # The command was killed, or the server has cut the answer.
+            with suppress(ConnectionError, http.client.IncompleteRead):
                 while first:
                     self.wfile.write(first)
                     first = answer.read1()

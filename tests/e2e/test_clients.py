@@ -1,67 +1,55 @@
-"""The benchmark with other agents: a small agent in place of pi, directly and through our proxy."""
+"""Agents of others: the script gets back what the proxy has removed, and the guide's table."""
 
+import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from .test_peers import recording, small_agent
+from .test_peers import small_agent
 
-RUN = Path(__file__).parents[2] / "benchmarks" / "clients" / "run.py"
-
-
-def played(agent: Path, *more: str) -> tuple[dict[str, Any], str]:
-    done = subprocess.run(
-        [sys.executable, RUN, "--client", "codex=no-such-command", "--client", f"pi={agent}",
-         "--calls", "5", "--bytes", "3000", *more],
-        text=True, capture_output=True, check=True,
-    )  # fmt: skip
-    assert "codex, " in done.stderr
-    assert "skipped, there is no command no-such-command" in done.stderr
-    rows = [json.loads(line)["rows"] for line in done.stdout.splitlines() if line[:1] == "{"]
-    return rows[0]["pi"], done.stderr
+CLIENTS = Path(__file__).parents[2] / "benchmarks" / "clients"
 
 
-def test_a_task_and_a_long_session_are_counted(tmp_path: Path) -> None:
+@pytest.mark.full
+def test_what_the_proxy_has_removed_comes_back_and_is_paid(tmp_path: Path) -> None:
     agent = small_agent(tmp_path)
-    figures, _ = played(agent, "--scenario", "task")
-    assert figures["done"] == 1
-    assert (figures["calls asked for"], figures["outputs that came back whole"]) == (3, 3)
-    figures, _ = played(agent, "--scenario", "long")
-    assert figures["done"] == 1
-    assert (figures["requests"], figures["calls asked for"]) == (6, 5)
-    assert figures["prompts, dollars"] > 0
+    done = subprocess.run(
+        [sys.executable, CLIENTS / "run.py", "--client", f"pi={agent}", "--scenario", "long",
+         "--calls", "60", "--needs", "12", "--proxy"],
+        text=True, capture_output=True, env=os.environ,
+    )  # fmt: skip
+    figures = json.loads(done.stdout.splitlines()[-1])["rows"]["pi"]
+    assert figures["calls asked for"] == 60
+    assert figures["older outputs asked for"] > 1
+    came, asked = figures["  file, came back"].split("/")
+    assert int(came) == int(asked) > 1
+    assert figures["  refused by a rule"] == figures["  that failed"] == 0
 
 
-def test_a_client_that_breaks_a_rule_is_reported(tmp_path: Path) -> None:
-    figures, told = played(small_agent(tmp_path, forgets=True), "--scenario", "long")
-    assert figures["done"] == 0
-    assert figures["  refused by a rule"] == 1
-    assert "pi, long: " in told
-
-
-@pytest.mark.slow
-def test_our_proxy_passes_bodies_unchanged(tmp_path: Path) -> None:
-    figures, _ = played(small_agent(tmp_path), "--scenario", "long", "--bytes", "200", "--proxy")
-    assert figures["done"] == 1
-    assert figures["bodies of the client"] == figures["requests"] == 6
-    assert figures["  that came on as they were"] == 6
-
-
-def test_bodies_are_kept_on_request(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    played(small_agent(tmp_path), "--scenario", "long", "--capture", str(kept))
-    rows = [json.loads(line) for line in (kept / "pi-long.jsonl").read_text().splitlines()]
-    assert [row["path"] for row in rows] == ["/v1/messages"] * 6
-    assert [len(row["body"]["messages"]) for row in rows] == [1, 4, 7, 10, 13, 16]
-
-
-def test_the_long_session_can_be_a_recorded_one(tmp_path: Path) -> None:
-    session = recording(tmp_path / "s.jsonl")
-    figures, told = played(small_agent(tmp_path), "--scenario", "long", "--recording", str(session))
-    assert "codex, long: skipped" in told
-    assert figures["done"] == 1
-    assert (figures["calls asked for"], figures["outputs that came back whole"]) == (4, 4)
+def test_the_table_has_a_column_for_each_client_and_a_reason_for_each_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(CLIENTS)])
+    newest = importlib.import_module("newest")
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n\n{newest.BEGIN}\n\na former table\n\n{newest.END}\n\nAfter.\n")
+    monkeypatch.setattr(newest, "PAGE", page)
+    cells = {"task": "yes", "file": "4 of 4", "refused": "0", "relative": "0.50"}
+    good = {"version": "1.6.0", "date": "2026-01-02", "cells": cells, "why": {"bound": "no such"}}
+    none = {"date": "2026-01-02", "cells": {}, "why": {"task": "no program"}}
+    newest.write({"pi": good, "codex": none})
+    text = page.read_text()
+    assert text.startswith(f"Before.\n\n{newest.BEGIN}\n\n| | pi 1.6.0 |\n| --- | ---: |\n")
+    assert text.endswith(f"{newest.END}\n\nAfter.\n")
+    assert "| a task | yes |" in text
+    assert "| bound thinking | – |" in text
+    assert "- pi (bound thinking): no such.\n- codex: no program.\n" in text
+    assert "a former table" not in text
+    assert not newest._is_bad(good)
+    assert not newest._is_bad(none)
+    for changed in ({"refused": "1"}, {"file": "3 of 4"}, {"task": newest.NOT_PROXIED}):
+        assert newest._is_bad({**good, "cells": {**cells, **changed}})
