@@ -241,6 +241,7 @@ CLIENTS = {
             "copilot", "@github/copilot", "messages", _copilot,
             _before(*_COPILOT_FREE, "--prompt"),
             _before(*_COPILOT_FREE, "--continue", "--prompt"),
+            largest_output=18_000,
             has_subagents=True,
         ),
         Client(

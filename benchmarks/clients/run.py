@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
@@ -30,6 +29,7 @@ sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
 from agents import environ  # noqa: E402
 from clients import CLAUDE_MODEL, CLIENTS, OPENAI_MODEL, Client, InTerminal  # noqa: E402
 from compare import table, version_of  # noqa: E402
+from proxies import wrapped  # noqa: E402
 from replies import (  # noqa: E402
     Command,
     NewContent,
@@ -365,20 +365,6 @@ def _listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wrap(run: Run, port: int) -> None:
-    """Start the client as `ctxagent wrap` would, if `wrap` knows the client."""
-    asked = [COMMAND, "wrap", "--print", "--port", str(port), run.client.name]
-    shown = subprocess.run(
-        asked, env=run.env, cwd=run.project, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    *exports, start = shown.stdout.splitlines() or [""]
-    run.flags = shlex.split(start)[1:]
-    for export in exports:
-        name, _, value = shlex.split(export)[1].partition("=")
-        run.env[name] = value
-
-
 def play(client: Client, command: str, name: str, options: argparse.Namespace) -> Figures:
     """Play one scenario with one client."""
     scenario = SCENARIOS[name]
@@ -406,7 +392,8 @@ def play(client: Client, command: str, name: str, options: argparse.Namespace) -
             url = run.relay.url
         run.env |= client.configure(home, project, url, options.window)
         if options.proxy == OUR_PROXY:
-            wrap(run, urlsplit(url).port or 0)
+            run.flags, more = wrapped(client.name, url, run.env, project)
+            run.env |= more
         scenario.prepare(run)
         started = time.perf_counter()
         figures = {"version": version_of(command, run.env, project), **scenario.does(run)}

@@ -20,7 +20,8 @@ from itertools import islice
 from pathlib import Path
 
 from agents import AGENTS, OURS, TERMS, environ
-from proxies import COMMANDS, PROXIES, through
+from proxies import COMMANDS, PROXIES, through, wrapped
+from proxies import OURS as WRAPS
 from replies import Reply, of_commands, of_recording
 from scripted import TASK, Script, Scripted
 from tree import Tree
@@ -55,8 +56,12 @@ def run(
                 url = between.enter_context(through(proxy, command_of, url, options.window, place))
             start = AGENTS[agent](home, url, options.window, TASK)
             env = {**environ(home), **start.environ}
+            flags = list[str]()
+            if proxy in WRAPS:
+                flags, more = wrapped(agent, url, env, project)
+                env |= more
             version = version_of(command, env, project)
-            tree.start([command, *start.arguments], env=env, cwd=project, printed=printed)
+            tree.start([command, *flags, *start.arguments], env=env, cwd=project, printed=printed)
             status, cpu, wall = tree.end(options.limit)
         answered = len(server.requests) - len(server.rejected)
         figures: Figures = {

@@ -1,11 +1,13 @@
 """Start proxies between an agent and the server."""
 
+import shlex
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agents import environ
 
@@ -33,7 +35,8 @@ PROXIES: Mapping[str, Callable[[str, int, int], list[str]]] = {
     "lean-proxy": lean,
     "headroom": headroom,
 }
-COMMANDS = {"proxy": COMMAND, "lean-proxy": COMMAND}  # defaults
+OURS = ("proxy", "lean-proxy")
+COMMANDS = dict.fromkeys(OURS, COMMAND)  # defaults
 
 
 @contextmanager
@@ -57,6 +60,22 @@ def through(name: str, command: str, url: str, window: int, folder: Path) -> Ite
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def wrapped(
+    client: str, url: str, env: Mapping[str, str], project: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Return the flags and variables that `ctxagent wrap` gives a client for a proxy at `url`; none
+    for a client that `wrap` does not know.
+    """
+    asked = [COMMAND, "wrap", "--print", "--port", str(urlsplit(url).port), client]
+    shown = subprocess.run(
+        asked, env=dict(env), cwd=project, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    *exports, start = shown.stdout.splitlines() or [""]
+    pairs = (shlex.split(export)[1].partition("=") for export in exports)
+    return shlex.split(start)[1:], {name: value for name, _, value in pairs}
 
 
 def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:

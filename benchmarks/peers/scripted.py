@@ -11,7 +11,7 @@ that only rules that apply to every client are checked.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +148,7 @@ class Script:
     returned: Counter[str] = field(default_factory=Counter)
     _memory: Memory = field(default_factory=Memory)
     _rounds: int = 0  # rounds so far before the next reply
+    _newest_ids: list[str] = field(default_factory=list)  # of results that were asked for again
     _asked_again: list[tuple[Source, str]] = field(default_factory=list)  # in the last round
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
@@ -165,6 +166,7 @@ class Script:
             return aside
         newest = [b for b in body["messages"][-1]["content"] if b["type"] == "tool_result"]
         results = [_text(block) for block in newest]
+        self._newest_ids = [block["tool_use_id"] for block in newest] if self._rounds else []
         if self._rounds:
             self.again_bill += bill
             for source, way in self._asked_again:
@@ -203,7 +205,9 @@ class Script:
         """
         calls, asked = list[tuple[str, Body]](), list[tuple[Source, str]]()
         for source, text in lacking.items():
-            ways = dict(ways_back(source, text, body))
+            # A repeated call can return a line that names a file, too.
+            ids = {source.id, *self._newest_ids} if len(lacking) == 1 else {source.id}
+            ways = dict(ways_back(source, ids, text, body))
             turn = self.again + len(calls) if not self._rounds else 0
             way = [*ways][turn % len(ways)]
             asked.append((source, way))
@@ -222,11 +226,13 @@ def asks_for_summary(body: Body) -> bool:
     return any(phrase in newest or phrase in system for phrase in COMPACTIONS)
 
 
-def ways_back(source: Source, text: str, body: Body) -> Iterator[tuple[str, tuple[str, Body]]]:
+def ways_back(
+    source: Source, ids: Container[str], text: str, body: Body
+) -> Iterator[tuple[str, tuple[str, Body]]]:
     """Yield the ways to get a result again, each with its call: those that the line in its place
-    names; `Recall` of ctxagent, which finds texts; else the same call again.
+    names, in the results `ids`; `Recall` of ctxagent, which finds texts; else the same call again.
     """
-    line = next((_text(b) for b in _results(body) if b["tool_use_id"] == source.id), "")
+    line = "\n".join(_text(b) for b in _results(body) if b["tool_use_id"] in ids)
     ref, file = REF.search(line), FILE.search(line)
     recall = next((t for t in body.get("tools", []) if RECALL.fullmatch(t["name"].lower())), None)
     taken = recall["input_schema"].get("properties", {}) if recall else {}
