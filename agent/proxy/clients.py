@@ -87,15 +87,13 @@ CLIENTS = {
             {"CTXAGENT_PROXY_URL": "$url"},
             flags=("-e", "$files/pi_extension.js"),
         ),
-        Client(
+        Client(  # it reads MCP servers only from its files
             "kimi",
-            "uv tool install kimi-cli",
-            {"KIMI_BASE_URL": "$url/v1", "OPENAI_BASE_URL": "$url/v1"},
-            flags=(
-                "--mcp-config",
-                _MCP_SERVERS.replace("$server", '"command": $command, "args": $arguments'),
-            ),
-            upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
+            "npm install -g @moonshot-ai/kimi-code",
+            {"KIMI_MODEL_BASE_URL": "$url/v1", "KIMI_BASE_URL": "$url/v1"},
+            upstreams={
+                OPENAI: (("KIMI_MODEL_BASE_URL", "KIMI_BASE_URL"), "https://api.moonshot.ai/v1")
+            },
         ),
         Client(
             "qwen",
@@ -164,6 +162,16 @@ CLIENTS = {
                 MESSAGES: (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), UPSTREAMS[MESSAGES].url),
                 OPENAI: (("OPENAI_BASE_URL", "OPENAI_API_BASE"), UPSTREAMS[OPENAI].url),
             },
+        ),
+        Client(
+            "kimi-cli",
+            "uv tool install kimi-cli",
+            {"KIMI_BASE_URL": "$url/v1", "OPENAI_BASE_URL": "$url/v1"},
+            flags=(
+                "--mcp-config",
+                _MCP_SERVERS.replace("$server", '"command": $command, "args": $arguments'),
+            ),
+            upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
         ),
     )
 }  # fmt: skip

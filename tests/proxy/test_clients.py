@@ -17,10 +17,13 @@ from ctxagent.agent.session.given_back import SERVER
 
 
 def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go() -> None:
-    kimi = CLIENTS["kimi"]
+    kimi = CLIENTS["kimi-cli"]
     assert upstreams_for(kimi, {}) == {"openai": "https://api.kimi.com/coding/v1"}
     given = {"KIMI_BASE_URL": "https://here/v1", "OPENAI_BASE_URL": "https://there/v1"}
     assert upstreams_for(kimi, given) == {"openai": "https://here/v1"}
+    kimi_code = CLIENTS["kimi"]
+    assert upstreams_for(kimi_code, {}) == {"openai": "https://api.moonshot.ai/v1"}
+    assert upstreams_for(kimi_code, given) == {"openai": "https://here/v1"}
 
 
 def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
@@ -31,7 +34,7 @@ def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
     stub = str(Path(mcp_stub.__file__))
     expected: dict[str, dict[str, Any]] = {
         "claude": {"type": "http", "url": mcp, "alwaysLoad": True},
-        "kimi": {
+        "kimi-cli": {
             "command": sys.executable,
             "args": ["-E", "-P", "-S", stub, "127.0.0.1", "1", "/.ctxagent/mcp"],
         },

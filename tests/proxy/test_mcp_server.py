@@ -28,8 +28,8 @@ def record(proxy: RunningProxy) -> None:
 
 
 def stub_of(proxy: RunningProxy) -> tuple[str, list[str]]:
-    """Return the command that kimi starts."""
-    _, config = ClientStart(proxy.url, proxy.project.folder).flags(CLIENTS["kimi"])
+    """Return the command that kimi-cli starts."""
+    _, config = ClientStart(proxy.url, proxy.project.folder).flags(CLIENTS["kimi-cli"])
     server = json.loads(config)["mcpServers"]["ctxagent"]
     return server["command"], server["args"]
 
