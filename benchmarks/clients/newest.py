@@ -141,9 +141,11 @@ def main() -> None:
         words.error(f"unknown: {', '.join(sorted(unknown))}")
     options = asked(["--calls", str(CALLS), "--limit", str(given.limit)])
     del options.proxy
-    rows: dict[str, Row] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    rows: dict[str, Row] = {}
     for one in install(FOLDER, given.client or newest):
-        rows[one.client.name] = played(one, options)
+        row = played(one, options)
+        rows = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+        rows[one.client.name] = row
         rows = {name: rows[name] for name in CLIENTS if name in rows}
         FIGURES.write_text(json.dumps(rows, indent=1))
         write(rows)

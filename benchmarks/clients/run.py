@@ -42,6 +42,7 @@ from replies import (  # noqa: E402
     of_recording,
 )
 from script import OF_CLIENT, OURS, QUESTION, SERVERS, Capture, Model  # noqa: E402
+from scripted import RECALL  # noqa: E402
 from servers import Relay, relay  # noqa: E402
 
 from ctxagent.agent.models.catalog import cache_terms, cost  # noqa: E402
@@ -179,10 +180,10 @@ def do_resume(run: Run) -> Figures:
         for one in run.server.requests[before:]
         if any(is_continued(old, one) for old in run.server.requests[:before])
     ]
-    newest = json.dumps(run.server.requests[-1])
+    goes_on = any("Part 1 is done." in json.dumps(one) for one in run.server.requests[before:])
     ended = first and second and run.model.said == len(run.model.replies)
     return {
-        "done": float(ended and "Part 1 is done." in newest),
+        "done": float(ended and goes_on),
         "requests that continue the first": len(later),
     }
 
@@ -428,6 +429,9 @@ def counts(run: Run) -> Figures:
     }
     if run.relay is not None:
         sent = [one for one in run.relay.exchanges if one.protocol == run.client.protocol]
+        first = next((one for one in run.server.requests if one.get("tools")), {"tools": []})
+        offered = any(RECALL.fullmatch(tool["name"].lower()) for tool in first["tools"])
+        figures["recall in the first request"] = float(offered)
         figures["bodies of the client"] = len(sent)
         figures["  that came on as they were"] = sum(o.digest in server.digests for o in sent)
         refused = sum(one.status >= 400 for one in sent)
