@@ -316,7 +316,7 @@ SCENARIOS = {
     "terminal": Scenario(
         do_terminal,
         lambda c, f, o: parts(TERMINAL_TURNS, TERMINAL_CALLS, o.bytes),
-        lambda client: "" if client.terminal else "it has neither rewind nor compaction",
+        lambda client: "" if client.terminal else "there is no script for its terminal",
     ),
     "subagent": Scenario(
         do_subagent, subagent_replies,

@@ -255,6 +255,8 @@ def plain_chat(body: Body) -> Body:
             before.update(plain, content=f"{before['content']}\n\n{text}")
         else:
             messages.append(plain)
+    if messages and messages[0]["role"] == "assistant":  # the client has removed what was before
+        messages.insert(0, {"role": "user", "content": EMPTY})
     first = [{"role": "system", "content": "\n\n".join(system)}] if system else []
     kept = {name: body[name] for name in ("model", "stream") if name in body}
     if tools := [tool for tool in body.get("tools") or () if tool["type"] == "function"]:

@@ -71,6 +71,7 @@ COMPACTIONS = (
     "context summarization agent",  # opencode
     "context summarization assistant",  # pi
     "compacts conversation context",  # kimi-cli
+    "Create a handoff summary",  # Kimi Code
 )
 OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
