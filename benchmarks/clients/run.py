@@ -328,7 +328,7 @@ SCENARIOS = {
     ),
     "bound": Scenario(
         do_long, lambda c, f, o: parts(1, BOUND_CALLS, o.bytes),
-        lambda client: "" if client.bound else "no bound thinking in its protocol",
+        lambda client: "" if client.bound else "it is played with no model with bound thinking",
         with_thinking,
     ),
 }  # fmt: skip
