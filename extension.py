@@ -4,6 +4,7 @@ An extension is a file with a subclass of `Feature`, in `~/.config/ctxagent/exte
 `.ctxagent/extensions/` of a project. docs/guide/extensions.md has examples.
 """
 
+from .agent.compaction.layers.layer import Clear, Layer, LayerState
 from .agent.config.settings import ModelSettings
 from .agent.context.items import Call, Item, ViewResult
 from .agent.context.request import Request
@@ -13,11 +14,9 @@ from .agent.errors import CtxagentError, ModelError, ToolError
 from .agent.events import Event, Notice, TextDelta, TurnFinished
 from .agent.library.custom_model import CustomModel
 from .agent.loop.feature import (
-    Clear,
     Feature,
     FeatureCommand,
     IncomingMessage,
-    Layer,
     MakeModel,
     Prompt,
     Ruling,
@@ -47,6 +46,7 @@ __all__ = [
     "IncomingMessage",
     "Item",
     "Layer",
+    "LayerState",
     "MakeModel",
     "ModelError",
     "ModelSettings",

@@ -189,7 +189,7 @@ class Notice:
 class Compacted:
     """A compaction layer made the context smaller. Token counts are those of the whole context."""
 
-    layer: str  # "demote", "microcompact", "truncate", "summary" or the layer of an extension
+    layer: str  # its name
     trigger: str
     tokens_before: int
     tokens_after: int

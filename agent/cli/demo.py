@@ -15,6 +15,7 @@ from typing import Any
 
 from ...tools.system.plural import count_of
 from ..compaction.history import acts, savings
+from ..compaction.layers.known import layer_named
 from ..compaction.summary.request import is_summary_question
 from ..config.compaction_settings import DemoteSettings
 from ..config.settings import PermissionSettings, Settings, UiSettings
@@ -24,7 +25,6 @@ from ..loop.agent import AgentState
 from ..models.catalog import scripted_id
 from ..models.scripted import ScriptedModel, Step
 from ..session.entries import Assistant, Entry, Usage
-from ..session.layer_words import LAYER_NAMES
 from ..session.log import LOG_NAME, read_log
 from ..session.totals import Totals
 from ..version import __version__
@@ -36,13 +36,6 @@ The project, the tools, the test runs and the recorded session are real; no key,
 ALLOWED = ("Bash(python3 -m unittest:*)",)
 CONTEXT_WINDOW = 18_000  # tokens; small, so that compaction has something to do
 PRICED_AS = Settings().model.id
-LAYER_EFFECTS = {
-    "demote": "large results",
-    "microcompact": "old results",
-    "truncate": "inputs of old edits",
-    "outline": "old calls",
-    "summary": "for the oldest messages",
-}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
@@ -86,9 +79,10 @@ def _effects_text(entries: list[Entry]) -> str:
     used = [use["name"] for entry in entries for use in _tool_uses(entry)]
     prompts = (Usage.from_json(e.usage).prompt for e in entries if isinstance(e, Assistant))
     lines = ["What you saw"]
-    for layer, count, saved in savings(acts(entries)):
-        what = f"{LAYER_EFFECTS[layer]} ({count_of(count, 'time')})"
-        lines.append(f"  {LAYER_NAMES[layer]:<15}{saved:>7,} tokens less: {what}")
+    for name, count, saved in savings(acts(entries)):
+        layer = layer_named(name)
+        what = f"{layer.nouns[1]} ({count_of(count, 'time')})"
+        lines.append(f"  {layer.heading():<15}{saved:>7,} tokens less: {what}")
     lines += [
         f"  {'recall':<15}{used.count('Recall'):>7,} cleared results read back from the log",
         f"  {'tools':<15}{len(used):>7,} calls, all of them real, in {totals.turns:,} turns",

@@ -17,7 +17,7 @@ from ..errors import CtxagentError, UsageError
 from .number_types import Amount, WholeNumber
 from .options import exits_with_code, say
 from .progress import Progress
-from .replay_columns import Columns
+from .replay_columns import Columns, extension_layers
 from .replay_recordings import load_all
 from .replay_sweep import sweep_with
 
@@ -129,7 +129,9 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
 
     out, hidden = given["report"], given["unnamed"]
     fills = BREAKDOWN_POINTS if out or given["as_json"] else 0
-    columns = Columns(options, given["ask_model"], given["presets"], given["against"], fills).all()
+    layers = extension_layers(options)
+    wanted = (given["ask_model"], given["presets"], given["against"], fills)
+    columns = Columns(options, *wanted, layers).all()
     if out is not None:
         _check_report_path(out)
     loaded = load_all(options, files, unnamed=hidden)

@@ -3,7 +3,6 @@
 If there are several, unreadable and duplicate recordings are skipped with a message.
 """
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, field
@@ -14,8 +13,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass
-from ..library.launching import extension_source
-from .options import cwd_of, load, project_of, say
+from .options import project_of, say
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -83,12 +81,8 @@ def load_all(
     options: dict[str, Any], files: Sequence[str], *, unnamed: bool = False
 ) -> LoadedRecordings:
     """Read the recordings in these files. Raises UsageError if none can be used."""
-    from ..features.extension_features import load_extensions
     from ..replay.formats import load_recording
 
-    source = extension_source(load(options), cwd_of(options), os.environ)
-    for warning in load_extensions(source).warnings if source.exists else ():
-        say(f"warning: {clean(warning)}", err=True)
     found, paths = LoadedRecordings(), _paths(options, files)
     read: list[tuple[Path, Recording]] = []
     with Progress("reading") as progress:

@@ -12,7 +12,7 @@ from ...tools.system.plural import count_of
 from ..errors import UsageError
 from .options import say
 from .progress import Progress
-from .replay_columns import Columns
+from .replay_columns import Columns, extension_layers
 from .replay_recordings import LoadedRecordings, load_all
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str
     from ..replay.sweep import parse_axis, sweep
 
     axes = [parse_axis(text) for text in given["spans"]]
-    columns = Columns(options, given["ask_model"])
+    columns = Columns(options, given["ask_model"], layers=extension_layers(options))
     if len({each.key for each in axes}) < len(axes):
         raise UsageError("--sweep names a setting twice", hint="Give all its values in one.")
     for each in axes:

@@ -2,7 +2,7 @@
 hooks and asks no questions.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,6 @@ class BareHost:
 
     def recall(self, refs: Collection[int]) -> Mapping[int, KeptText]:
         return find_texts(self.log.path, refs)
-
-    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-        return iter(())
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         return ()

@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from bisect import bisect
-from collections.abc import Reversible
+from collections.abc import Callable, Reversible, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
@@ -30,9 +30,9 @@ from .apply_summary import (
 from .full_window import full_window_error
 from .history import act_with_masks, last_acts
 from .host import EngineHost
-from .layers import microcompact
 from .layers.apply import LayerRunner
-from .layers.images import REFUSED, results_with_images
+from .layers.images import NOT_TAKEN, REFUSED, results_with_images
+from .layers.layer import Layer, RefusedPart
 from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
 from .summary.account import OUTPUT_PRICE, REPLY_SHARE, SummaryAccount, SummaryCost
@@ -95,6 +95,7 @@ class CompactionEngine:
 
     host: EngineHost
     policy: Policy
+    more_layers: Callable[[], Sequence[Layer]] = tuple  # of extensions, as loaded now
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_since_summary: set[str] = field(default_factory=set)  # names of actions
@@ -108,7 +109,7 @@ class CompactionEngine:
     def __post_init__(self) -> None:
         self._span_start = (time.time(), self.host.view.last_seq)
         self._unusable = UnusableSummaries.from_summary(self.host.view.summary)
-        self._layers = LayerRunner(self.host, self.policy)
+        self._layers = LayerRunner(self.host, self.policy, self.more_layers)
         self._applier = SummaryApplier(self.host)
         self._background = BackgroundSummary(self.host, self._would_leave_room)
 
@@ -123,8 +124,7 @@ class CompactionEngine:
         self._background.raise_record_error()
         self._calls_since_summary += 1
         self._calls_to_wait -= 1
-        self._layers.demote_together()
-        self._layers.bound_images()
+        self._layers.act_first()
         if self.policy.mode != "off":
             full = self.host.current_window()
             summary_first = self.policy.summarize_first and reached(self.policy.summarize_at, full)
@@ -137,7 +137,6 @@ class CompactionEngine:
                 self._layers.clear(full)
             elif self._calls_since_summary == 0:
                 self._layers.clear_after_summary()
-            self._layers.clear_by_extensions()
         await self.force_fit()
 
     async def force_fit(self, *, again: bool = False) -> None:
@@ -149,17 +148,14 @@ class CompactionEngine:
             return
         why = ""
         if self.policy.mode != "off":
-            self._layers.clear_all(answered_only=True)
-            if not self._fits():
-                self._layers.truncate_all()
+            self._layers.shrink(self._fits, answered_only=True)
             is_due = again or self._calls_since_summary > MIN_CALLS_BETWEEN_SUMMARIES
             if is_due and not self._fits():
                 try:
                     await self.compact(trigger="HOOK-CTX-003: nothing else fits")
                 except CompactionFailed as error:
                     why = f": {error.message}"
-            if not self._fits():
-                self._layers.clear_all(answered_only=False)
+            self._layers.shrink(self._fits, answered_only=False)
             if self._fits():
                 return
         raise full_window_error(self.host.view, self.host.current_window(), self.policy, why)
@@ -170,9 +166,10 @@ class CompactionEngine:
         If the server does not mention images, only images new in this request can be the cause.
         """
         if not self.host.takes_images():
-            return self._layers.drop_all_images()
-        named = self.names_images(refusal)
-        return self._layers.drop_images(refusal.message, only_unseen=not named)
+            return self._layers.leave_out(RefusedPart("images", NOT_TAKEN))
+        unseen = not self.names_images(refusal)
+        images = RefusedPart("images", refusal.message, every=False, only_unseen=unseen)
+        return self._layers.leave_out(images)
 
     def names_images(self, refusal: ModelError) -> bool:
         """Return True if a refusal may be about the images of earlier requests."""
@@ -186,8 +183,8 @@ class CompactionEngine:
         """Remove the thinking of all replies after a refusal; with `images`, also all images.
         Return True if there was any.
         """
-        dropped = images and self._layers.drop_all_images(REFUSED)
-        return self._layers.drop_thinking(THINKING_REFUSED) or dropped
+        dropped = images and self._layers.leave_out(RefusedPart("images", REFUSED))
+        return self._layers.leave_out(RefusedPart("thinking", THINKING_REFUSED)) or dropped
 
     async def compact(
         self,
@@ -206,7 +203,7 @@ class CompactionEngine:
         exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
         """
         self.host.record_model()  # a resumed session may have another model
-        self._layers.bound_images()  # the summary request has images too
+        self._layers.act_first()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions) or draft is not None or newest_only
@@ -331,9 +328,8 @@ class CompactionEngine:
 
     def stable_before(self) -> int | None:
         """Return the seq for a cache breakpoint. Results after it may be cleared."""
-        oldest = microcompact.oldest_clearable(self.host.view, self.policy)
         next_edit = self._layers.next_edit_seq
-        return next_edit if next_edit is not None else oldest
+        return self._layers.oldest_clearable() if next_edit is None else next_edit
 
     async def finish(self) -> None:
         """Make a summary or a checkpoint at the end of a session, as set in the policy."""

@@ -25,12 +25,11 @@ from ..session.entries import (
     User,
     reverted_seqs,
 )
-from ..session.layer_words import WITH_SUMMARY, done_by
 from .drift import WATCHED_TURNS
+from .layers.demote import DemoteResults
+from .layers.known import done_by, layer_named, ordered
+from .layers.layer import WITH_SUMMARY
 from .recovery import RECOVERY_TOPIC
-
-LAYERS = ("demote", "microcompact", "truncate", "outline", "summary")
-TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_2", "TIER_3"), strict=True))
 
 _GATE = regex(r"\bHOOK-CTX-\d+: ")
 _FILE = regex(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
@@ -58,7 +57,7 @@ class Act:
 
     @property
     def tier(self) -> str:
-        return TIERS.get(self.layer, self.layer)
+        return layer_named(self.layer).tier or self.layer
 
     def to_json(self) -> dict[str, Any]:
         """Return the act as an event of the compression log."""
@@ -222,12 +221,11 @@ def user_wrote_since(entries: Iterable[Entry], seq: int) -> bool:
 
 def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
     """Return (layer, acts, tokens saved) for each layer that acted, without undone acts."""
-    rows = []
-    for layer in LAYERS:
-        saved = [act.saved for act in done if act.layer == layer and not act.undone]
-        if saved:
-            rows.append((layer, len(saved), sum(saved)))
-    return rows
+    saved: dict[str, list[int]] = {}
+    for act in done:
+        if not act.undone:
+            saved.setdefault(act.layer, []).append(act.saved)
+    return [(layer, len(saved[layer]), sum(saved[layer])) for layer in ordered(saved)]
 
 
 def int_field(facts: Any, name: str) -> int:
@@ -256,10 +254,12 @@ def _act(entry: Entry, undone: bool, has_no_drift: bool) -> Act | None:
         before = after + int_field(entry.details, "tokens_saved")
         gate = entry.details.get("gate")  # missing in older logs
         trigger = f"{gate}: oversize result" if gate else "oversize result"
-        return Act(entry.seq, entry.at, "demote", trigger, before, after, (entry.offloaded,))
+        return Act(
+            entry.seq, entry.at, DemoteResults.name, trigger, before, after, (entry.offloaded,)
+        )
     if isinstance(entry, Mask):
         before, after = entry.tokens_before, entry.tokens_after
-        files = _moved(entry) if entry.layer == "demote" else ()
+        files = _moved(entry) if layer_named(entry.layer).moves_files else ()
         return Act(
             entry.seq, entry.at, entry.layer, entry.trigger, before, after, files, undone=undone
         )
@@ -268,7 +268,7 @@ def _act(entry: Entry, undone: bool, has_no_drift: bool) -> Act | None:
         return Act(
             entry.seq,
             entry.at,
-            "summary",
+            Summary.kind,
             entry.trigger,
             entry.tokens_before,
             entry.tokens_after,

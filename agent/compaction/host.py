@@ -1,6 +1,6 @@
 """The protocol between the engine and a conversation."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -89,11 +89,6 @@ class EngineHost(Protocol):
 
     def preserved_sections(self) -> Sequence[PreservedSection]:
         """Return the state on disk of each section that is always kept."""
-
-    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-        """Yield (layer name, mask targets) for each layer of an extension. Each layer runs when the
-        caller asks for the next pair.
-        """
 
     def recall(self, refs: Collection[int]) -> Mapping[int, KeptText]:
         """Return the full texts of entries, as the Recall tool gives them. Missing entries are left

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Summary
-from .history import LAYERS, Act, acts, int_field, savings
+from .history import Act, acts, int_field, savings
+from .layers.known import ordered
 
 MAX_SHARE_LEFT = 0.50  # of the context before a summary; the context after must be smaller
 COMPACTION_PURPOSES = ("summary", "verify")  # purposes of compaction's model calls
@@ -83,7 +84,7 @@ def session_metrics(entries: Iterable[Entry]) -> CompactionMetrics:
     checks = [e.probes if isinstance(e.probes, dict) else {} for e in found]
     return CompactionMetrics(
         sessions=1,
-        summaries=tuple(act for act in done if act.layer == "summary"),
+        summaries=tuple(act for act in done if act.layer == Summary.kind),
         probes=_by_kind([row for check in checks for row in _rates(check.get("tally"))]),
         sections=sum(
             (_single_check_rate(check.get("sections"), "critical", "kept") for check in checks),
@@ -105,7 +106,7 @@ def total_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
             sum(n for part in parts for name, n, _ in part.saved if name == layer),
             sum(t for part in parts for name, _, t in part.saved if name == layer),
         )
-        for layer in LAYERS
+        for layer in ordered(name for part in parts for name, _, _ in part.saved)
     ]
     return CompactionMetrics(
         sessions=sum(part.sessions for part in parts),
@@ -113,7 +114,7 @@ def total_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
         probes=_by_kind([row for part in parts for row in part.probes]),
         sections=sum((part.sections for part in parts), Rate()),
         recovery=sum((part.recovery for part in parts), Rate()),
-        saved=tuple(row for row in saved if row[1]),
+        saved=tuple(saved),
         cost_usd=_total_cost([part.cost_usd for part in parts]),
     )
 

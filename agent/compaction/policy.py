@@ -223,6 +223,13 @@ def summary_due_at(policy: Policy, window: Window) -> int | None:
     return None if level is None else min(ceil(level), window.full_at)
 
 
+def clearing_trigger(policy: Policy, window: Window) -> str:
+    """Return the trigger for clearing at this call without break-even; "" for none."""
+    if policy.clear_when == "every-call":
+        return "every call"
+    return "level" if policy.clear_when == "from" and reached(policy.clear_from, window) else ""
+
+
 _FIELDS = {  # the field of each setting that can be "preset"
     "compact.at": "summarize_at",
     "compact.prepare_at": "prepare_at",

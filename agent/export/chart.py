@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ...tools.system.plural import count_of
+from ..compaction.layers.known import done_by
 from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
-from ..session.layer_words import done_by
 
 TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks are above it
 _MIN_SLOTS = 12  # minimum number of slots across the width

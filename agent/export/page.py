@@ -9,14 +9,14 @@ from markupsafe import Markup
 
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
+from ..compaction.layers.known import known_layers
 from ..errors import SessionError
 from ..lazy import regex
 from ..session import searches
-from ..session.entries import Assistant, Entry, Session, SubagentRun, User, shell_result
-from ..session.layer_words import LAYER_NAMES
+from ..session.entries import Assistant, Entry, Session, SubagentRun, Summary, User, shell_result
 from ..session.log import LOG_NAME, LogContents, Redact, read_log
 from ..session.store import AGENTS, locate_log
-from ..session.totals import Totals
+from ..session.totals import Totals, count_name
 from . import chart, page_entries
 from .markdown_html import prose
 from .page_model import PageModel
@@ -113,9 +113,9 @@ def _facts(name: str, entries: Sequence[Entry]) -> dict[str, str]:
 
 def _compaction(totals: Totals) -> str:
     done = totals.all.compaction
-    counts = ("demoted", "microcompacted", "truncated", "outlined")
-    layers = zip(counts, LAYER_NAMES.values(), strict=False)
-    parts = [f"{done[name]:,} {told}" for name, told in layers if done[name]]
+    masks = (layer for layer in known_layers() if layer.name != Summary.kind)
+    counts = ((done.get(count_name(layer.name), 0), layer.heading()) for layer in masks)
+    parts = [f"{count:,} {heading}" for count, heading in counts if count]
     parts += [count_of(done["summaries"], "summary", "summaries")] if done["summaries"] else []
     return ", ".join([*parts, f"{done['tokens_saved']:,} tokens saved"]) if parts else ""
 

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..session.layer_words import done_by
+from ..compaction.layers.known import done_by, known_layers
 from .text import clean, cut_middle, line_count
 
 _ROOT = Path(__file__).parents[1]  # names of templates and sources are relative to it
@@ -43,6 +43,7 @@ def _environment() -> Environment:
         "line_count": line_count,
         "thousands": "{:,}".format,
         "done_by": done_by,
+        "known_layers": known_layers,
     }
     return environment
 

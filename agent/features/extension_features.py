@@ -9,6 +9,7 @@ from typing import Any
 from ...tools.base import Tool
 from ...tools.function_tool import function_tool
 from ...tools.system.foreign_code import foreign_code
+from ..compaction.layers.known import add_layer
 from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from ..errors import CtxagentError, UsageError
@@ -60,6 +61,10 @@ def _register(kind: type[Feature]) -> None:
         if not (callable(reader.recognizes) and callable(reader.read)):
             raise TypeError(f"the format {name} needs the functions recognizes and read")
         add_format(name, reader)
+    if callable(kind.layers):
+        raise TypeError("layers must be a list of subclasses of Layer, not a method")
+    for layer in kind.layers:
+        add_layer(layer)
     add_tool_names(kind.tool_names())
 
 

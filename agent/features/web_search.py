@@ -14,7 +14,7 @@ from typing import Any
 from ...tools.base import Tool
 from ...tools.mcp import Servers
 from ...tools.web_search import WebSearchTool
-from ..compaction.layers.microcompact import stub
+from ..compaction.layers.clear import stub
 from ..config.settings import Settings
 from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Notice

@@ -1,7 +1,7 @@
 """The interface of the agent for the compaction engine: its state and its actions."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,8 @@ from .ladder import SAME_FAILURES, may_be_cause
 
 def attach_engine(agent: AgentState) -> AgentState:
     """Give an agent its compaction engine, and return the agent."""
-    agent.engine = CompactionEngine(CompactionHost(agent), agent.handle.policy)
+    host, policy = CompactionHost(agent), agent.handle.policy
+    agent.engine = CompactionEngine(host, policy, agent.features.layers)
     return agent
 
 
@@ -92,14 +93,6 @@ class CompactionHost:
             agent.ledger.phase,
             agent.model.current_window().size,
         )
-
-    def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-        for name, clears in self._agent.features.clears(self.view, self.current_window()):
-            yield name, [
-                {"seq": each.result.item.seq, "tool_use_id": each.result.call.id,
-                 "stub": each.text}
-                for each in clears
-            ]  # fmt: skip
 
     def redact(self, words: str) -> str:
         return content_text(self._agent.log.redact(User(content=words)).content)

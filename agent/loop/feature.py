@@ -12,10 +12,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
+from ..compaction.layers.layer import Layer
 from ..config.settings import ModelSettings
-from ..context.items import ViewResult
-from ..context.view import View
-from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
 from ..extensions.command_groups import OWN, CommandGroup, group_named
@@ -98,24 +96,6 @@ class Setting:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Clear:
-    """A result in the view, and the short text that replaces it."""
-
-    result: ViewResult
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer of compaction: a pure function from the view to the results to clear. It runs before
-    each model call, after the built-in layers.
-    """
-
-    name: str
-    plan: Callable[[View, Window], Sequence[Clear]]
-
-
 M = TypeVar("M", bound=Callable[..., Any])
 
 
@@ -162,6 +142,7 @@ class Feature:
     providers: ClassVar[Mapping[str, MakeModel]] = {}
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
+    layers: ClassVar[Sequence[type[Layer]]] = ()  # of compaction
     # The settings of an extension, by key. `self.setting(key)` gives the value.
     settings: ClassVar[Mapping[str, Setting]] = {}
 
@@ -170,8 +151,15 @@ class Feature:
 
     def setting(self, key: str) -> Any:
         """Return the value of a declared setting. Raises KeyError for another key."""
-        default = self.settings[key].default
-        return self.handle.extension_settings.get(self.name, {}).get(key, default)
+        return self.values(self.handle.extension_settings)[key]
+
+    @classmethod
+    def values(cls, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the values of the declared settings. `given` has the settings of all extensions
+        that are not the default.
+        """
+        own = given.get(cls.name, {})
+        return {key: own.get(key, each.default) for key, each in cls.settings.items()}
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tools that this feature adds: the methods marked with `tool`."""
@@ -213,12 +201,9 @@ class Feature:
             *(f"setting {name}" for name in cls.settings),
             *(f"provider {name}" for name in cls.providers),
             *(f"format {name}" for name in cls.recording_formats),
+            *(f"layer {each.name}" for each in cls.layers),
             *(name for name in events if callable(getattr(Feature, name))),
         ]
-
-    def layers(self) -> Sequence[Layer]:
-        """Return the layers of compaction that this feature adds."""
-        return ()
 
     def status(self) -> str:
         """Return a short text for the status line, "" for none. Must be quick."""

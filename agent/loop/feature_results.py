@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ..lazy import regex
 from ..session.entries import Entry, User, encode
-from .feature import Clear, FeatureCommand, Layer, Ruling
+from .feature import FeatureCommand, Ruling
 
 T = TypeVar("T")
 
@@ -27,7 +27,6 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
 _ITEMS: Mapping[str, type] = {
     "tools": Tool,
     "commands": FeatureCommand,
-    "layers": Layer,
     "first_entries": Entry,
     "reinserted": Entry,
 }
@@ -64,11 +63,7 @@ def check_items(what: str, kind: type[T], found: Any) -> list[T]:
     items = list(found)
     for each in items:
         _check(what, each, kind)
-        if isinstance(each, Clear):
-            _check(f"a text of {what}", each.text, str)
-        elif isinstance(each, Layer):
-            _check("the name of a layer", each.name, str)
-        elif isinstance(each, FeatureCommand):
+        if isinstance(each, FeatureCommand):
             for text in (each.name, each.help, each.argument):
                 _check(f"a text of {what}", text, str)
         elif isinstance(each, Tool):

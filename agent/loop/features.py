@@ -10,29 +10,26 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ...tools.base import Output, Tool
 from ...tools.system.foreign_code import foreign_code
-from ..context import tokens
-from ..context.view import View
-from ..context.window import Window
+from ..compaction.layers.layer import Layer
 from ..errors import RecordError, RequestRejected
 from ..events import Delta, Emit, Notice, TurnFinished
 from ..models.base import Reply
 from ..session.entries import Entry
 from .feature import (
-    Clear,
     Feature,
     FeatureCommand,
     IncomingMessage,
-    Layer,
     Ruling,
     ToolCall,
     Turn,
     Veto,
 )
-from .feature_results import check_items, check_result
+from .feature_results import check_result
 
 F = TypeVar("F", bound=Feature)
 
@@ -50,6 +47,7 @@ class Features:
         self._features: list[Feature] = []
         self._guarded: dict[int, Feature] = {}  # by `id`: an extension may override equality
         self._by_event: dict[str, list[Feature]] = {}
+        self._layers: dict[int, list[Layer]] = {}  # by `id` of the feature
         self._emit = emit
         self.extension_tools: list[Tool[Any]] = []  # also of extensions that are switched off
 
@@ -58,6 +56,22 @@ class Features:
         self._features += features
         self._guarded |= {id(each): each for each in features} if guarded else {}
         self._by_event.clear()
+        for each in features:
+            self._add_layers(each)
+
+    def _add_layers(self, feature: Feature) -> None:
+        """Create the layers of a feature, without those whose name is taken."""
+        own, taken = list[Layer](), {layer.name for layer in self.layers()}
+        for kind in feature.layers:
+            if kind.name in taken:
+                text = f"the layer {kind.name} of an extension is left out: the name is taken"
+                self._emit(Notice("warning", text))
+                continue
+            layer = kind(feature.values(feature.handle.extension_settings))
+            layer.guard = partial(self._guard, feature, f"the layer {layer.name}")
+            own.append(layer)
+            taken.add(layer.name)
+        self._layers[id(feature)] = own
 
     @property
     def extensions(self) -> list[Feature]:
@@ -103,29 +117,9 @@ class Features:
         """Return the slash commands of all features."""
         return [found for each in [*self._features] for found in self._call(each, "commands") or ()]
 
-    def clears(self, view: View, window: Window) -> Iterator[tuple[str, Sequence[Clear]]]:
-        """Yield (layer name, results to clear) for each layer of a feature. Each layer runs when
-        the caller asks for the next pair.
-        """
-        for each in self._for("layers"):
-            for layer in self._call(each, "layers") or ():
-                found = list[Clear]()
-                with self._guard(each, "layers"):
-                    found = self._cleared(layer, view, window)
-                yield layer.name, found
-
-    @staticmethod
-    def _cleared(layer: Layer, view: View, window: Window) -> list[Clear]:
-        """Return a layer's clears that are in the view and make it smaller."""
-        planned = check_items(f"the layer {layer.name}", Clear, layer.plan(view, window))
-        by_call = {each.result.call.id: each for each in planned}  # a result is cleared once
-        return [
-            by_call[result.call.id]
-            for result in view.results()
-            if result.call.id in by_call
-            and not result.masked
-            and tokens.estimate(by_call[result.call.id].text) < result.size
-        ]
+    def layers(self) -> list[Layer]:
+        """Return the layers of compaction of all features. A failure switches the extension off."""
+        return [layer for each in self._features for layer in self._layers.get(id(each), ())]
 
     def status(self) -> list[str]:
         """Return the status line texts of all features."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import field
 
+from ..compaction.layers.known import DropThinking
 from ..context.request import Request
 from ..context.window import learn_from_refusal, window_named
 from ..errors import (
@@ -25,7 +26,6 @@ from ..models import refusals
 from ..models.base import Reply
 from ..models.retry import RATE_LIMITED
 from ..session.entries import CHECK, Mask, Revert
-from ..session.layer_words import THINKING_LAYER
 from .agent import AgentState
 
 PLAIN = "without all optional parts"
@@ -161,7 +161,7 @@ class Ladder:
             for entry in self.agent.log.entries()
             if entry.seq > self._newest
             and isinstance(entry, Mask)
-            and entry.layer == THINKING_LAYER
+            and entry.layer == DropThinking.name
         ]
         for seq in new:
             self.agent.record(Revert(target=seq, reason="it did not help"))

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...tools.system.plural import count_of
+from ..compaction.layers.known import ordered
 from ..export import templates
 from ..export.chart import short_tokens
 from ..export.templates import render
 from ..replay.report import charts
 from ..replay.report.measures import format_dollars, format_percent, format_tokens
-from ..session.layer_words import LAYER_NAMES
 from .status import ProxyEdit, ProxyNote, ProxyStatus, SessionStatus, share_saved
 
 STYLES = ("replay/report/charts.css", "replay/report/page.css", "proxy/page.css")
@@ -21,7 +21,6 @@ SCRIPTS = ("export/follow.js", "proxy/page.js")
 CONNECT = "'self'"  # connect-src of the page's policy
 MAX_LISTED = 100  # edits per session, newest first
 WITHOUT, WITH = 0, 1  # line numbers in a chart
-_OTHER_LAYER = "microcompact"  # mark for other layers
 
 
 def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
@@ -100,16 +99,12 @@ def context_drawing(session: SessionStatus) -> Any:
 
 def layer_marks(session: SessionStatus) -> list[tuple[str, str]]:
     """Return (kind, name) for each kind of mark in the drawing."""
-    kinds = {_mark(edit) for edit in session.edits}
-    return [(kind, name) for kind, name in LAYER_NAMES.items() if kind in kinds]
+    kinds = ordered(charts.mark_kind(edit.layer) for edit in session.edits)
+    return [(kind, charts.mark_name(kind)) for kind in kinds]
 
 
 def _marks(edits: Sequence[ProxyEdit]) -> Iterator[tuple[int, str, str]]:
     for edit in edits:
         undone = ", undone" if edit.is_undone else ""
         sizes = f"{format_tokens(edit.before)} to {format_tokens(edit.after)}"
-        yield edit.call, _mark(edit), f"{sizes}{undone}"
-
-
-def _mark(edit: ProxyEdit) -> str:
-    return edit.layer if edit.layer in LAYER_NAMES else _OTHER_LAYER
+        yield edit.call, charts.mark_kind(edit.layer), f"{sizes}{undone}"

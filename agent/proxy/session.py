@@ -17,8 +17,8 @@ from typing import Any
 from ...tools.recall import MAX_CHARS
 from ...tools.text import strings_in
 from ..compaction.engine import CompactionEngine
+from ..compaction.layers.clear import KEPT_IN, recall_pages
 from ..compaction.layers.demote import demote_to_file
-from ..compaction.layers.microcompact import KEPT_IN, recall_pages
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens

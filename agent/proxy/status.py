@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ...tools.system.files import open_kept
 from ...tools.system.shorten import cut_after, cut_at_word
 from ..compaction.history import acts, readable_trigger
+from ..compaction.layers.known import done_by
 from ..export.text import clean
 from ..lazy import dataclass
 from ..models.catalog import DEFAULT_LIMITS, cache_terms, cost, known_limits
@@ -35,7 +36,6 @@ from ..session.entries import (
     User,
     reverted_seqs,
 )
-from ..session.layer_words import done_by
 from ..session.log import parse_entry
 from ..session.store import content_text
 from ..session.titles import TITLE_TOPIC

@@ -11,7 +11,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from math import ceil
@@ -21,6 +21,8 @@ from typing import Any
 
 from ..compaction.breakdown import break_down
 from ..compaction.engine import CompactionEngine
+from ..compaction.layers.demote import DemoteResults
+from ..compaction.layers.layer import Layer
 from ..compaction.policy import Policy
 from ..context import tokens
 from ..context.items import shown_blocks
@@ -66,6 +68,7 @@ class Terms:
     # model had written them.
     writer: Model | None = None
     fills: int = MAX_FILLS
+    layers: tuple[Callable[[], Layer], ...] = ()  # of extensions; each play has its own objects
 
 
 def play(recording: Recording, terms: Terms, place: Path | None = None) -> ReplayRun:
@@ -122,7 +125,8 @@ class Player:
         terms = self.terms
         path = self.folder / "session" / LOG_NAME
         self.host = ReplayHost(path, terms.model, terms.window, terms.writer)
-        self.engine = CompactionEngine(self.host, terms.policy)
+        layers = [make() for make in terms.layers]
+        self.engine = CompactionEngine(self.host, terms.policy, lambda: layers)
         self._thinking = ThinkingMeter(terms.model)
         replies = max(1, self.recording.replies)
         self._entry_storage = EntryStorage(self.host.folder, terms.window, terms.policy)
@@ -253,8 +257,8 @@ class Player:
         self._results[recorded.seq] = text
         if demotion is not None:
             after, number = host.current_window().tokens, len(self._priced) + 1
-            act = ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + demotion.saved, after)
-            self._acts.append(act)
+            name, gate, before = DemoteResults.name, DemoteResults.gate, after + demotion.saved
+            self._acts.append(ReplayAct(number, name, gate, 1, before, after))
         if translated.is_error:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
             lines = [line[:MAX_ERROR_LINE_CHARS] for line in matches if line]
@@ -332,9 +336,8 @@ class Player:
 
 
 def _act(number: int, act: Compacted) -> ReplayAct:
-    layer = act.layer
-    assert layer in ("demote", "microcompact", "truncate", "outline", "summary")
-    return ReplayAct(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
+    sizes = act.tokens_before, act.tokens_after
+    return ReplayAct(number, act.layer, act.trigger, act.refs, *sizes)
 
 
 def _texts(block: dict[str, Any]) -> Iterator[str]:

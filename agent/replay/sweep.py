@@ -70,7 +70,7 @@ def parse_axis(text: str) -> Axis:
     return Axis(key, unique)
 
 
-_HINT = "Examples: --sweep compact.at=0.6..0.95 --sweep microcompact.keep=1..8, or KEY=A,B,C."
+_HINT = "Examples: --sweep compact.at=0.6..0.95 --sweep compact.keep_messages=1..8, or KEY=A,B,C."
 
 
 def _spread(text: str, low: str, high: str, count: str | None) -> list[str]:

@@ -23,8 +23,20 @@ from .entries import (
 )
 from .in_flight import InFlight
 
-LAYERS = ("demoted", "microcompacted", "truncated", "outlined", "summaries", "tokens_saved")
-_COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "outline": "outlined"}
+# The name of a layer's count in logs and JSON. The counts of other layers have the layer's name.
+_COUNTED_AS = {
+    "demote": "demoted",
+    "microcompact": "microcompacted",
+    "truncate": "truncated",
+    "outline": "outlined",
+    Summary.kind: "summaries",
+}
+COUNTS = (*_COUNTED_AS.values(), "tokens_saved")
+
+
+def count_name(layer: str) -> str:
+    """Return the name of the count of a layer's replacements."""
+    return _COUNTED_AS.get(layer, layer)
 
 
 @dataclass(slots=True)
@@ -35,7 +47,7 @@ class Counts:
     tool_calls: int = 0
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0  # None if the price of any call is unknown
-    compaction: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LAYERS, 0))
+    compaction: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
     def __add__(self, other: "Counts") -> "Counts":
         return self._combined(other, operator.add)
@@ -50,7 +62,10 @@ class Counts:
             combine(self.tool_calls, other.tool_calls),
             combine(self.usage, other.usage),
             combine(self.cost_usd, other.cost_usd) if known else None,
-            {name: combine(self.compaction[name], other.compaction[name]) for name in LAYERS},
+            {
+                name: combine(self.compaction.get(name, 0), other.compaction.get(name, 0))
+                for name in self.compaction | other.compaction
+            },
         )
 
     def recorded_in(self, agent: SubagentRun) -> SubagentRun:
@@ -73,7 +88,7 @@ class Counts:
             agent.tool_calls,
             Usage.from_json(agent.usage),
             None if unknown else agent.cost_usd or 0.0,
-            {name: _count(agent.compaction, name) for name in LAYERS},
+            {name: _count(agent.compaction, name) for name in (*COUNTS, *agent.compaction)},
         )
 
 
@@ -108,15 +123,18 @@ class Totals:
         elif isinstance(entry, ToolResult):
             own.tool_calls += 1
         elif isinstance(entry, Mask):
-            name = _COUNTED_AS.get(entry.layer, "microcompacted")
-            own.compaction[name] += len(entry.targets)
-            own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
+            saved = entry.tokens_before - entry.tokens_after
+            self._count_compaction(count_name(entry.layer), len(entry.targets), saved)
         elif isinstance(entry, Summary):
-            own.compaction["summaries"] += 1
-            own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
+            saved = entry.tokens_before - entry.tokens_after
+            self._count_compaction(count_name(entry.kind), 1, saved)
         if isinstance(entry, (ToolResult, User)) and entry.offloaded:
-            own.compaction["demoted"] += 1
-            own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
+            self._count_compaction("demoted", 1, _count(entry.details, "tokens_saved"))
+
+    def _count_compaction(self, name: str, replaced: int, saved: int) -> None:
+        counts = self.own.compaction
+        counts[name] = counts.get(name, 0) + replaced
+        counts["tokens_saved"] += saved
 
     def replied_at(self, model: str) -> float | None:
         """Return the time of a model's last reply in seconds since 1970, or None if there is none

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...tools.system.plural import count_of
 from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
+from ..compaction.layers.known import done_by, known_layers, layer_named
 from ..compaction.metrics import CompactionMetrics, left_less_than_half
 from ..models.catalog import cache_terms
 from ..session.entries import (
@@ -21,8 +22,8 @@ from ..session.entries import (
     Usage,
     encode,
 )
-from ..session.layer_words import LAYER_NAMES, done_by
 from ..session.store import content_text
+from ..session.totals import count_name
 from .status import WOULD_COST
 
 if TYPE_CHECKING:
@@ -121,14 +122,11 @@ def status(
         "",
         "### Current State",
     ]
-    for title, count, layer in (
-        ("Tool results offloaded", "demoted", "demote"),
-        ("Tool results cleared", "microcompacted", "microcompact"),
-        ("Tool inputs truncated", "truncated", "truncate"),
-        ("Tool calls outlined", "outlined", "outline"),
-        ("Summarisations performed", "summaries", "summary"),
-    ):
-        lines.append(f"- **{title}:** {counts[count]} ({saved.get(layer, 0):,} tokens saved)")
+    for layer in known_layers():
+        count = counts.get(count_name(layer.name), 0)
+        if layer.title or count:
+            title, tokens = layer.title or layer.heading(), saved.get(layer.name, 0)
+            lines.append(f"- **{title}:** {count} ({tokens:,} tokens saved)")
     lines.append(f"- **Checkpoints:** {sum(mark.kind == 'checkpoint' for mark in others)}")
     lines += [f"- **Phase:** {phases[-1]}"] if phases and phases[-1] else []
     lines += ["", "### Recommendation", ADVICE[window.level], "", "### Compression History"]
@@ -179,7 +177,12 @@ def metrics(measured: CompactionMetrics) -> str:
     cost = measured.cost_usd
     rows = [*_sizes(measured), *_checks(measured)]
     rows += [
-        (f"saved: {LAYER_NAMES[layer]}", f"{tokens:,} tokens, {count_of(acts, 'time')}", "–", "–")
+        (
+            f"saved: {layer_named(layer).heading()}",
+            f"{tokens:,} tokens, {count_of(acts, 'time')}",
+            "–",
+            "–",
+        )
         for layer, acts, tokens in measured.saved
     ]
     spent = "price not known" if cost is None else f"${cost:.4f}"
@@ -303,7 +306,7 @@ def receipt(event: "Compacted", *, spends: bool = True) -> str:
     """
     trigger = readable_trigger(event.trigger)
     sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
-    is_summary = event.layer == "summary"
+    is_summary = event.layer == Summary.kind
     parts = [f"{'context compacted' if is_summary else event.detail} ({trigger}): {sizes}"]
     if is_summary:
         parts += [event.detail] if event.detail else []

@@ -1,20 +1,17 @@
 """Layers in a conversation: when each layer masks results, and what is recorded and shown."""
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.compaction.layers.apply import LayerRunner
+from ctxagent.agent.compaction.layers.layer import RefusedPart
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.tokens import estimate
-from ctxagent.agent.context.view import View
-from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.loop.compaction_host import CompactionHost
-from ctxagent.agent.loop.feature import Clear, Feature, Layer
 from ctxagent.agent.session.entries import Assistant, Content, Mask, ToolResult, User
 
 from ..support.sessions.conversation import Conversation
@@ -48,6 +45,11 @@ def read(talk: Conversation, *contents: Content, offloaded: str | None = None) -
         talk.agent.record(ToolResult(tool_use_id=id, content=content, offloaded=offloaded))
 
 
+def never() -> bool:
+    """Nothing fits."""
+    return False
+
+
 def answer(talk: Conversation) -> None:
     said = [{"type": "text", "text": "I see."}]
     talk.agent.record(Assistant(content=said, usage={}, stop_reason="end_turn", model="m"))
@@ -65,7 +67,7 @@ def words(count: int) -> str:
 def test_the_largest_results_of_one_message_go_to_files(talk: Conversation) -> None:
     read(talk, words(900), words(950), words(800), words(700), words(990))
     assert sum(result.size for result in talk.agent.view.results()) > 3_000
-    layers(talk).demote_together()
+    layers(talk).act_first()
     assert masked(talk) == [False, True, False, False, True]
     (mask,) = talk.of(Mask)
     assert mask.trigger == "HOOK-CTX-001: several results in one message"
@@ -80,16 +82,16 @@ def test_the_largest_results_of_one_message_go_to_files(talk: Conversation) -> N
 def test_results_that_the_model_has_answered_stay(talk: Conversation) -> None:
     read(talk, *[words(990)] * 5)
     answer(talk)
-    layers(talk).demote_together()
+    layers(talk).act_first()
     assert talk.of(Mask) == []
-    layers(talk, replace(POLICY, demote_above=None)).demote_together()
+    layers(talk, replace(POLICY, demote_above=None)).act_first()
     assert talk.of(Mask) == []
 
 
 def test_a_result_in_a_file_loses_its_preview(talk: Conversation) -> None:
     reference = "**File:** x\n" + "> preview of it\n" * 900
     read(talk, reference, words(900), offloaded="offloaded/x.md")
-    layers(talk).demote_together()
+    layers(talk).act_first()
     assert masked(talk)[0]
     assert talk.of(Mask)[0].targets[0]["stub"].startswith("**File:** x")
     assert "preview" not in talk.of(Mask)[0].targets[0]["stub"]
@@ -99,28 +101,28 @@ def test_a_result_in_a_file_loses_its_preview(talk: Conversation) -> None:
 def test_a_result_that_cannot_be_kept_stays(talk: Conversation) -> None:
     (talk.agent.folder / "offloaded").write_text("a file stands where the folder should be")
     read(talk, *[words(990)] * 5)
-    layers(talk).demote_together()
+    layers(talk).act_first()
     assert talk.of(Mask) == []
 
 
 def test_images_are_taken_out_where_the_model_takes_none(talk: Conversation) -> None:
     read(talk, [image()], "text")
     runner = layers(talk)
-    runner.bound_images()
+    runner.act_first()
     assert talk.of(Mask) == []
     talk.agent.model.images_setting = "off"
-    runner.bound_images()
+    runner.act_first()
     assert masked(talk) == [True, False]
-    assert not runner.drop_all_images()
+    assert not runner.leave_out(RefusedPart("images", "refused"))
 
 
 def test_old_results_go_when_nothing_else_fits(talk: Conversation) -> None:
     read(talk, words(900))
     answer(talk)
     read(talk, words(800))
-    layers(talk).clear_all(answered_only=True)
+    layers(talk).shrink(never, answered_only=True)
     assert masked(talk) == [True, False]
-    layers(talk).clear_all(answered_only=False)
+    layers(talk).shrink(never, answered_only=False)
     assert masked(talk) == [True, True]
     assert [mask.trigger for mask in talk.of(Mask)] == ["nothing else fits"] * 2
 
@@ -129,27 +131,9 @@ def test_old_results_go_when_nothing_else_fits(talk: Conversation) -> None:
 def test_a_policy_may_clear_silently(talk: Conversation, silently: bool) -> None:
     read(talk, words(900))
     answer(talk)
-    layers(talk, replace(POLICY, clear_silently=silently)).clear_all(answered_only=True)
+    layers(talk, replace(POLICY, clear_silently=silently)).shrink(never, answered_only=True)
     assert masked(talk) == [True]
     assert len(talk.seen(Compacted)) == (not silently)
-
-
-def test_the_layers_of_extensions_mask_too(talk: Conversation) -> None:
-    class Clearing(Feature):
-        def layers(self) -> Sequence[Layer]:
-            def plan(view: View, window: Window) -> list[Clear]:
-                return [Clear(result, "[seen]") for result in view.results()]
-
-            return [Layer("mine", plan)]
-
-    talk.agent.features.add(Clearing(talk.agent.handle))
-    read(talk, words(900))
-    layers(talk).clear_by_extensions()
-    (mask,) = talk.of(Mask)
-    assert (mask.layer, mask.trigger) == ("mine", "a layer of an extension")
-    assert [target["stub"] for target in mask.targets] == ["[seen]"]
-    layers(talk).clear_by_extensions()
-    assert len(talk.of(Mask)) == 1
 
 
 def test_clearing_is_enough_where_it_leaves_room_for_long(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ctxagent.agent.compaction.history import (
     why_not_in_context,
 )
 from ctxagent.agent.compaction.layers import demote
+from ctxagent.agent.compaction.layers.layer import WITH_SUMMARY
 from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.session.entries import (
@@ -30,7 +31,6 @@ from ctxagent.agent.session.entries import (
     ToolResult,
     User,
 )
-from ctxagent.agent.session.layer_words import WITH_SUMMARY
 
 AT = "2026-11-21T10:20:30.456Z"
 

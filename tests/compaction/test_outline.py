@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.history import why_not_in_context
-from ctxagent.agent.compaction.layers import microcompact, outline
+from ctxagent.agent.compaction.layers import clear, outline
 from ctxagent.agent.compaction.layers.break_even import DueMask
 from ctxagent.agent.compaction.layers.outline import HEADER, MIN_AGE
 from ctxagent.agent.compaction.policy import DEFAULT
@@ -34,7 +34,7 @@ def outlines(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
 def outline_all(history: History) -> list[str]:
     """Outline all that may be outlined; the digests."""
     view, known = history.view(), outline.FinishedCache()
-    due = outline.plan(view, POLICY, microcompact.plan(view, POLICY), known)
+    due = outline.plan(view, POLICY, clear.plan(view, POLICY), known)
     targets = outline.targets(view, [each for each in due if each.layer == "outline"], known)
     history.mask("outline", targets)
     return [target["outline"] for target in targets if target["outline"]]
@@ -279,7 +279,7 @@ def test_the_smaller_masks_of_an_exchange_are_parts_of_its_outline() -> None:
     bash(history, "one", words(400))
     age(history)
     view = history.view()
-    due = microcompact.plan(view, POLICY)
+    due = clear.plan(view, POLICY)
     (whole,) = outline.plan(view, POLICY, due, outline.FinishedCache())
     assert whole.parts == tuple(due)
     assert whole.saved > due[0].saved > 0

@@ -122,7 +122,9 @@ def left(terminal: Terminal) -> None:
 
 
 def test_the_examples_are_short_and_complete() -> None:
-    assert set(EXAMPLES) == {"words.py", "review.py", "guard.py", "forget.py", "shout.py"}
+    assert set(EXAMPLES) == {
+        "words.py", "review.py", "guard.py", "forget.py", "listings.py", "shout.py"
+    }  # fmt: skip
     assert GUIDE.read_text().count("```python\n") == len(EXAMPLES)
     for name, text in EXAMPLES.items():
         assert len(text.splitlines()) < MAX_EXAMPLE_LINES, name
@@ -162,7 +164,15 @@ def test_tool_veto_and_layer_in_the_terminal(place: Place) -> None:
         terminal.type("go\r")
         says(terminal, "3 words")
         says(terminal, VETO)
+        says(terminal, "results forgotten (a layer of an extension)")
         says(terminal, "Done.")
+        for command, told in (
+            ("/context", "compaction saved times forgotten"),
+            ("/context status", "forgotten: "),
+            ("/uncompact", "results forgotten"),
+        ):
+            terminal.type(f"{command}\r")
+            says(terminal, told)
         left(terminal)
     assert server.rejected == []
     assert len([each for each in results(server.requests[-1]) if CLEARED.search(each)]) >= 3
@@ -425,6 +435,15 @@ BAD_FILES = {
     ),
     "not UTF-8": ("x = '\udcff'\n", "SyntaxError"),
     "huge": ("#" * 100_001, "it is larger than 100,000 bytes"),
+    "a method": (
+        "from ctxagent.extension import Feature\nclass F(Feature):\n"
+        "    def layers(self): return []\n",
+        "layers must be a list of subclasses of Layer, not a method",
+    ),
+    "layers": (
+        "from ctxagent.extension import Feature\nclass F(Feature):\n    layers = ('F',)\n",
+        "'F' in layers must be a subclass of Layer",
+    ),
     "providers": (
         "from ctxagent.extension import Feature\nclass F(Feature):\n    providers = 5\n",
         "AttributeError",

@@ -28,6 +28,7 @@ from ..support.sessions.recorded import claude_call, claude_line, claude_result,
 from ..support.sessions.stories import STORY
 from ..support.terminal.screen import Terminal
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "extensions.md"
 MODEL = ("--model", "claude-sonnet-5")
 SMALL = ("--context-window", "24000")
 SECRET = "the-project-nobody-knows"
@@ -77,6 +78,57 @@ def calls_told(table: str) -> list[str]:
 
 
 # What is played
+
+
+LAYER = next(iter(re.findall(r"```python\n(# listings\.py\n.*?)```", GUIDE.read_text(), re.DOTALL)))
+
+
+def extension(folder: Path, text: str = LAYER) -> None:
+    """Save an extension of the user."""
+    path = folder / "place" / "home" / ".config" / "ctxagent" / "extensions"
+    path.mkdir(parents=True)
+    (path / "listings.py").write_text(text)
+
+
+@pytest.fixture
+def long_session(tmp_path: Path) -> Path:
+    """A session in which old results cost more to keep than to replace."""
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(working(80, 1_500))
+    return path
+
+
+def layers(run: dict[str, Any]) -> set[str]:
+    return {act["layer"] for act in run["acts"]}
+
+
+def test_a_layer_of_an_extension_is_replayed(tmp_path: Path, long_session: Path) -> None:
+    own = told(run(tmp_path, long_session, *MODEL, "--preset", "default", "--json"))
+    extension(tmp_path)
+    out = tmp_path / "report.html"
+    both = told(
+        run(tmp_path, long_session, *MODEL, "--preset", "default", "--json", "--report", out)
+    )
+    assert both["totals"][0] == own["totals"][0], "the baseline has no layers"
+    (before,), (after,) = ([r["runs"][1] for r in each["recordings"]] for each in (own, both))
+    assert layers(before) == {"microcompact", "outline"}
+    assert layers(after) == {"listings", "outline"}, "what is needed less often is worth more"
+    assert both["totals"][1]["dollars"] < own["totals"][1]["dollars"]
+    assert "dropped" in out.read_text()
+    assert '<g id="m-listings">' in out.read_text()
+
+
+def test_a_layer_that_is_needed_more_often_loses(tmp_path: Path, long_session: Path) -> None:
+    extension(tmp_path, LAYER.replace("0.001", "0.9"))
+    document = told(run(tmp_path, long_session, *MODEL, "--preset", "default", "--json"))
+    assert layers(document["recordings"][0]["runs"][1]) == {"microcompact", "outline"}
+
+
+def test_a_layer_that_fails_ends_the_replay(tmp_path: Path, long_session: Path) -> None:
+    extension(tmp_path, LAYER.replace("return 0.001", "raise ValueError('broken')"))
+    failed = run(tmp_path, long_session, *MODEL, "--preset", "default")
+    assert failed.exit_code == 1
+    assert "the layer listings failed: ValueError: broken (listings.py, line " in failed.stderr
 
 
 def test_a_table_without_a_progress_line(tmp_path: Path, session: Path) -> None:
@@ -133,7 +185,7 @@ WRONG = {
     "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "models.toml"),
     "window": (("x.jsonl", "--model", "ollama/x"), "the context window of ollama/x",
                "--context-window"),
-    "against": (("x.jsonl", "--against", "keep"), "--against 'keep'", "microcompact.keep=5"),
+    "against": (("x.jsonl", "--against", "keep"), "--against 'keep'", "compact.at=0.8"),
     "key": (("x.jsonl", "--against", "compact.att=1"), "compact.att", "compact.at"),
     "value": (("x.jsonl", "--against", "compact.at=-1"), "compact.at", "share of the window"),
     "other": (("x.jsonl", "--against", "model.id=y"), "model.id must be the same in", "--model"),

@@ -3,22 +3,19 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ctxagent.agent.context.request import build_request
-from ctxagent.agent.context.view import REPEATED, View
-from ctxagent.agent.context.window import Window
+from ctxagent.agent.context.view import REPEATED
 from ctxagent.agent.events import TextDelta
 from ctxagent.agent.loop.compaction_host import CompactionHost
-from ctxagent.agent.loop.feature import Clear, Feature, Layer
 from ctxagent.agent.models.base import Reply, text_of
 from ctxagent.agent.models.catalog import cache_terms, cost
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Assistant, Checkpoint, Session, ToolResult, Usage, User
+from ctxagent.agent.session.entries import Assistant, Checkpoint, Session, Usage, User
 
 from ..support.sessions.conversation import Conversation
 
@@ -131,26 +128,6 @@ def test_secrets_are_removed_from_words(talk: Conversation) -> None:
         replace(entry, content="[key]") if isinstance(entry, User) else entry
     )
     assert host(talk).redact("key-1234") == "[key]"
-
-
-class Clearing(Feature):
-    """Clears all results."""
-
-    name = "clearing"
-
-    def layers(self) -> Sequence[Layer]:
-        def plan(view: View, window: Window) -> list[Clear]:
-            return [Clear(result, "[cleared]") for result in view.results()]
-
-        return [Layer("all", plan)]
-
-
-def test_the_layers_of_features_give_targets_of_masks(talk: Conversation) -> None:
-    talk.agent.features.add(Clearing(talk.agent.handle))
-    talk.agent.record(Assistant(content=[CALL], usage={}, stop_reason="tool_use", model="m"))
-    result = talk.agent.record(ToolResult(tool_use_id="c", content="long " * 100))
-    target = {"seq": result.seq, "tool_use_id": "c", "stub": "[cleared]"}
-    assert list(host(talk).more_masks()) == [("all", [target])]
 
 
 def test_features_hear_of_summaries_and_may_veto_them(talk: Conversation) -> None:

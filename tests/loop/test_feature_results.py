@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.feature import FeatureCommand, Layer, Ruling
+from ctxagent.agent.loop.feature import FeatureCommand, Ruling
 from ctxagent.agent.loop.feature_results import check_result
 from ctxagent.agent.session.entries import Note, User
 from ctxagent.tools.base import Effect, Output
@@ -27,7 +27,6 @@ def named(name: Any = "fine", effect: Effect = "read") -> Any:
 
 BLOCKS = [{"type": "text", "text": "x"}]
 COMMAND = FeatureCommand("c", "help", run)
-LAYER = Layer("l", lambda view, window: [])
 RIGHT: list[tuple[str, Any]] = [
     ("status", "x"),
     ("message_received", None),
@@ -42,7 +41,6 @@ RIGHT: list[tuple[str, Any]] = [
     ("turn_ended", 5),  # nobody uses it
     ("tools", [named()]),
     ("commands", [COMMAND]),
-    ("layers", [LAYER]),
     ("first_entries", [Note(topic="t", text="x"), User(content=BLOCKS)]),
 ]
 WRONG: list[tuple[str, Any, str]] = [
@@ -65,8 +63,6 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tools", [named(effect="fly")], "the effect of fine is one of none, read, edit, run"),  # type: ignore[arg-type]
     ("commands", ["x"], "FeatureCommand"),
     ("commands", [FeatureCommand("c", 5, run)], "a text of commands"),  # type: ignore[arg-type]
-    ("layers", [run], "Layer"),
-    ("layers", [Layer(5, LAYER.plan)], "the name of a layer"),  # type: ignore[arg-type]
     ("first_entries", [None], "Entry"),
     ("reinserted", [User(content=5)], "str or list"),  # type: ignore[arg-type]
     ("reinserted", [User(content=[{}])], "blocks with a type"),
@@ -87,9 +83,9 @@ def test_invalid_results(event: str, found: Any, why: str) -> None:
 
 def test_nothing_is_an_empty_list() -> None:
     assert check_result("tools", None) == []
-    assert check_result("layers", iter([LAYER])) == [LAYER]
+    assert check_result("commands", iter([COMMAND])) == [COMMAND]
 
 
 def test_a_method_that_must_not_be_async() -> None:
-    with pytest.raises(TypeError, match="layers must not be async"):
-        check_result("layers", run("x"))
+    with pytest.raises(TypeError, match="commands must not be async"):
+        check_result("commands", run("x"))

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.context.view import View
+from ctxagent.agent.compaction.layers.layer import Clear, Layer, LayerState
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
 from ctxagent.agent.events import Event, Notice, TurnFinished
 from ctxagent.agent.loop.feature import (
-    Clear,
     Feature,
     FeatureCommand,
     IncomingMessage,
-    Layer,
     Ruling,
+    Setting,
     ToolCall,
     Turn,
     Veto,
@@ -25,7 +24,7 @@ from ctxagent.agent.loop.feature import (
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.session.entries import Assistant, Content, Entry, Mask, Note, ToolResult, Usage
+from ctxagent.agent.session.entries import Assistant, Content, Entry, Note, Usage
 from ctxagent.tools.base import Output, Tool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
@@ -60,6 +59,18 @@ def made(handle: SessionHandle, name: str, **methods: Callable[..., Any]) -> Fea
     own = {each: staticmethod(method) for each, method in methods.items()}
     feature: Feature = type(name, (Feature,), {"name": name, **own})(handle)
     return feature
+
+
+def with_layers(handle: SessionHandle, name: str, *layers: type[Layer]) -> Feature:
+    feature: Feature = type(name, (Feature,), {"name": name, "layers": layers})(handle)
+    return feature
+
+
+class FullHost:
+    """A conversation as layers see it."""
+
+    def __init__(self, handle: SessionHandle) -> None:
+        self.view = handle.view
 
 
 def answering(said: list[str], name: str, answer: Any = None) -> Callable[..., Any]:
@@ -377,26 +388,52 @@ def test_an_end_that_never_comes_is_not_waited_for(
     assert "TimeoutError: it took longer than 0.01 s" in str(events)
 
 
-def test_a_layer_clears_each_result_in_the_view_once(
+def test_a_layer_that_fails_is_switched_off_with_its_extension(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    class Broken(Layer):
+        name = "broken"
+
+        def plan(self, state: LayerState) -> list[Clear]:
+            return [5]  # type: ignore[list-item]
+
+    class Whole(Layer):
+        name = "whole"
+
+    features.add(with_layers(handle, "a", Broken, Whole), guarded=True)
+    features.add(with_layers(handle, "b", type("Last", (Whole,), {"name": "last"})), guarded=True)
+    broken, *_ = found = features.layers()
+    assert [layer.name for layer in found] == ["broken", "whole", "last"]
+    state = LayerState(FullHost(handle), handle.policy, Window(0, 1))  # type: ignore[arg-type]
+    assert broken.now(state)[0] == []
+    assert "the layer broken must give Clear(RESULT, TEXT), not 5" in str(events)
+    assert features.layers() == found[2:]
+    assert [feature.name for feature in features] == ["b"]
+
+
+def test_a_layer_with_a_taken_name_is_left_out(
+    handle: SessionHandle, features: Features, events: list[Event]
+) -> None:
+    class Mine(Layer):
+        name = "mine"
+
+    features.add(with_layers(handle, "a", Mine), with_layers(handle, "b", Mine))
+    assert [layer.name for layer in features.layers()] == ["mine"]
+    assert "the layer mine of an extension is left out: the name is taken" in str(events)
+
+
+def test_a_layer_gets_the_settings_of_its_extension(
     handle: SessionHandle, features: Features
 ) -> None:
-    handle.record(tool_use("c1"))
-    handle.record(ToolResult(tool_use_id="c1", content="long " * 100))
+    class Keeping(Layer):
+        name = "keeping"
 
-    def plan(view: View, window: Window) -> list[Clear]:
-        (found,) = view.results()
-        return [Clear(found, "first"), Clear(found, "short"), Clear(found, "short")]
-
-    features.add(
-        made(handle, "a", layers=lambda: [Layer("l", plan), Layer("m", lambda view, window: [5])]),
-        guarded=True,
-    )
-    found = list(features.clears(handle.view, Window(0, 1)))
-    assert [(name, [each.text for each in clears]) for name, clears in found] == [
-        ("l", ["short"]),
-        ("m", []),
-    ]
-    assert list(features) == []
+    handle.extension_settings = {"a": {"keep": 7}}
+    feature = with_layers(handle, "a", Keeping)
+    type(feature).settings = {"keep": Setting(3, ""), "above": Setting(100, "")}
+    features.add(feature)
+    assert features.layers()[0].settings == {"keep": 7, "above": 100}
+    assert feature.setting("keep") == 7
 
 
 def test_the_tools_of_extensions_are_known_after_they_were_switched_off(
@@ -474,21 +511,3 @@ def test_extensions_start_and_end_while_a_session_is_open(
     assert said == ["a close", "b close"]
     assert [each.name for each in features] == ["own"]
     assert features.extensions == []
-
-
-def test_a_layer_clears_only_what_it_makes_smaller(
-    handle: SessionHandle, features: Features
-) -> None:
-    for id, content in (("c1", "long " * 100), ("c2", "short"), ("c3", "long " * 100)):
-        handle.record(tool_use(id))
-        handle.record(ToolResult(tool_use_id=id, content=content))
-    masked = handle.view.results()[2].item.seq
-    target = {"seq": masked, "tool_use_id": "c3", "stub": "[cleared]"}
-    handle.record(Mask(layer="l", targets=[target], tokens_before=9, tokens_after=1, trigger="t"))
-
-    def plan(view: View, window: Window) -> list[Clear]:
-        return [Clear(result, "stub " * 20) for result in view.results()]
-
-    features.add(made(handle, "a", layers=lambda: [Layer("l", plan)]))
-    ((_, clears),) = features.clears(handle.view, Window(0, 1))
-    assert [each.result.call.id for each in clears] == ["c1"]

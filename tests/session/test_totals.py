@@ -69,7 +69,8 @@ def test_what_compaction_did() -> None:
     shell = User(content="", source="shell", offloaded="offloaded/b", details={"tokens_saved": "x"})
     found = totals(*masks, summary, offloaded, shell, ToolResult(tool_use_id="t", content=""))
     assert found.own.compaction == {
-        "demoted": 1 + 2, "truncated": 2, "outlined": 5, "microcompacted": 7, "summaries": 1,
+        "demoted": 1 + 2, "truncated": 2, "outlined": 5, "microcompacted": 3, "later": 4,
+        "summaries": 1,
         "tokens_saved": 5 * 30 + 400 + 7,
     }  # fmt: skip
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.history import Mark, acts, marks
+from ctxagent.agent.compaction.layers import known
+from ctxagent.agent.compaction.layers.layer import Layer
 from ctxagent.agent.compaction.metrics import session_metrics, total_metrics
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import Compacted
@@ -24,6 +26,7 @@ from ctxagent.agent.session.entries import (
     ToolResult,
     User,
 )
+from ctxagent.agent.session.totals import Totals
 from ctxagent.agent.ui import compaction_report
 from ctxagent.agent.ui.headless import Headless, OutputFormat
 
@@ -86,6 +89,28 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
     assert table[0] == "| Time | Type | Tokens Saved |"
     assert table[2] == "| 2026-11-21 10:20:30 UTC | TIER_1 | 18,500 |"
     assert table[5] == "| 2026-11-21 10:20:30 UTC | TIER_3 (undone) | 120,000 |"
+
+
+def test_a_layer_of_an_extension_has_rows_with_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Brief(Layer):
+        name = "brief-report"
+        done = ("made brief", "made brief")
+
+    log: list[Entry] = [mask(4, Brief.name, 9_000, 4_000), mask(5, "not-loaded", 800, 700)]
+    totals = Totals()
+    for entry in log:
+        totals.add(entry)
+    counts = totals.all.compaction
+    monkeypatch.setattr(known, "_known", {**known._known})
+    known.add_layer(Brief)
+    text = compaction_report.status(Window(160_000, 200_000), acts(log), [], counts, NOW)
+    assert "- **made brief:** 1 (5,000 tokens saved)" in text
+    assert "**Trigger:** brief-report: " in compaction_report.event_log(acts(log))
+    rows = compaction_report.metrics(session_metrics(log)).split("\n")
+    assert "| saved: made brief | 5,000 tokens, 1 time | – | – |" in rows
+    assert "| saved: cleared by not-loaded | 100 tokens, 1 time | – | – |" in rows
 
 
 def test_an_entry_is_told_in_words() -> None:

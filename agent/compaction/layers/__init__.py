@@ -1,1 +1,1 @@
-"""The layers that run before a summary: demote, microcompact, truncate and outline."""
+"""The layers, and the rule that decides when their masks pay. `known` lists the layers."""

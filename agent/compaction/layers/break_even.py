@@ -19,7 +19,7 @@ the prompt below that size.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 from ...context.view import View
 from ...lazy import dataclass
@@ -33,12 +33,13 @@ EDIT_MARGIN = 2.0
 class DueMask:
     """A mask that may be applied now, of a result, an input or an exchange."""
 
-    layer: Literal["microcompact", "truncate", "outline"]
+    layer: str  # its name
     target: Mapping[str, Any]  # of the mask
     saved: int  # scaled tokens
     need_chance: float = 0.0  # the chance that the masked text is needed again
     parts: tuple["DueMask", ...] = ()  # smaller masks that may be applied instead
     argument: str = ""  # the only argument that the mask shortens; "" for all
+    price: float = 0.0  # of the mask in addition to the rewrite, in input tokens
 
     @property
     def id(self) -> str:
@@ -120,6 +121,10 @@ class BreakEven:
         }
         self.surcharge = self.surcharge + (now - then) * prices.read * rest if now > then else 0.0
 
+    def read_for(self, due: DueMask) -> float:
+        """Return the cost of reading a text since it became due."""
+        return sum(self.reading_cost.get(id, 0.0) for id in due.ids)
+
     def _better(self, due: DueMask, prices: PromptPrices) -> tuple[DueMask, ...]:
         """Return a mask, or its parts if they are worth more. The whole and its parts have
         different chances of a miss.
@@ -130,7 +135,7 @@ class BreakEven:
 
     def worth(self, due: DueMask, prices: PromptPrices) -> float:
         """Return the gain of applying only this mask, without the price of a rewrite."""
-        return sum(self.reading_cost.get(id, 0.0) for id in due.ids) - prices.miss(due)
+        return self.read_for(due) - prices.miss(due) - due.price
 
     def best_edit(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices, at_least: int = 0

@@ -9,17 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ....tools.base import FiledOutput
 from ....tools.system.shorten import cut_after
 from ....tools.text import count_lines
+from ...context.items import ViewResult
 from ...context.tokens import estimate
 from ...lazy import dataclass
 from ...session.archive import offload
+from ...session.given_back import RECALLED
 from ...session.user_messages import PREVIEW_MARK
 from ..language.names import frequent_names
 from ..policy import Policy
+from .layer import Layer, LayerState, Pass, stub_target
 
+MESSAGE_LIMIT_FACTOR = 3  # limit for all results of a message, as a multiple of one result's limit
 MAX_WORDS_SHARE = 0.25  # of the window, for one user message
 OVERSIZE_GATE = "HOOK-CTX-001"  # recorded name of the size check of a result
 MAX_NAMES_TOKENS = 320  # of the line with the names in a text
@@ -164,3 +169,58 @@ def demote_words(
     )
     found = demote_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
     return (text, None) if found is None else (found[0].reference, found[1])
+
+
+class DemoteResults(Layer):
+    """Moves large results to files before they are first sent."""
+
+    name = "demote"
+    done = ("moved to a file", "moved to files")
+    title = "Tool results offloaded"
+    tier = "TIER_1"
+    gate = OVERSIZE_GATE
+    mark = '<circle r="4.5" fill="var(--s1)"/>'
+    off = ("demote.above=off", "demote.line_numbers=true")
+    moves_files = True
+
+    def first(self, state: LayerState) -> Pass:
+        """Move the largest unanswered results to files until the remaining ones are small enough in
+        total. For a result that is already in a file, drop the preview. Results that give back
+        recorded text stay.
+        """
+        limit, targets = state.policy.demotes_above("Read"), list[dict[str, Any]]()  # the highest
+        new = sorted(
+            (
+                result
+                for result in (state.view.unanswered_results() if limit is not None else ())
+                if not (result.masked or RECALLED in result.details)
+            ),
+            key=lambda result: result.size,
+        )
+        room = min(MESSAGE_LIMIT_FACTOR * (limit or 0), state.window.size // 4)
+        total = sum(result.size for result in new)
+        while new and total > room:
+            result = new.pop()
+            target = _demoted(state, result)
+            if target is not None:
+                targets.append(target)
+                total -= result.size
+        return targets, "several results in one message"
+
+
+def _demoted(state: LayerState, result: ViewResult) -> dict[str, Any] | None:
+    """Move a result to a file and return the mask target; None if that fails."""
+    content, folder = result.block.get("content"), state.host.folder
+    if not isinstance(content, str):
+        return None
+    if result.offloaded:
+        stub = without_preview(content)
+        return stub_target(result, stub) if stub != content else None
+    every = state.policy.demoting_above(0)
+    try:
+        demoted = demote_to_file(
+            content, tool=result.call.name, seq=result.item.seq, folder=folder, policy=every
+        )
+    except OSError:
+        return None  # the result stays in the context
+    return stub_target(result, demoted[0].reference) if demoted else None

@@ -13,8 +13,9 @@ from ...context.items import ViewResult
 from ...context.request import build_messages
 from ...context.view import View
 from ...lazy import dataclass, regex
-from .microcompact import MAX_ARGUMENT_CHARS
+from .layer import stub_target
 
+MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
 MAX_IMAGES = 20  # in a request; with more images, servers limit the side to 2,000 pixels
 MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64 in a request, which may have 32 MB
 MAX_CAPTION_LINES = 2  # with more text next to the image, the stub keeps the text
@@ -67,10 +68,7 @@ def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
 
 def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:
     """Return mask targets that replace results with images by stubs."""
-    return [
-        {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": _stub(result, why)}
-        for result in results
-    ]
+    return [stub_target(result, _stub(result, why)) for result in results]
 
 
 def results_with_images(view: View) -> list[ViewResult]:

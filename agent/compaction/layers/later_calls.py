@@ -21,8 +21,8 @@ from .need_chances import (
     NeedClass,
     NeedCurve,
 )
-from .truncate import CHANGING_TOOLS
 
+CHANGING_TOOLS = ("Write", "Edit")
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall")
 IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # minimum changes of a file for "changed often"

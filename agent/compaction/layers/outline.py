@@ -20,12 +20,13 @@ from ...context.view import View
 from ...lazy import dataclass
 from ..policy import Policy
 from .break_even import DueMask
+from .clear import error_lines, outcome
 from .later_calls import IGNORED_ARGUMENTS, ended_in_error, input_curve
-from .microcompact import error_lines, outcome
 from .need_chances import CURVES
 from .told_calls import told_call
 from .truncate import KEPT_TOOLS
 
+NAME = "outline"
 MIN_AGE = 20  # replies after an exchange before it may be outlined
 MAX_RESULT_TOKENS = 150  # a longer result must be cleared first, or together with the outline
 MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
@@ -90,8 +91,8 @@ def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCach
     the newest todo list, or a short result that is among the newest or kept by the policy's rules.
     `known` caches exchanges between calls.
     """
-    cleared = {each.target["tool_use_id"]: each for each in due if each.layer == "microcompact"}
-    shorter = {each.target["tool_use_id"]: each for each in due if each.layer == "truncate"}
+    cleared = {each.target["tool_use_id"]: each for each in due if "stub" in each.target}
+    shorter = {each.target["tool_use_id"]: each for each in due if "input" in each.target}
     replies = [item for item in view.items if item.role == "assistant"]
     newest = {result.item.seq for result in view.results()[-policy.clear_keep or len(view.items) :]}
     todos = next((c.id for c in reversed(view.calls.values()) if c.name == "Todo"), "")
@@ -119,7 +120,7 @@ def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCach
         place = view.position(reply.seq)
         if place != end:
             runs.append([])
-        runs[-1].append(DueMask("outline", found.target, saved, 1 - stays, parts))
+        runs[-1].append(DueMask(NAME, found.target, saved, 1 - stays, parts))
         end = (place or 0) + 1 + len(found.results)
     header = view.scaled(_HEADER_TOKENS)
     outlines = [each for run in runs for each in _with_header(run, header)]
@@ -289,7 +290,7 @@ def _need_chance(result: ViewResult, line: _Line, due: Mapping[str, DueMask], ag
     call = result.call
     given = 0.0 if line.is_whole else input_curve(call).at(age)
     if call.id in due:
-        gave = due[call.id].need_chance
+        gave = min(each.need_chance for each in due[call.id].all)  # layers may differ
     else:
         gave = 0.0 if result.masked or line.is_whole else CURVES["command"].at(age)
     return 1 - (1 - given) * (1 - gave)

@@ -22,13 +22,14 @@ from ...context import tokens
 from ...context.items import Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass, regex
+from . import outline
 from .break_even import DueMask
-from .later_calls import ended_in_error, input_curve
-from .microcompact import error_lines
+from .clear import error_lines
+from .later_calls import CHANGING_TOOLS, ended_in_error, input_curve
+from .layer import Layer, LayerState
 from .need_chances import CURVES
 from .outline import SAID_PREFIX, FinishedCache, FinishedCalls
 from .told_calls import told_call
-from .truncate import CHANGING_TOOLS
 
 MIN_AGE = 80  # replies that came after the newest exchange of an outline
 OLDEST_AGE = 400  # likewise, for the list of steps
@@ -99,7 +100,7 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
             "tool_use_id": first["tool_use_id"],
             "outlined": (items[-1].seq, header),
         }
-        due.append(DueMask("outline", target, view.scaled(found.saved), 1 - stays))
+        due.append(DueMask(outline.NAME, target, view.scaled(found.saved), 1 - stays))
     return due
 
 
@@ -274,3 +275,34 @@ def _need_chance(exchange: FinishedCalls, age: int) -> float:
         if line.shows_result:
             stays *= 1 - CURVES["command"].at(age)
     return 1 - stays
+
+
+class OutlineCalls(Layer):
+    """Replaces old, finished calls and their results with one line each, then with fewer."""
+
+    name = outline.NAME
+    nouns = ("old call", "old calls")
+    done = ("outlined", "outlined")
+    title = "Tool calls outlined"
+    tier = "TIER_2"
+    mark = (
+        '<path d="M-5 -4H5M-5 0H5M-5 4H2" fill="none" stroke="var(--s6)" stroke-width="2" '
+        'stroke-linecap="round"/>'
+    )
+    joins = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._finished, self._short = FinishedCache(), ShortOutlineCache()
+
+    def due(self, state: LayerState, due: Sequence[DueMask]) -> list[DueMask]:
+        if not state.policy.outline:
+            return [*due]
+        shorter = plan(state.view, self._finished, self._short)
+        return [*shorter, *outline.plan(state.view, state.policy, due, self._finished)]
+
+    def targets(self, state: LayerState, due: Sequence[DueMask]) -> list[dict[str, Any]]:
+        old = [each for each in due if "outlined" in each.target]
+        new = [each for each in due if "outlined" not in each.target]
+        found = targets(state.view, old, self._short)
+        return found + outline.targets(state.view, new, self._finished)

@@ -9,7 +9,8 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +21,12 @@ from ...context import tokens
 from ...context.items import Call, ViewResult
 from ...context.view import View
 from ...lazy import dataclass
-from ..policy import Policy
+from ..policy import Policy, reached
+from .break_even import DueMask
+from .later_calls import CHANGING_TOOLS, input_ages, input_curve
+from .layer import NO_PASS, Layer, LayerState, Pass
 
+MIN_TRUNCATION_SHARE = 0.01  # of the window: smaller savings are not worth an edit of history
 MIN_INPUT_TOKENS = 200  # a smaller input is not worth an edit of history
 MAX_KEPT_STRING_TOKENS = 50  # longer strings are shortened
 KEPT_CHARS = 80  # of the beginning of a string that is not in a file
@@ -30,7 +35,6 @@ SETTLED_NS = 2_000_000_000  # after this time, any later change has another time
 MAX_CACHED_DIGESTS = 4_096
 
 _digests: dict[tuple[int, int, int, int], str] = {}  # by device, inode, size and time of change
-CHANGING_TOOLS = ("Write", "Edit")
 KEPT_TOOLS = ("Plan",)  # approved by the user
 REPLACED = "old_string"  # the argument with the text that an Edit has replaced
 _WRITTEN = ("content", REPLACED, "new_string")
@@ -232,3 +236,64 @@ def _rest(old: _OldInput, text: str) -> str:
 
 def _lines(text: Any) -> str:
     return count_of(count_lines(text) if isinstance(text, str) else 0, "line")
+
+
+class TruncateInputs(Layer):
+    """Shortens long inputs of old calls."""
+
+    name = "truncate"
+    nouns = ("old input", "old inputs")
+    done = ("cut short", "cut short")
+    title = "Tool inputs truncated"
+    tier = "TIER_2"
+    gate = "HOOK-CTX-002"
+    mark = '<path d="M-4 -4H4V4H-4Z" fill="var(--paper)" stroke="var(--good)" stroke-width="2"/>'
+    off = ("truncate.at=off",)
+
+    def now(self, state: LayerState) -> Pass:
+        """Shorten old inputs, if the policy's threshold is reached and it saves enough."""
+        policy, view, window = state.policy, state.view, state.window
+        if policy.clear_when == "pays" or not reached(policy.truncate_at, window):
+            return NO_PASS
+        targets = plan(view, policy, state.host.file_sha256)
+        saved = view.scaled(sum(_saved_tokens(view, target) for target in targets))
+        return (targets, "level") if saved > MIN_TRUNCATION_SHARE * window.size else NO_PASS
+
+    def due(self, state: LayerState, due: Sequence[DueMask]) -> list[DueMask]:
+        """Add all inputs that may be shortened now. A part of the mask of an Edit shortens only the
+        replaced text, which nothing needs any more.
+        """
+        policy, view = state.policy, state.view
+        if not reached(policy.truncate_at, state.window):
+            return [*due]
+        replaced = {}
+        for target in plan_replaced(view, policy) if policy.truncate == "all" else ():
+            saved = view.scaled(_saved_tokens(view, target))
+            if saved > 0:
+                part = DueMask(self.name, target, saved, argument=REPLACED)
+                replaced[target["tool_use_id"]] = part
+        ages, found = input_ages(view), [*due]
+        for target in plan(view, policy, state.host.file_sha256):
+            id, saved = target["tool_use_id"], view.scaled(_saved_tokens(view, target))
+            if saved > 0:
+                chance = input_curve(view.calls[id]).at(ages[id])
+                parts = (replaced.pop(id),) if id in replaced else ()
+                found.append(DueMask(self.name, target, saved, chance, parts))
+        return [*found, *replaced.values()]
+
+    def to_fit(self, state: LayerState, *, answered_only: bool) -> list[dict[str, Any]]:
+        """Shorten the input of every call whose content is on disk. This includes the newest calls,
+        since a single call may be larger than the window.
+        """
+        every = replace(state.policy, clear_keep=0)
+        return plan(state.view, every, state.host.file_sha256)
+
+
+def _saved_tokens(view: View, target: dict[str, Any]) -> int:
+    """Return the unscaled tokens that shortening one input saves."""
+    call, place = view.calls.get(target["tool_use_id"]), view.position(target["seq"])
+    if call is None or place is None:
+        return 0
+    shown = view.items[place].inputs.get(call.id, call.input)
+    old = tokens.estimate_block({"type": "tool_use", "input": shown})
+    return old - tokens.estimate_block({"type": "tool_use", "input": target["input"]})

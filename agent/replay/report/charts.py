@@ -11,10 +11,10 @@ from typing import Any
 from markupsafe import Markup
 
 from ....tools.system.plural import count_of
+from ...compaction.layers.known import known_layers, layer_named, ordered
 from ...export.chart import axis_numbers, round_up, short_tokens
 from ...export.templates import render
 from ...lazy import dataclass
-from ...session.layer_words import LAYER_NAMES
 from ..results import Fill, ReplayRun
 from .measures import format_dollars, format_tokens
 
@@ -29,10 +29,8 @@ _MARK_SLOTS = 160  # slots in a lane; marks of one kind in one slot are merged
 _MIN_WINDOW_SHARE = 0.25  # below this share, the scale ends at the largest context
 _UNITS_PER_DOLLAR = 10_000
 
-MARK_NAMES = {
-    **LAYER_NAMES,
-    "need": "needed when gone",
-}
+OTHER = "other"  # mark of layers that are not loaded
+_MARK_NAMES = {"need": "needed when gone", OTHER: "other"}
 CONTENT_GROUPS = {  # kinds of content shown as one area, in the order of a prompt
     "system": ("system", "tools", "instructions", "skills", "plan", "environment"),
     "summary": ("summary", "preserved", "pinned"),
@@ -136,8 +134,19 @@ def context_values(runs: Sequence[ReplayRun]) -> list[str]:
 
 def mark_names(runs: Sequence[ReplayRun]) -> list[tuple[str, str]]:
     """Return (kind, name) for each kind of mark in the context drawing."""
-    kinds = {act.layer for run in runs for act in run.acts} | {"need" for r in runs if r.needs}
-    return [(kind, name) for kind, name in MARK_NAMES.items() if kind in kinds]
+    kinds = ordered(act.layer for run in runs for act in run.acts)
+    kinds += ["need"] if any(run.needs for run in runs) else []
+    return [(kind, mark_name(kind)) for kind in kinds]
+
+
+def mark_name(kind: str) -> str:
+    """Return the name of a mark: the effect of a layer, or another kind of event."""
+    return _MARK_NAMES.get(kind) or layer_named(kind).heading()
+
+
+def mark_kind(layer: str) -> str:
+    """Return the kind of mark for a layer in a log."""
+    return layer if any(each.name == layer for each in known_layers()) else OTHER
 
 
 def cost_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
@@ -241,7 +250,7 @@ def drawn_lane(
         slots.setdefault((call * _MARK_SLOTS // frame.calls, kind), []).append((call, text))
     marks = []
     for (_, kind), each in slots.items():
-        title = ", ".join(f"call {call:,}: {MARK_NAMES[kind]}, {text}" for call, text in each[:3])
+        title = ", ".join(f"call {call:,}: {mark_name(kind)}, {text}" for call, text in each[:3])
         title += f" and {len(each) - 3:,} more" if len(each) > 3 else ""
         marks.append({"kind": kind, "number": each[0][0], "title": title})
     y = BOTTOM + AXIS_HEIGHT + _LANE_HEIGHT * number + _LANE_HEIGHT // 2

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
 from ...lazy import regex
-from ...session.layer_words import LAYER_NAMES
 from ..question import BACK
 from ..status import path_within
 from . import completions
@@ -278,10 +277,12 @@ def _describe(large: "LargeItem") -> str:
 
 def _savings_table(done: "list[Act]") -> "list[RenderableType]":
     from ...compaction.history import savings
+    from ...compaction.layers.known import layer_named
     from ..render import render
 
     rows = [
-        (LAYER_NAMES[layer], f"{tokens:,}", f"{count:,}") for layer, count, tokens in savings(done)
+        (layer_named(layer).heading(), f"{tokens:,}", f"{count:,}")
+        for layer, count, tokens in savings(done)
     ]
     return ["", render.table(rows, head=("compaction", "saved", "times"))] if rows else []
 

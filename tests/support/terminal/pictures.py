@@ -391,7 +391,7 @@ def account(
         lanes=[lane],
         below=ROW,
     )
-    done = Key(_mark(act.layer), f"{charts.MARK_NAMES[act.layer]}, before call {act.number}")
+    done = Key(_mark(act.layer), f"{charts.mark_name(act.layer)}, before call {act.number}")
     return picture(title, drawing, rows, [done], across=1)
 
 

@@ -1,7 +1,8 @@
-"""Microcompact: replace the content of old results with stubs.
+"""Clear: replace the content of old results with stubs.
 
 The call and the structure stay. A stub names the call, its outcome and where the full text is.
-`plan` only reads the view; `break_even` decides when to clear.
+`plan` only reads the view; `break_even` decides when to clear. Images beyond the limits of a
+request are cleared at once.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,11 +20,14 @@ from ...session.command_output import lines_of as output_lines
 from ...session.command_output import telling_lines
 from ...session.given_back import RECALLED
 from ...session.searches import FOUND, listing
-from ..policy import Policy
+from ..policy import Policy, clearing_trigger
+from . import images
 from .break_even import DueMask
+from .images import MAX_ARGUMENT_CHARS
 from .later_calls import Fate, SeenNeeds, ended_in_error, failed, fates_of, lines_of, seen_needs
+from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart, stub_target
 
-MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
+NAME = "microcompact"
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
 MAX_OFFSETS = 4  # named in a stub, of the pages of `recall`
 MAX_ERROR_LINES = 5  # in the stub of a failed call's result
@@ -84,7 +88,7 @@ def plan(
     kept = _newest_kept_seqs(results, policy, fates) | _unanswered_seqs(view)
     seen = seen_needs(results, fates)
     return [
-        DueMask("microcompact", target, view.scaled(saved), _need_chance(result, fate, seen))
+        DueMask(NAME, target, view.scaled(saved), _need_chance(result, fate, seen))
         for result in clearable
         if result.item.seq not in kept and _permitted(result, fate := fates[result.call.id], policy)
         for target, saved in _target_with_saving(
@@ -216,8 +220,7 @@ def _target_with_saving(
     frame = 0 if result.block.get("type") == FOUND else tokens.RESULT_FRAME
     saved = result.size - frame - stub.size(replaced)
     if saved > 0:
-        text = stub.text(replaced)
-        yield {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": text}, saved
+        yield stub_target(result, stub.text(replaced)), saved
 
 
 def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
@@ -274,3 +277,59 @@ def _newest_kept_seqs(
 
 def _seqs(results: Iterable[ViewResult]) -> set[int]:
     return {result.item.seq for result in results}
+
+
+class ClearResults(Layer):
+    """Replaces old results, and images that a request cannot have, with stubs."""
+
+    name = NAME
+    nouns = ("old result", "old results")
+    done = ("cleared", "cleared")
+    title = "Tool results cleared"
+    tier = "TIER_1"
+    mark = '<path d="M-5 -4H5L0 5Z" fill="var(--s2)"/>'
+    off = ("microcompact.when=off",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stubs: StubCache = {}
+
+    def first(self, state: LayerState) -> Pass:
+        """Remove the oldest images if a request would have too many or too large ones. Remove all
+        images if the model does not accept images.
+        """
+        if not state.host.takes_images():
+            return self.refused(state, RefusedPart("images", images.NOT_TAKEN))
+        return images.plan(state.view, _seqs(state.view.unanswered_results())), images.OVER_BOUND
+
+    def now(self, state: LayerState) -> Pass:
+        trigger = clearing_trigger(state.policy, state.window)
+        due = self.due(state, ()) if trigger else ()
+        return self.targets(state, due), trigger
+
+    def due(self, state: LayerState, due: Sequence[DueMask]) -> list[DueMask]:
+        return [*due, *plan(state.view, state.policy, str(state.host.folder), self._stubs)]
+
+    def to_fit(self, state: LayerState, *, answered_only: bool) -> list[dict[str, Any]]:
+        return plan_all(state.view, str(state.host.folder), answered_only=answered_only)
+
+    def refused(self, state: LayerState, refusal: RefusedPart) -> Pass:
+        """Remove the refused images: all, or the image that the server names, else the images that
+        the model has seen, else the other images.
+        """
+        if refusal.part != "images":
+            return NO_PASS
+        view, found = state.view, images.results_with_images(state.view)
+        if refusal.every:
+            return images.targets(found, refusal.message), refusal.message
+        unseen = _seqs(view.unanswered_results())
+        new = [result for result in found if result.item.seq in unseen]
+        old = [result for result in found if result not in new and not refusal.only_unseen]
+        refused = images.named_in(refusal.message, view) or old or new
+        return images.targets(refused, images.REFUSED), images.REFUSED
+
+    def oldest_clearable(self, state: LayerState) -> int | None:
+        return oldest_clearable(state.view, state.policy)
+
+    def is_silent(self, policy: Policy) -> bool:
+        return policy.clear_silently

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.break_even import DueMask
-from ctxagent.agent.compaction.layers.later_calls import Fate
-from ctxagent.agent.compaction.layers.microcompact import (
+from ctxagent.agent.compaction.layers.clear import (
     KEPT_IN,
     MAX_ERROR_LINE_CHARS,
     oldest_clearable,
@@ -17,6 +16,7 @@ from ctxagent.agent.compaction.layers.microcompact import (
     plan_all,
     stub,
 )
+from ctxagent.agent.compaction.layers.later_calls import Fate
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
 from ctxagent.agent.context.items import shown_blocks
