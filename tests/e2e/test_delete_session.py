@@ -3,7 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from subprocess import PIPE
 
@@ -45,10 +47,18 @@ def asked(place: Place, answer: str, *arguments: str) -> tuple[int, str]:
     try:
         os.write(ours, f"{answer}\n".encode())
         done = place.run(*arguments, stdin=theirs, stderr=theirs)
-        return done.returncode, os.read(ours, 100_000).decode()
     finally:
-        os.close(ours)
         os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123
+        shown = b"".join(_read_all(terminal))
+    return done.returncode, shown.decode()
+
+
+def _read_all(terminal: FileIO) -> Iterator[bytes]:
+    """Read what is in a terminal that has no other end any more."""
+    with suppress(OSError):  # EIO: nothing is left
+        while data := terminal.read(100_000):
+            yield data
 
 
 def test_a_session_is_deleted_with_all_its_traces(place: Place) -> None:

@@ -365,6 +365,7 @@ def test_the_sdks_server_over_stdio_and_http(place: Place) -> None:
             here={"command": sys.executable, "args": [str(SDK), "stdio"]},
             there={"type": "http", "url": "${URL}", "headers": {"x-a": "${NONE:-b}"}},
         )
+        place.run("config", "--trust")  # commands can change the server in a clone below /tmp
         calls = [use(f"mcp__{name}__add", {"a": 2, "b": 3}) for name in ("here", "there")]
         with Server([*calls, Say("Done.")]) as server:
             env = place.server(server.url) | {"URL": url}
