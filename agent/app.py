@@ -7,12 +7,12 @@ from .compaction.policy import policy_of
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
-from .features import prompt
+from .features import environment
 from .features.crash_recovery import unknown_outcomes
 from .features.extension_features import extensions_of, model_of
 from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
-from .features.other_agents import used_files_line
+from .features.other_files import used_files_line
 from .features.skills import SkillsFeature, SkillSource, find_skills
 from .features.started_programs import connect_gate
 from .features.subagent_types import types_of_conversation
@@ -25,8 +25,7 @@ from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
 from .models.catalog import model_of_family
-from .models.factory import unencrypted_warnings, with_model
-from .models.model_names import full_model_id
+from .models.factory import full_model_id, unencrypted_warnings, with_model
 from .models.providers import canonical_id
 from .permissions.approval import Approval
 from .security.sandbox import agent_paths, make_sandbox
@@ -71,7 +70,7 @@ def open_agent(
                 launch.budget,
                 records_requests=choice.for_task is not None or launch.budget.dollars is not None,
             ),
-            system=prompt.system_prompt(
+            system=environment.system_prompt(
                 launch.append_prompt,
                 own=launch.own_prompt,
                 brief=policy_of(launch.settings).brief,
@@ -129,7 +128,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
             model=model,
             approval=parent.approval.read_only_view() if is_read_only else parent.approval,
             budget_meter=spec.budget_meter,
-            system=prompt.system_prompt(launch.append_prompt, spec.type.prompt, own=own),
+            system=environment.system_prompt(launch.append_prompt, spec.type.prompt, own=own),
             skills=skills,
             prior=spec.prior,
             type=spec.type,

@@ -34,25 +34,21 @@ from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
 from .loop.features import Features
-from .loop.file_changes import ChangeTracker
+from .loop.file_changes import ChangeTracker, FileSaver
 from .loop.model_roles import ModelRoles
 from .loop.model_session import ModelSession
-from .loop.open_log import fork_origin
-from .loop.opening import SessionOpening
+from .loop.open_log import SessionOpening, SessionRecord, fork_origin
 from .loop.resume import OpenedLog
-from .loop.saving import FileSaver
 from .loop.session_handle import SessionHandle
-from .loop.session_record import SessionRecord
 from .loop.tool_calls import ToolRunner
 from .models.base import Model
 from .models.catalog import check_price
 from .models.factory import with_model
 from .permissions.approval import Approval
+from .security.guarded_parts import search_bounds
 from .security.planted import PlantedWatch
 from .security.program_starts import gate_of
-from .security.redaction import Redaction, redaction_for
-from .security.reply_filter import reply_filter
-from .security.search_bounds import search_bounds
+from .security.redaction import Redaction, redaction_for, reply_filter
 from .session.checkpoints import Checkpoints
 from .session.search.recall import enable_recall
 from .session.store import Project, locate_log

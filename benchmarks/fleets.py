@@ -223,7 +223,8 @@ def page_costs(fleet: support.Fleet) -> dict[str, float]:
     """Return the CPU time of the first live page, and of a page after each running log has grown by
     a call.
     """
-    from ctxagent.agent.fleet import live, live_page
+    from ctxagent.agent.fleet import live
+    from ctxagent.agent.fleet import live as live_page
 
     manifest, entry = fleet.place.project / "tasks.jsonl", ToolResult(tool_use_id="c", content="w")
     line, seconds = encode_line(replace(entry, seq=99, at=AT)), list[float]()

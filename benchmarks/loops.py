@@ -20,7 +20,7 @@ from typing import Any
 
 import measure
 
-from ctxagent.agent.features.repeated_calls import RepeatedCalls, Repetition
+from ctxagent.agent.features.loops import RepeatedCalls, Repetition
 from ctxagent.agent.loop.repeated_text import RepeatedText
 from ctxagent.agent.permissions.rules import TOOL_NAMES
 from ctxagent.agent.replay.formats import load_recording

@@ -124,7 +124,7 @@ def _asks_model(launch: "LaunchOptions") -> bool:
 
 
 async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_only: bool) -> int:
-    from ..ui import compaction_plan
+    from ..ui import compaction_report as compaction_plan
 
     async with _open_agent(launch, choice) as agent:
         await _load_known_window(agent, launch)
@@ -138,7 +138,7 @@ async def _apply(
     """Compact a session. If it would save little, print a warning first. Return False, without
     changes, if the user must confirm.
     """
-    from ..ui import compaction_plan
+    from ..ui import compaction_report as compaction_plan
 
     async with _open_agent(launch, choice) as agent:
         if _asks_model(launch):

@@ -13,16 +13,14 @@ from ..config.user_settings import UserSettings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..lazy import dataclass
-from ..library.command_files import command_files_of
 from ..library.from_recording import Recordings
-from ..library.launching import check_key, warm
+from ..library.launching import RunServers, check_key, command_files_of, warm
 from ..library.login import Logins
-from ..library.mcp_servers import RunServers
-from ..permissions.rule_files import RuleFiles
+from ..permissions.rule_set import RuleFiles
 from ..permissions.rules import parse_rule
 from ..security.redaction import redaction_for
 from ..session.store import all_logs
-from ..ui.conversation.services import ConversationServices, Opener
+from ..ui.conversation.open_session import ConversationServices, Opener
 from ..version import __version__
 from .doctor import check_all, row_of
 from .options import choice_of, cwd_of, launch_of, project_of, setting_flags
@@ -148,7 +146,7 @@ def _opener(
 
         def opened(now: LaunchOptions, choice: SessionChoice) -> "AgentState":
             from ..app import open_agent
-            from ..security.sandbox_state import sandbox_news
+            from ..security.bubblewrap import sandbox_news
 
             agent = open_agent(now, choice, emit=emit, ask=ask)
             if has_user and (news := sandbox_news(agent.context.sandbox, launch.state)):

@@ -46,7 +46,7 @@ def play(folder: Path, *, fast: bool, is_kept: bool = False) -> int:
     The project goes to `folder`/cart, the session to `folder`/state. `fast` skips the pauses;
     `is_kept` means that the folder stays.
     """
-    from ..ui.conversation.services import ConversationServices
+    from ..ui.conversation.open_session import ConversationServices
     from ..ui.repl.repl import Repl
 
     script = tomllib.loads(resources.files(__package__).joinpath("demo.toml").read_text("utf-8"))

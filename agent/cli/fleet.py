@@ -18,13 +18,20 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
-from .fleet_collect import collect
-from .fleet_progress import FleetProgress, attempt_facts, run_observer, serve_page
-from .fleet_results import compare, print_table, results
-from .fleet_status import json_option, manifest_argument, read_status
-from .group import Group
-from .number_types import Amount, WholeNumber
-from .options import cwd_of, exits_with_code, say, setting_flags
+from .fleet_results import (
+    FleetProgress,
+    attempt_facts,
+    collect,
+    compare,
+    json_option,
+    manifest_argument,
+    print_table,
+    read_status,
+    results,
+    run_observer,
+    serve_page,
+)
+from .options import Amount, Group, WholeNumber, cwd_of, exits_with_code, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -179,9 +186,9 @@ def _load_tasks(
     """Return the tasks of a manifest with their common options and settings. Raises the errors that
     would stop all tasks, before anything starts.
     """
-    from ..fleet.checks import StartCheck
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
+    from ..fleet.runner import StartCheck
 
     records = read_records(FleetFolder.of(path))
     check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)

@@ -34,8 +34,8 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
     Copies add to your settings; no existing setting changes. A changed file of the project needs
     your trust again.
     """
-    from ..config.edit_file import write_settings_file
     from ..config.places import config_home, home_folder, user_file
+    from ..config.user_settings import write_settings_file
     from ..features.other_settings import other_settings
 
     found = other_settings(

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..config.presets import PRESET_NAMES
+from ..config.compaction_settings import PRESET_NAMES
 from ..errors import UsageError
-from .group import Group
-from .number_types import Amount, WholeNumber
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
     PICK,
     STDIN,
+    Amount,
+    Group,
+    WholeNumber,
     check_choice,
     check_options_of_command,
     choice_of,
@@ -62,7 +63,7 @@ _COMMAND_MODULES = {
     "plugin": "plugin",
     "preserve": "preserve",
     "proxy": "proxy",
-    "recover": "recover",
+    "recover": "log",
     "replay": "replay",
     "rules": "preserve",
     "sessions": "sessions",
@@ -457,7 +458,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
     from ..ui.repl.repl import Repl
     from .conversation import conversation_place
-    from .sessions_adopt import offer_former
+    from .sessions import offer_former
     from .worktree import enter_worktree, worktree_summary
 
     loaded = load(options)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tools.system.plural import count_of
-from .group import Group
-from .options import exits_with_code, say, say_lines
+from .options import Group, exits_with_code, say, say_lines
 
 if TYPE_CHECKING:
     from ..extensions.marketplaces import OfferedPlugin

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .group import Group
-from .number_types import WholeNumber
-from .options import cwd_of, exits_with_code, launch_of, load, say
+from .options import Group, WholeNumber, cwd_of, exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,7 +322,7 @@ def _start_servers(
     import asyncio
 
     from ..extensions.mcp.config import plain_name
-    from ..library.mcp_servers import configured, start_servers
+    from ..library.launching import configured, start_servers
 
     configs, warnings = configured(launch)
     for warning in warnings:

@@ -1,9 +1,14 @@
 """The meaning of the command-line options, and the end of every command: an exit code, and errors
 without a traceback.
+
+A command with subcommands, whose help describes each of them in full.
+
+Option types for numbers. Help and errors say in words which numbers are allowed.
 """
 
 import errno
 import io
+import math
 import os
 import re
 import shlex
@@ -25,6 +30,72 @@ if TYPE_CHECKING:
     from ..launch import LaunchOptions, SessionChoice
     from ..security.redaction import Redaction
     from ..session.store import Project
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within limits."""
+
+    def _describe_range(self) -> str:
+        return _range_text(self)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            raise _not_allowed(self, "whole number", value, param, ctx) from None
+
+
+class Amount(click.FloatRange):
+    """A finite number within limits."""
+
+    def _describe_range(self) -> str:
+        return _range_text(self)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            number = super().convert(value, param, ctx)
+        except click.BadParameter:
+            number = math.nan
+        if not math.isfinite(number):
+            raise _not_allowed(self, "number", value, param, ctx)
+        return number
+
+
+def _range_text(numbers: WholeNumber | Amount) -> str:
+    return f"{numbers.min} or more" if numbers.max is None else f"{numbers.min} to {numbers.max}"
+
+
+def _not_allowed(
+    numbers: WholeNumber | Amount,
+    noun: str,
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> click.BadParameter:
+    link = "of" if numbers.max is None else "from"
+    what = f"{str(value)!r} is not allowed. Give a {noun} {link} {_range_text(numbers)}."
+    return click.BadParameter(what, ctx, param)
+
+
+_WHOLE = 10_000  # characters of a description, so that none is cut
+
+
+class Group(click.Group):
+    """A group whose help wraps the descriptions of its subcommands. Click cuts them to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(_WHOLE))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
 
 P = ParamSpec("P")
 STDIN = "-"

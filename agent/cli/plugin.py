@@ -9,9 +9,8 @@ import click
 
 from ...tools.system.shorten import one_line
 from ..errors import CtxagentError, UsageError
-from .group import Group
 from .marketplace import marketplace, say_offers
-from .options import can_ask, exits_with_code, is_confirmed, load, say
+from .options import Group, can_ask, exits_with_code, is_confirmed, load, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,7 +134,7 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     """List the plugins and their contents; exit code 1 if one has changed."""
     from ..config.places import config_home
-    from ..extensions.plugin_contents import contents_of
+    from ..extensions.plugin_install import contents_of
     from ..extensions.plugins import check_plugins
 
     found = check_plugins(config_home(os.environ), load(options).trust_dir)
@@ -189,8 +188,7 @@ def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool)
     """Update a plugin from its source. Return True if it is up to date afterwards, False if the
     user declines. Raises CtxagentError.
     """
-    from ..extensions.plugin_contents import differences
-    from ..extensions.plugin_install import install_staged, stage_plugin
+    from ..extensions.plugin_install import differences, install_staged, stage_plugin
     from ..extensions.plugins import is_intact
 
     intact = is_intact(plugin)
@@ -214,7 +212,7 @@ def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool)
 
 def _show(ready: "StagedPlugin") -> None:
     """Print the contents of a plugin before it is added."""
-    from ..extensions.plugin_contents import contents_of
+    from ..extensions.plugin_install import contents_of
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
@@ -248,7 +246,7 @@ def _escaped(text: str) -> str:
 
 def _version(plugin: "Plugin") -> str:
     """Return the version in the manifest of a plugin, "" if it names none."""
-    from ..extensions.plugin_layout import read_manifest
+    from ..extensions.plugins import read_manifest
 
     try:
         given = read_manifest(plugin.folder).get("version")
@@ -258,7 +256,7 @@ def _version(plugin: "Plugin") -> str:
 
 
 def _row(each: "Plugin", why: str) -> dict[str, Any]:
-    from ..extensions.plugin_contents import contents_of
+    from ..extensions.plugin_install import contents_of
 
     contents = contents_of(each)
     return {

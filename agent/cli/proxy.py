@@ -14,14 +14,21 @@ from ...tools.system.plural import count_of
 from ...tools.system.programs import isolated_python
 from ...tools.system.unicode import clean
 from ..errors import UsageError
-from .group import Group
-from .number_types import WholeNumber
-from .options import cwd_of, exits_with_code, load, project_of, say, setting_flags
+from .options import (
+    Group,
+    WholeNumber,
+    cwd_of,
+    exits_with_code,
+    load,
+    project_of,
+    say,
+    setting_flags,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..config.presets import PresetName
+    from ..config.compaction_settings import PresetName
     from ..proxy.serve import ProxyOptions
     from ..proxy.status import ProxyStatus, SessionStatus
 

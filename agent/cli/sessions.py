@@ -1,25 +1,289 @@
 """`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage` and
 `prune` are in `sessions_disk`, `adopt` is in `sessions_adopt`.
+
+`ctxagent sessions usage` and `prune`: the disk space of sessions.
+
+`ctxagent sessions adopt`: use the sessions of a renamed folder here. The terminal asks before it
+starts.
 """
 
+import json
 import os
+import time
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.plural import count_of, format_size
 from ...tools.system.unicode import clean
-from ..errors import UsageError
-from .group import Group
-from .options import can_ask, exits_with_code, is_confirmed, load_for_reading, project_of, say
-from .recover import print_passages
-from .sessions_adopt import adopt
-from .sessions_disk import prune, usage
+from ..errors import NoSuchSession, UsageError
+from .log import print_passages
+from .options import (
+    Group,
+    can_ask,
+    exits_with_code,
+    is_confirmed,
+    load,
+    load_for_reading,
+    project_of,
+    say,
+)
 
 if TYPE_CHECKING:
+    from ..config.compaction_settings import StateSettings
     from ..config.load import LoadedSettings
     from ..export import ExportFormat, WindowScale
+    from ..session.disk_budget import ProjectUsage, SessionUsage, StateUsage
+    from ..session.store import Project
+
+
+@click.command("adopt")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("oldpath")
+@click.pass_obj
+@exits_with_code
+def adopt(options: dict[str, Any], yes: bool, oldpath: str) -> int:
+    """Move the sessions of a renamed folder to this directory.
+
+    OLDPATH is the path before the folder was renamed. If this directory is not known to be the same
+    folder, the command asks.
+    """
+    from ...tools.system.plural import count_of
+    from ..session.project_record import is_same_folder, load_record, project_logs
+
+    project = project_of(options, load_for_reading(options))
+    path = os.path.normpath(os.path.join(project.cwd, oldpath))  # noqa: PTH118 - links stay
+    source = _project_at(project, path)
+    record, logs = load_record(source), project_logs(source)
+    if source == project.folder:
+        raise UsageError(f"{path} is this directory", hint="Its sessions are already used here.")
+    if not logs:
+        hint = "`ctxagent sessions list --all` lists the sessions of every directory."
+        raise NoSuchSession(f"there are no sessions of {path}", hint=hint)
+    is_same = record is not None and is_same_folder(record, project.cwd)
+    _check_left(path, project.cwd)
+    if not (is_same or yes):
+        what = f"{count_of(len(logs), 'session')} of {path}"
+        if not can_ask():
+            why = f"nothing was moved: {project.cwd} is not known to be the folder {path}"
+            raise UsageError(why, hint="Give --yes to use its sessions here.")
+        if not is_confirmed(f"This may be another folder. Move {what} here?"):
+            say("nothing was moved", err=True)
+            return 1
+    move_here(project, source, record.path if record else path)
+    return 0
+
+
+def move_here(project: "Project", source: Path, old: str) -> None:
+    """Move the sessions of another project here, and print what was moved. Raises SessionBusy and
+    RecordError.
+    """
+    from ...tools.system.descriptors import raise_limit
+    from ...tools.system.plural import count_of
+    from ..session.adoption import adopt_sessions
+
+    raise_limit()  # each session is locked
+    ids, left = adopt_sessions(source, old, project.cwd)
+    say(f"{count_of(len(ids), 'session')} of {old} moved to {project.cwd}", err=True)
+    for name in left:
+        say(f"note: this file stays, because this directory has another: {name}", err=True)
+
+
+def offer_former(project: "Project") -> None:
+    """Ask once whether to use the sessions of the folder that this one was before it was renamed.
+    Does nothing if this folder has sessions or if there is no terminal.
+    """
+    from ..session.project_record import decline, find_former
+
+    if not can_ask() or project.logs() or not project.cwd.is_dir():
+        return
+    former = find_former(project.folder, project.cwd)
+    if former is None:
+        return
+    keys = click.Choice(["y", "n"], case_sensitive=False)
+    question = clean(f"{former.line} Use them here? [y]es [n]o")
+    try:
+        answer = click.prompt(question, type=keys, show_choices=False, err=True)
+    except click.Abort:  # no answer: the next start asks again
+        return
+    if answer == "y":
+        move_here(project, former.folder, former.path)
+    else:
+        decline(project.folder, project.cwd)
+
+
+def _project_at(project: "Project", path: str) -> Path:
+    """Return the folder with the sessions of a path that may no longer exist."""
+    from ..session.project_record import project_folder
+
+    projects = project.state / "projects"
+    found = [project_folder(projects, each) for each in (path, os.path.realpath(path))]
+    return next((folder for folder in found if folder.is_dir()), found[0])
+
+
+def _check_left(path: str, cwd: Path) -> None:
+    """Raise UsageError if the old folder, or another folder at its path, still exists."""
+    from ..session.project_record import is_gone
+
+    if not is_gone(path, cwd):
+        raise UsageError(
+            f"{path} still exists, so its sessions stay there",
+            hint="To go on in a copy of a session: `ctxagent --resume ID --fork`.",
+        )
+
+
+COLUMNS = ("total", "logs", "results", "files", "snapshots")
+
+
+@click.command("usage")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_obj
+@exits_with_code
+def usage(options: dict[str, Any], as_json: bool) -> int:
+    """Show the disk space of each project and session."""
+    from ..session.disk_budget import measure_state
+
+    loaded = load(options)
+    state = project_of(options, loaded).state
+    found = measure_state(state, snapshots=True)
+    if as_json:
+        document = _document(found, loaded.settings.state)
+        say(json.dumps({"state": str(state), **document}, ensure_ascii=False))
+        return 0
+    say("".join(f"{name:>11}" for name in COLUMNS) + "  session")
+    for project in sorted(found.projects, key=lambda each: each.total, reverse=True):
+        _say_project(project)
+    say(f"{format_size(found.other):>11}{'':44}  other files")
+    say(_of_limit(found.total, loaded.settings.state))
+    return 0
+
+
+@click.command("prune")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+@exits_with_code
+def prune(options: dict[str, Any], dry_run: bool, yes: bool) -> int:
+    """Remove old sessions to keep state.max_gb and state.max_age_days.
+
+    Sessions that were used in the last 30 days are only removed after a question.
+    """
+    from ..session.disk_budget import (
+        RECENT_DAYS,
+        measure_state,
+        plan_removal,
+        reclaim_space,
+        remove_sessions,
+        store_total,
+    )
+
+    loaded = load(options)
+    settings, state = loaded.settings.state, project_of(options, loaded).state
+    before = measure_state(state, snapshots=True)
+    if not dry_run:  # what no session needs goes first
+        for project in before.projects:
+            reclaim_space(project.folder)
+    found = before if dry_run else measure_state(state, snapshots=True)
+    plan = plan_removal(found, settings, time.time())
+    chosen: Sequence[SessionUsage] = plan.free
+    _say_sessions([*plan.free, *plan.recent])
+    if plan.recent:
+        what = f"{count_of(len(plan.recent), 'session')} used in the last {RECENT_DAYS} days"
+        if dry_run or yes or (can_ask() and is_confirmed(f"Also delete {what} for good?")):
+            chosen = [*plan.free, *plan.recent]
+        else:
+            say(f"{what} kept; --yes deletes them too", err=True)
+    if dry_run:
+        size = format_size(sum(each.total for each in chosen))
+        say(f"{count_of(len(chosen), 'session')} with {size} would be deleted; nothing was")
+        return 0
+    done = remove_sessions(chosen)
+    for each in done:
+        say(f"deleted: {each.id}")
+    total = measure_state(state).total
+    store_total(state, total)
+    freed = format_size(max(0, before.total - total))
+    say(f"{freed} freed. {_of_limit(total, settings)}")
+    return 0
+
+
+def _say_project(project: "ProjectUsage") -> None:
+    from ..session.listing import session_rows
+
+    sessions = sorted(project.sessions.values(), key=lambda each: each.total, reverse=True)
+    rows = {row.id: row for row in session_rows(each.log for each in sessions)}
+    where = next((row.cwd for row in rows.values() if row.cwd), "") or project.folder.name
+    say(f"\n{clean(where)}: {format_size(project.total)}, with {_shared(project)} shared")
+    for each in sessions:
+        title = clean(rows[each.id].title)[:50] if each.id in rows else ""
+        say(f"{_numbers(each)}  {each.id}  {title}".rstrip())
+
+
+def _shared(project: "ProjectUsage") -> str:
+    """Return the size of what several sessions use: snapshots and the search index."""
+    own = sum(each.total for each in project.sessions.values())
+    return format_size(max(0, project.total - own))
+
+
+def _numbers(each: "SessionUsage") -> str:
+    sizes = (each.total, each.logs, each.offloaded, each.saved, each.snapshots)
+    return "".join(f"{format_size(size):>11}" for size in sizes)
+
+
+def _say_sessions(sessions: "Iterable[SessionUsage]") -> None:
+    from ..session.listing import session_row
+    from ..ui.commands.sessions import age
+
+    for each in sessions:
+        title = clean(session_row(each.log).title)[:70]
+        since = age(each.changed)
+        when = since if since == "now" else f"{since} ago"
+        say(f"{each.id}  changed {when}  {format_size(each.total)}  {title}", err=True)
+
+
+def _of_limit(total: int, settings: "StateSettings") -> str:
+    """Return the total and its share of the limit."""
+    from ..session.disk_budget import limit_bytes
+
+    limit = limit_bytes(settings)
+    if limit is None:
+        return f"{format_size(total)} in all, without a limit (state.max_gb)"
+    return (
+        f"{format_size(total)} in all, {total / limit:.0%} of {format_size(limit)} (state.max_gb)"
+    )
+
+
+def _document(found: "StateUsage", settings: "StateSettings") -> dict[str, Any]:
+    from ..session.disk_budget import limit_bytes
+
+    return {
+        "bytes": found.total,
+        "limit_bytes": limit_bytes(settings),
+        "other_bytes": found.other,
+        "projects": [
+            {
+                "folder": str(project.folder),
+                "bytes": project.total,
+                "sessions": [
+                    {
+                        "id": each.id,
+                        "changed": each.changed,
+                        "bytes": each.total,
+                        "logs": each.logs,
+                        "results": each.offloaded,
+                        "files": each.saved,
+                        "snapshots": each.snapshots,
+                    }
+                    for each in project.sessions.values()
+                ],
+            }
+            for project in found.projects
+        ],
+    }
+
 
 MAX_HITS = 20  # per directory
 
@@ -131,8 +395,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) -> int:
     """Delete sessions with all their files. This cannot be undone."""
     from ...tools.system.plural import count_of
-    from ..session.deletion import delete_session, locked_sessions
-    from ..session.reclaim import reclaim_space
+    from ..session.disk_budget import delete_session, locked_sessions, reclaim_space
 
     project = project_of(options, load_for_reading(options))
     logs = [*dict.fromkeys(_whole_session(project.find_log(id)) for id in ids)]
@@ -170,7 +433,7 @@ def _whole_session(log: Path) -> Path:
 def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
     from ...tools.system.plural import format_size
-    from ..session.deletion import folder_bytes
+    from ..session.disk_budget import folder_bytes
     from ..session.listing import session_row
     from ..ui.commands.sessions import age
 

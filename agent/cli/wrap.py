@@ -18,8 +18,7 @@ import click
 from ...tools.system.files import make_private_folder, private_opener
 from ..errors import UsageError
 from ..lazy import regex
-from .number_types import WholeNumber
-from .options import exits_with_code, say
+from .options import WholeNumber, exits_with_code, say
 from .proxy import DEFAULT_PORT, WITH_PARENT, own_command, proxy_options
 
 if TYPE_CHECKING:

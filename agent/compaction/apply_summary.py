@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
-from ..context.items import ViewResult
-from ..context.line_numbers import UNNUMBERED, without_line_numbers
+from ..context.items import UNNUMBERED, ViewResult, without_line_numbers
 from ..context.view import View
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
@@ -34,7 +33,7 @@ from ..session.archive import (
 from ..session.conversation import CONVERSATION_NAME
 from ..session.entries import Entry, Summary, User
 from ..session.ledger import Ledger
-from ..session.stale_files import list_stale_files
+from ..session.since_point import list_stale_files
 from ..session.store import content_text
 from ..session.user_messages import LoggedMessage
 from . import drift, verify
@@ -70,14 +69,16 @@ from .summary.shorten import (
     shortened_to,
 )
 from .summary.user_messages import (
+    RULES_SHARE,
     budget_tokens,
     evicted_messages,
     has_bare_refs,
     messages_section,
+    rule_lines,
+    rules_within,
     section_tokens,
     without_messages_section,
 )
-from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
 from .summary.writer import ReadBack, SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 

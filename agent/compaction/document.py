@@ -23,10 +23,11 @@ from .sections import (
     TITLES,
     UNKNOWN,
     TitledSection,
+    code_lines,
+    fence_mark,
     opens_section,
     sections,
 )
-from .wrapping import code_lines, fence_mark
 
 EMPTY_SECTION = "None."
 DENIED = "Not authorised: "  # begins a fact about a denied call

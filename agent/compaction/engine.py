@@ -35,8 +35,13 @@ from .layers.images import NOT_TAKEN, REFUSED, results_with_images
 from .layers.layer import Layer, RefusedPart
 from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
-from .summary.account import OUTPUT_PRICE, REPLY_SHARE, SummaryAccount, SummaryCost
-from .summary.background import BackgroundSummary
+from .summary.background import (
+    OUTPUT_PRICE,
+    REPLY_SHARE,
+    BackgroundSummary,
+    SummaryAccount,
+    SummaryCost,
+)
 from .summary.request import (
     MIN_SUMMARY_CAP_TOKENS,
     Cut,

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..lazy import regex
 from .document import SummaryDocument
-from .drift.notices import GOAL_CHECK
+from .drift.monitor import GOAL_CHECK
 from .layers import outline, short_outline
 from .summary.request import COMPRESSED_MARK
 from .summary.user_messages import END, TAG

@@ -6,20 +6,25 @@ failed commands, finished work, references and, if the disk is available, files 
 The base is the newest readable summary, corrected from the ledger. Texts are cut to fit and marked
 as cut; paths are never cut. A failed recovery is recorded with a flag for reviewers and replaced by
 level 3.
+
+The intent of a session, for an agent that takes over: the user's requests and the changes so
+far.
 """
 
-from collections.abc import Iterable, Iterator, Reversible, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import replace
 
+from ...tools.system.plural import count_of
+from ...tools.system.shorten import shorten
 from ..context.tokens import estimate
 from ..errors import SessionError
 from ..lazy import dataclass
 from ..session.entries import Entry, Note, Revert, Summary, User
-from ..session.ledger import Ledger
-from ..session.stale_files import list_stale_files
+from ..session.ledger import FileFact, Ledger
+from ..session.since_point import list_stale_files
 from .document import SummaryDocument, fact_text
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
-from .summary.user_rules import rule_lines
+from .summary.user_messages import message_lines, rule_lines
 from .summary.writer import document_of
 
 RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
@@ -253,3 +258,45 @@ def _short(text: str, limit: int, paths_with_spaces: Sequence[str]) -> str:
 def _gap(text: str, end: int) -> int:
     """Return the position of the last blank before `end`; -1 if there is none."""
     return max(text.rfind(gap, 0, end) for gap in " \n\t")
+
+
+MESSAGE_TOKENS = 5_000  # approximate limit for all user messages
+MAX_INTENT_CHARS = 2_000  # of the intent in a summary
+MAX_LISTED_FILES = 50  # the last changed files
+MAX_PATH_CHARS = 200
+
+
+def session_intent(entries: Reversible[Entry]) -> str:
+    """Return the intent of the newest summary, the user's messages verbatim and the changed files;
+    "" if the log has none of these.
+    """
+    ledger, summary = ledger_of(entries), newest_readable_summary(entries)
+    typed = [message for message in ledger.messages if not message.is_attached]
+    sections = [
+        _summary_intent(summary),
+        _section(f"Messages of the user ({len(typed):,})", message_lines(typed, MESSAGE_TOKENS)),
+        _section(f"Changed files ({len(ledger.files):,})", [*_file_lines(ledger.files)]),
+    ]
+    return "\n\n".join(filter(None, sections))
+
+
+def _summary_intent(summary: Summary | None) -> str:
+    document = document_of(summary)
+    if summary is None or document is None or not document.intent:
+        return ""
+    intent = shorten(document.intent, MAX_INTENT_CHARS)
+    return _section(f"Session intent, as summary #{summary.seq} states it", [intent])
+
+
+def _section(heading: str, lines: list[str]) -> str:
+    return "\n".join([f"## {heading}", *lines]) if lines else ""
+
+
+def _file_lines(files: Mapping[str, FileFact]) -> Iterator[str]:
+    """Yield a line for each of the last changed files, newest first."""
+    newest_first = sorted(files.values(), key=lambda fact: -fact.ref)
+    for fact in newest_first[:MAX_LISTED_FILES]:
+        path = shorten(fact.path, MAX_PATH_CHARS)
+        yield f"- {path}: {fact.action}, +{fact.added:,} -{fact.removed:,} lines, #{fact.ref}"
+    if older := newest_first[MAX_LISTED_FILES:]:
+        yield f"({count_of(len(older), 'more file')}, changed before these)"

@@ -1,21 +1,121 @@
-"""The settings of compaction: when and how old content leaves the context."""
+"""The settings of compaction: when and how old content leaves the context.
 
-from typing import Literal
+The settings of traces and metrics.
+
+The settings of the state directory: its place, and how much of the disk it may take.
+
+The settings of the memory: the folder of the project's facts, and when the model may save
+facts.
+
+The names of the presets. Their numbers are in `compaction.policy`.
+"""
+
+from pathlib import Path
+from typing import Literal, get_args
 
 from ..lazy import dataclass
 from .keys import (
+    DAYS_OR_OFF,
+    FOLDER,
+    GIGABYTES_OR_OFF,
+    MODEL_ID,
     SWITCH,
+    THRESHOLD_OR_OFF,
+    TOKENS,
+    TOOL_NAME_LIST,
     ValueType,
     loosens_if_different,
     loosens_if_later,
+    loosens_if_turned,
     one_of,
     or_none,
     or_preset,
     setting,
+    text_matching,
     whole_number,
 )
-from .presets import PresetName
-from .value_types import MODEL_ID, THRESHOLD_OR_OFF, TOKENS, TOOL_NAME_LIST
+
+PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger", "lean", "append", "small"]
+PRESET_NAMES: tuple[PresetName, ...] = get_args(PresetName)
+
+
+MemoryOffer = Literal["auto", "always"]
+_PLACE = text_matching(
+    'a folder: within the project, absolute, or below "~/"',
+    r"(?!\s)(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+",
+    Path,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """[memory]"""
+
+    path: Path | None = setting(
+        None,
+        or_none("auto", _PLACE),
+        'The folder of the facts about the project, such as ".ctxagent/memory". "auto": in '
+        "your state folder.",
+        loosens=loosens_if_different,
+    )
+    offer: MemoryOffer = setting(
+        "auto",
+        one_of(MemoryOffer),
+        'When the model can save facts. "auto": in projects that already have facts.',
+        loosens=loosens_if_later(MemoryOffer),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """[state]"""
+
+    dir: Path | None = setting(
+        None,
+        or_none("auto", FOLDER),
+        'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
+        loosens=loosens_if_different,
+    )
+    redact: bool = setting(
+        False,
+        SWITCH,
+        "Whether to remove apparent keys and tokens from results before they are stored.",
+        loosens=loosens_if_turned(False),
+    )
+    max_gb: float | None = setting(
+        5,
+        GIGABYTES_OR_OFF,
+        "The limit of the state directory in GB. To meet it, the oldest sessions that no one used "
+        'for 30 days are removed. "off": no limit.',
+        loosens=loosens_if_different,
+    )
+    max_age_days: int | None = setting(
+        None,
+        DAYS_OR_OFF,
+        "The days without use after which a session is removed; below 30, only by `ctxagent "
+        'sessions prune`. "off": never.',
+        loosens=loosens_if_different,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """[telemetry]"""
+
+    on: bool = setting(
+        False,
+        SWITCH,
+        "Whether to send traces and metrics by OpenTelemetry, as configured by the variables "
+        "OTEL_*.",
+        loosens=loosens_if_turned(True),
+    )
+    contents: bool = setting(
+        False,
+        SWITCH,
+        "Whether traces include your messages, the answers, and the inputs and results of tools.",
+        loosens=loosens_if_turned(True),
+    )
+
 
 Preset = Literal["preset"]  # stands for the value in the policy
 CompactMode = Literal["auto", "remind", "off"]

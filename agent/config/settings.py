@@ -16,31 +16,14 @@ from .compaction_settings import (
     CheckpointSettings,
     CompactSettings,
     DemoteSettings,
+    MemorySettings,
     MicrocompactSettings,
+    StateSettings,
+    TelemetrySettings,
     TruncateSettings,
 )
 from .keyboard import KeyboardSettings
 from .keys import (
-    SWITCH,
-    SettingKey,
-    list_of,
-    loosens_if_different,
-    loosens_if_larger,
-    loosens_if_later,
-    loosens_if_longer,
-    loosens_if_shorter,
-    loosens_if_turned,
-    loosens_never,
-    one_of,
-    or_none,
-    setting,
-    whole_number,
-)
-from .memory import MemorySettings
-from .preservation import ALWAYS, COMPACTABLE
-from .state_settings import StateSettings
-from .telemetry_settings import TelemetrySettings
-from .value_types import (
     ADDRESS,
     COMMAND,
     COMMANDS,
@@ -56,9 +39,24 @@ from .value_types import (
     SECONDS,
     SECONDS_OR_AUTO,
     SERVER_NAMES,
+    SWITCH,
     TOKENS_OR_AUTO,
     VARIABLE_NAMES,
+    SettingKey,
+    list_of,
+    loosens_if_different,
+    loosens_if_larger,
+    loosens_if_later,
+    loosens_if_longer,
+    loosens_if_shorter,
+    loosens_if_turned,
+    loosens_never,
+    one_of,
+    or_none,
+    setting,
+    whole_number,
 )
+from .preservation import ALWAYS, COMPACTABLE
 
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]

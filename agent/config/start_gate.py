@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from ...tools.system.spawn import Enclosed
 from ..errors import ConfigError, CtxagentError
 from ..lazy import dataclass
-from .pinned_files import FileChange, PinnedFiles
+from .trust import FileChange, PinnedFiles
 
 COMPILED_FOLDER = "compiled"  # in the state folder: Python modules of programs outside a sandbox
 

@@ -1,12 +1,74 @@
-"""The items of a view: log entries as they appear in the context, and the blocks they show."""
+"""The items of a view: log entries as they appear in the context, and the blocks they show.
 
+The compaction block: a summary that the Messages API writes in place of messages.
+
+A request with `compaction` gets a reply with one such block: a readable text and a signature. Every
+later request starts with this block, byte for byte, in place of the summarised messages. Some
+models bind thinking to all messages before it. With these models, the replies after the block keep
+their thinking. After a summary of our own, they lose it.
+
+Source: platform.claude.com, "Compaction on demand" and "Compaction and preserved thinking", as of
+November 2026.
+
+Line numbers of files that were read: leave them out of the context.
+
+Line numbers are a fifth of the tokens of a read file, and no edit needs them. The log keeps the
+text as it was read. Only the view leaves the numbers out.
+"""
+
+from collections.abc import Sequence
 from dataclasses import field, fields
 from operator import attrgetter
 from typing import Any, Literal
 
-from ..lazy import dataclass
+from ..lazy import dataclass, regex
 from ..session.entries import ATTACHMENT, LOADED_TOOLS, Block
 from ..session.searches import FOUND, SEARCH
+
+UNNUMBERED = "unnumbered"  # detail of a result: the view shows it without line numbers
+MIN_LINES = 3  # consecutive numbers; fewer may be a part of the text
+MAX_HEADING_LINES = 8  # lines before the first number
+_NUMBERED = regex(r" *(\d+)(→|\t|: )")
+
+
+def without_line_numbers(text: str) -> str | None:
+    """Return a text without its line numbers; None if it has none.
+
+    The numbers are those of consecutive lines, in one form. Lines before and after them stay. If
+    the first number is not 1, a line in brackets says it.
+    """
+    lines = text.split("\n")
+    opening = map(_NUMBERED.match, lines[:MAX_HEADING_LINES])
+    start, found = next(((n, m) for n, m in enumerate(opening) if m), (0, None))
+    if found is None:
+        return None
+    first, mark = int(found[1]), found[2]
+    # A table or a list in the file itself may begin with numbers too. Readers put a tab only in
+    # texts without a heading, and a colon only after their own tag.
+    is_tagged = start > 0 and lines[start - 1].startswith("<")
+    if (mark == "\t" and start) or (mark == ": " and not is_tagged):
+        return None
+    plain: list[str] = []
+    for number, line in enumerate(lines[start:], first):
+        before, _, rest = f"{line} ".partition(mark)
+        if before.strip(" ") != str(number):
+            break
+        plain.append(rest[:-1])
+    after = lines[start + len(plain) :]
+    goes_on = bool(after) and after[0].lstrip(" ").startswith(str(first + len(plain)))
+    if len(plain) < MIN_LINES or goes_on:  # a line in another form: the form is not certain
+        return None
+    told = [f"[from line {first}]"] if first != 1 else []
+    return "\n".join([*lines[:start], *told, *plain, *after])
+
+
+def unnumbered(tool: str, text: str) -> dict[str, Any]:
+    """Return the details of a result that the view shows without line numbers, else an empty dict.
+    Only files read by the tool Read have line numbers that nobody asked for.
+    """
+    plain = without_line_numbers(text) if tool == "Read" else None
+    return {} if plain is None else {UNNUMBERED: True}
+
 
 SUMMARY_SOURCE = "summary"  # source of a summary's item
 THINKING = ("thinking", "redacted_thinking")
@@ -154,3 +216,47 @@ def shown_blocks(item: Item) -> list[Block]:
 
 def _blocks_of(content: Any) -> list[Block]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+COMPACTION = "compaction"  # type of the block, name of the parameter, and a stop reason
+MAX_INSTRUCTIONS_CHARS = 16_384  # of a prompt that replaces the server's own
+
+_FIELDS = ("type", "content", "signature", "encrypted_content", "tool_changes")
+
+
+def is_compaction(block: Block) -> bool:
+    """Return True if a block is a valid compaction block, with a text and a signature."""
+    texts = (block.get("content"), block.get("signature"))
+    sound = block.get("type") == COMPACTION and block.keys() <= {*_FIELDS}
+    return sound and all(isinstance(text, str) and text.strip() for text in texts)
+
+
+def compaction_in(content: Sequence[Block]) -> Block | None:
+    """Return the compaction block in a reply, or None if there is none."""
+    return next((block for block in content if is_compaction(block)), None)
+
+
+def begins_with_block(messages: Sequence[dict[str, Any]]) -> bool:
+    """Return True if the messages of a request start with a compaction block."""
+    content = messages[0]["content"] if messages else None
+    return isinstance(content, list) and bool(content) and content[0].get("type") == COMPACTION
+
+
+def with_plain_text(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace a leading compaction block by its text, for servers that do not accept the block.
+    Drop thinking, which is bound to the block.
+    """
+    if not begins_with_block(messages):
+        return messages
+    block, *_ = messages[0]["content"]
+    marked = {name: value for name, value in block.items() if name == "cache_control"}
+    content = [{"type": "text", "text": block["content"], **marked}]
+    rest = [{**message, "content": _without_thinking(message)} for message in messages[1:]]
+    if rest and rest[0]["role"] == "user":
+        content += rest.pop(0)["content"]
+    return [{"role": "user", "content": content}, *rest]
+
+
+def _without_thinking(message: dict[str, Any]) -> list[Block]:
+    kept = [block for block in message["content"] if block["type"] not in THINKING]
+    return kept or message["content"]

@@ -22,8 +22,7 @@ from ..border.values import clean_text, is_too_deep, without_surrogates
 from ..lazy import dataclass, regex
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
-from .compaction_block import COMPACTION, begins_with_block, is_compaction
-from .items import THINKING, Item, shown_blocks
+from .items import COMPACTION, THINKING, Item, begins_with_block, is_compaction, shown_blocks
 from .view import View
 
 UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was recorded]"

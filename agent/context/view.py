@@ -43,8 +43,17 @@ from ..session.entries import (
 )
 from ..session.searches import FOUND, SEARCH_TOOL, is_search
 from . import tokens
-from .items import SUMMARY_SOURCE, THINKING, Call, Item, RequestBase, ViewResult, shown_blocks
-from .line_numbers import UNNUMBERED, without_line_numbers
+from .items import (
+    SUMMARY_SOURCE,
+    THINKING,
+    UNNUMBERED,
+    Call,
+    Item,
+    RequestBase,
+    ViewResult,
+    shown_blocks,
+    without_line_numbers,
+)
 
 REFUSAL = "refusal"  # a stop reason
 # Sources re-inserted after a summary.

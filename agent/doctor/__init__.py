@@ -3,8 +3,7 @@
 Only `repair` changes anything, and it keeps a copy of the original.
 """
 
-from .finding import Finding
 from .session import check_session, repair
-from .setup import check_setup, download_vocabulary
+from .setup import Finding, check_setup, download_vocabulary
 
 __all__ = ["Finding", "check_session", "check_setup", "download_vocabulary", "repair"]

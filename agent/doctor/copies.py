@@ -18,8 +18,7 @@ from ..context.items import SUMMARY_SOURCE
 from ..context.view import View
 from ..errors import SessionError
 from ..loop.resume import CACHE_NAME, ResumeCache
-from ..session.conversation import CONVERSATION_NAME, conversation_texts
-from ..session.conversation_copy import CopiedText, compare
+from ..session.conversation import CONVERSATION_NAME, CopiedText, compare, conversation_texts
 from ..session.copies import CHECKPOINTS_FOLDER, newest_checkpoint
 from ..session.entries import (
     ATTACHMENT,

@@ -15,12 +15,12 @@ from ...tools.system.tls import (
     tls_context,
 )
 from ..errors import CtxagentError, RequestRejected, conceal
-from ..models.address import LOOPBACK_HOSTS
 from ..models.messages.gaps import API_HOST
 from ..models.probe import check_server
+from ..models.providers import LOOPBACK_HOSTS
 from ..models.server_model import ServerModel
 from ..models.transport import NotConnected, status_of
-from .finding import Finding
+from .setup import Finding
 
 TIMEOUT_S = 10.0  # of each connection
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}

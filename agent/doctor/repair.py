@@ -29,8 +29,8 @@ from ..session.entries import (
     User,
 )
 from ..session.log import encode_line
-from .finding import listed
 from .salvage import RawLine, has_thinking, is_written, without_thinking
+from .setup import listed
 
 MAX_NAMED_ENTRIES = 20  # listed entries of one kind
 LOST_KEY = "lost"  # in a note's data: first and last seq of the lost entries that it replaces

@@ -2,9 +2,17 @@
 
 A repair writes a new log file and replaces the old one, of which an exact copy is kept next to it.
 An intact log is not rewritten, so a second repair has nothing to do.
+
+Checks of a session's folder: its lock, file modes and disk space.
+
+Collect the references of a log's entries, to each other and to files, in one pass.
 """
 
+import fcntl
 import os
+import shutil
+import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
@@ -13,23 +21,251 @@ from typing import BinaryIO
 
 from ...tools.system.files import keeping_old, replacing
 from ...tools.system.plural import count_of
+from ..compaction.recovery import RECOVERY_TOPIC
 from ..context.request import build_messages
 from ..context.view import fold
 from ..errors import SessionError
 from ..lazy import dataclass
 from ..loop.resume import CACHE_NAME
 from ..session.conversation import CONVERSATION_NAME, write_conversation
-from ..session.entries import Entry, Note, Revert, ToolResult, User
+from ..session.entries import (
+    Assistant,
+    Checkpoint,
+    Entry,
+    Mask,
+    Note,
+    Pin,
+    Revert,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    Unknown,
+    Unpin,
+    User,
+    reverted_seqs,
+)
+from ..session.lock import LOCK_NAME as LOCK
 from ..session.lock import acquire_lock, unwritable
 from ..session.log import LOG_NAME, Entries, encode_line, parse_entry, timestamp
 from ..session.store import AGENTS
-from . import folder as folder_checks
 from .copies import restore_from_copies
-from .finding import Finding
-from .references import References
-from .repair import LogRow, RepairedLog, add_line, complete_rows, correct_rows
-from .repairs import repair_findings
+from .repair import LogRow, RepairedLog, add_line, complete_rows, correct_rows, lost_seqs
 from .salvage import read_lines
+from .setup import Finding, listed, repair_findings
+
+MAX_NAMED = 5  # listed items of one kind
+
+
+@dataclass(slots=True)
+class References:
+    """The references in the entries of a log, and the existing entries and files."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know
+    seqs: set[int] = field(default_factory=set)
+    lost: list[range] = field(default_factory=list)  # seqs of lost entries, replaced by notes
+    named: list[tuple[str, set[int]]] = field(default_factory=list)  # entry, seqs it refers to
+    calls: dict[str, str] = field(default_factory=dict)  # unanswered calls: "#seq Tool" by ID
+    orphans: list[str] = field(default_factory=list)  # results without a call
+    offloaded: dict[int, str] = field(default_factory=dict)  # files by seq
+    checkpoints: dict[int, str] = field(default_factory=dict)  # files by number
+    agents: dict[str, str] = field(default_factory=dict)  # logs by id
+    reverts: list[Entry] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
+    failed_recoveries: list[str] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        """Process one entry."""
+        self.kinds[entry.kind] += 1
+        self.seqs.add(entry.seq)
+        if gone := lost_seqs(entry):
+            self.lost.append(gone)
+        if isinstance(entry, Unknown):
+            self.unknown[entry.name[:40]] += 1
+        elif isinstance(entry, Assistant) and entry.purpose == "turn":
+            for block in entry.content:
+                if block.get("type") == "tool_use":
+                    self.calls[str(block.get("id"))] = f"#{entry.seq} {block.get('name')}"
+        elif isinstance(entry, ToolResult) and self.calls.pop(entry.tool_use_id, None) is None:
+            self.orphans.append(f"#{entry.seq}")
+        if isinstance(entry, ToolResult | User) and entry.offloaded:
+            self.offloaded[entry.seq] = entry.offloaded
+        elif isinstance(entry, Checkpoint) and entry.path:
+            self.checkpoints[entry.number] = entry.path
+        elif isinstance(entry, SubagentRun):
+            self.agents[entry.id] = entry.log
+        elif isinstance(entry, Revert):
+            self.reverts.append(entry)
+        elif isinstance(entry, Summary):
+            self.summaries.append(entry)
+        elif isinstance(entry, Note) and entry.topic == RECOVERY_TOPIC:
+            self.failed_recoveries.append(f"#{entry.seq} {entry.text}")
+        if names := _names(entry):
+            self.named.append((f"{entry.kind} #{entry.seq}", names))
+
+    def dangling(self) -> list[str]:
+        """Return the references to missing entries. Readers of the log ignore these references."""
+        return [
+            f"{who} refers to #{seq}"
+            for who, names in self.named
+            for seq in sorted(names - self.seqs)[:1]
+            if not any(seq in gone for gone in self.lost)
+        ]
+
+    def impossible_summaries(self) -> list[Summary]:
+        """Return the unreverted summaries whose `keep_from` is after the summary itself. They would
+        drop all the newest messages.
+        """
+        reverted = reverted_seqs(self.reverts)
+        return [s for s in self.summaries if s.keep_from > s.seq and s.seq not in reverted]
+
+    def missing_texts(self, folder: Path) -> dict[int, str]:
+        """Return the offloaded files that are missing or empty, by the seq of the entry that names
+        them.
+        """
+        return {seq: path for seq, path in self.offloaded.items() if not _is_there(folder, path)}
+
+    def findings(self, folder: Path) -> list[Finding]:
+        """Return findings about the references and about missing entries and files in the session's
+        folder.
+        """
+        kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items()) or "none"
+        found = [Finding("entries", kinds)]
+        if self.unknown:
+            counts = [f"{n} {kind}" for kind, n in self.unknown.most_common(MAX_NAMED)]
+            found.append(Finding("unknown kinds", ", ".join(counts)))
+        if dangling := self.dangling():
+            names = f"{listed(dangling, MAX_NAMED)}; ignored"
+            found.append(Finding("references to missing entries", names))
+        found += [
+            Finding(
+                "summary",
+                f"#{s.seq} keeps only entries from #{s.keep_from} on, after itself",
+                False,
+            )
+            for s in self.impossible_summaries()
+        ]
+        calls = [f"{call} ({id[:40]})" for id, call in self.calls.items()]
+        unanswered = f"{listed(calls, MAX_NAMED)}; the model is told that the outcome is unknown"
+        found.append(Finding("calls without a result", unanswered if calls else "none"))
+        if self.failed_recoveries:
+            told = listed(self.failed_recoveries, MAX_NAMED)
+            found.append(Finding("failed recoveries, to be reviewed", told))
+        if self.orphans:
+            names = f"{listed(self.orphans, MAX_NAMED)}; not sent"
+            found.append(Finding("results without a call", names))
+        return found + self._file_findings(folder)
+
+    def _file_findings(self, folder: Path) -> list[Finding]:
+        rows = (
+            ("results in files", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
+             "missing or empty: {}; only the beginning and the end of these texts are left"),
+            ("checkpoints", {f"{number}": path for number, path in self.checkpoints.items()},
+             "no file for {}: you cannot rewind to it, but the log has its messages"),
+            ("subagents", self.agents,
+             "no log of {}: the answer is in this log, but the work cannot be shown"),
+        )  # fmt: skip
+        found = []
+        for what, files, lost in rows:
+            gone = [name for name, path in files.items() if not _is_there(folder, path)]
+            text = lost.format(listed(gone, MAX_NAMED)) if gone else f"{len(files)} there"
+            if files:
+                found.append(Finding(what, text, not gone or what != "results in files"))
+        return found
+
+
+def _names(entry: Entry) -> set[int]:
+    """Return the seqs that an entry refers to."""
+    if isinstance(entry, Mask):
+        return {t["seq"] for t in entry.targets if isinstance(t.get("seq"), int)}
+    if isinstance(entry, Summary):
+        return {*entry.covers, *entry.keep}
+    if isinstance(entry, Revert):
+        return {entry.target}
+    return {entry.ref} if isinstance(entry, Pin | Unpin) and entry.ref is not None else set()
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    try:
+        return (folder / path).stat().st_size > 0
+    except (OSError, ValueError):  # a damaged log may contain any path
+        return False
+
+
+HELD_BY_PROCESS = "held by process"
+MIN_FREE_BYTES = 64 << 20
+MAX_NAMED_FILES = 5
+_MAX_FILES = 100_000  # checked files of a session
+
+
+def check_lock(log: Path) -> Finding:
+    """Return a finding with the process that has the session open, if any."""
+    path = log.with_name(LOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Finding("lock", "not held")
+    except OSError as error:
+        return Finding("lock", f"{path} cannot be opened: {error.strerror}; remove it", False)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return Finding("lock", f"{path} is not a file; remove it", False)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        return Finding("lock", f"{HELD_BY_PROCESS} {pid}")
+    except OSError:
+        return Finding(
+            "lock", "this file system has no locks: let only one process write at a time"
+        )
+    finally:
+        os.close(descriptor)
+    return Finding("lock", "not held")
+
+
+def check_disk_space(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    return Finding("disk space", f"{free >> 20:,} MiB free", free >= MIN_FREE_BYTES)
+
+
+def check_modes(folder: Path) -> Finding:
+    wrong = [
+        f"{path.relative_to(folder.parent)} {mode:04o}" for path, mode, _ in wrong_modes(folder)
+    ]
+    if not wrong:
+        return Finding("modes", "only the owner can open the files and folders")
+    names = listed(wrong, MAX_NAMED_FILES)
+    return Finding("modes", f"{names}; must be 0600, and 0700 for folders", False)
+
+
+def fix_modes(folder: Path) -> int:
+    """Correct the modes of the files in a session's folder, and return the number of changed
+    ones.
+    """
+    count = 0
+    for path, _, right in wrong_modes(folder):
+        path.chmod(right)
+        count += 1
+    return count
+
+
+def wrong_modes(folder: Path) -> Iterator[tuple[Path, int, int]]:
+    """Yield (path, mode, correct mode) for paths that other users can open or the owner cannot. A
+    folder is yielded before it is read, so that the caller can correct its mode first.
+    """
+    waiting, count = [folder], 0
+    while waiting and count < _MAX_FILES:
+        path = waiting.pop()
+        count += 1
+        mode = path.lstat().st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            continue
+        right = 0o700 if stat.S_ISDIR(mode) else 0o600
+        if mode & 0o077 or mode & right != right:
+            yield path, stat.S_IMODE(mode), right
+        if stat.S_ISDIR(mode) and os.access(path, os.R_OK | os.X_OK):
+            waiting += sorted(path.iterdir(), reverse=True)
+
 
 MAX_LISTED_REPAIRS = 200  # listed one by one
 EMPTY_LOG = "the log is empty: nothing can be recovered, and resuming starts from scratch"
@@ -41,8 +277,8 @@ def check_session(log: Path) -> list[Finding]:
     """
     if not log.exists() and (copies := _other_copies(log.parent)):
         return [Finding("log", f"{log} is missing", ok=False), *copies]
-    folder, state = log.parent, folder_checks.check_lock(log)
-    with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
+    folder, state = log.parent, check_lock(log)
+    with _examined(log, in_use=HELD_BY_PROCESS in state.found) as examined:
         repaired, broken = examined.repaired, examined.repaired.broken_count
         readable = f"{broken:,} cannot be read" if broken else "every one can be read"
         findings = [
@@ -55,7 +291,7 @@ def check_session(log: Path) -> list[Finding]:
             findings.append(Finding("of another version", f"{counts}; unknown fields are ignored"))
         findings += examined.references.findings(folder)
         findings += [examined.next_request(), *repair_findings([log]), state]
-        findings += [folder_checks.check_modes(folder), folder_checks.check_disk_space(folder)]
+        findings += [check_modes(folder), check_disk_space(folder)]
     for agent in _agents(log):
         findings += [
             Finding(f"subagent {agent.parent.name}", f"{f.what}: {f.found}", ok=False)
@@ -84,7 +320,7 @@ def _repair(log: Path) -> list[str]:
     done = []
     if not log.exists():
         log.touch(mode=0o600)
-    if count := folder_checks.fix_modes(log.parent):
+    if count := fix_modes(log.parent):
         done.append(
             f"permissions of {count_of(count, 'file or folder', 'files and folders')} fixed"
         )

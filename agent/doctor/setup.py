@@ -1,4 +1,9 @@
-"""Checks of required and optional parts of the set-up."""
+"""Checks of required and optional parts of the set-up.
+
+Count the repaired calls in logs by model, to show which repair helps which model.
+
+The result of one check by the doctor.
+"""
 
 import asyncio
 import os
@@ -8,17 +13,18 @@ import sys
 import sysconfig
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import NamedTuple
 
 from ...tools.search.engine import search_engine
 from ...tools.system.plural import count_of, format_size
 from ...tools.system.programs import describe_program, isolated_python
+from ..config.compaction_settings import StateSettings
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
-from ..config.state_settings import StateSettings
 from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, UsageError, conceal
@@ -28,19 +34,113 @@ from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..features.skills import skills_of
 from ..features.subagent_types import BUILT_IN, types_of
 from ..launch import LaunchOptions
-from ..library.command_files import command_files_of
-from ..library.launching import launch_options
-from ..library.mcp_servers import configured
-from ..models.address import UNENCRYPTED, unencrypted_host
+from ..lazy import dataclass
+from ..library.launching import command_files_of, configured, launch_options
+from ..loop.repairs import TEXT, TOOL_NAME, named_repair
 from ..models.factory import address_of, find_key
 from ..models.local_servers import find_local_servers
+from ..models.providers import UNENCRYPTED, unencrypted_host
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
-from ..session.disk_budget import PRUNE, WARNING_SHARE, limit_bytes
+from ..session.disk_budget import PRUNE, WARNING_SHARE, limit_bytes, measure_state
+from ..session.entries import Assistant, Entry, ToolResult
+from ..session.log import try_parse_entry
 from ..session.store import all_logs
-from ..session.usage import measure_state
-from .finding import Finding
-from .repairs import repair_findings
+
+
+class Finding(NamedTuple):
+    """One checked item and its state."""
+
+    what: str
+    found: str
+    ok: bool = True  # False if something is broken or prevents the program from working
+    note: bool = False  # True if it works, but perhaps not as the user expects
+
+
+def listed(names: Sequence[str], limit: int) -> str:
+    """Return the first `limit` names on one line, and the number of further names."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+MAX_LOGS = 50  # that are read, newest first
+MAX_BYTES = 64 << 20  # of all logs that are read
+MAX_NAMES = 10  # repairs of one model in a finding
+_MARKS = (b'"dialect": {"', b'"repairs": ["')
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    model: str
+    repair: str
+    has_failed: bool
+
+
+def repair_findings(logs: Iterable[Path]) -> list[Finding]:
+    """Return a finding for each model with repaired calls in these logs, newest log first."""
+    uses = [use for log in _first(logs) for use in _uses(log)]
+    total = Counter((use.model, use.repair) for use in uses)
+    failed = Counter((use.model, use.repair) for use in uses if use.has_failed)
+    findings = []
+    for model in dict.fromkeys(use.model for use in uses):
+        rows = [
+            f"{repair} ({count_of(count, 'call')}, {failed[model, repair]:,} failed)"
+            for (name, repair), count in total.most_common()
+            if name == model
+        ]
+        findings.append(Finding("repaired calls", f"{model}: {listed(rows, MAX_NAMES)}"))
+    return findings
+
+
+def _first(logs: Iterable[Path]) -> Iterator[Path]:
+    left = MAX_BYTES
+    for log, _ in zip(logs, range(MAX_LOGS), strict=False):
+        try:
+            left -= log.stat().st_size
+        except OSError:
+            continue
+        if left < 0:
+            return
+        yield log
+
+
+def _uses(log: Path) -> Iterator[_Use]:
+    """Yield the repairs in a log. Only replies and the lines with a mark are parsed."""
+    named, reply = dict[str, tuple[str, str]](), b""
+    try:
+        lines = log.read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if b'"kind": "assistant"' in line:
+            reply = line
+        is_result = b'"kind": "tool_result"' in line
+        if not (any(mark in line for mark in _MARKS) or (named and is_result)):
+            continue
+        entry = try_parse_entry(line)
+        if isinstance(entry, Assistant):
+            named |= {id: (entry.model, repair) for id, repair in _of_reply(entry)}
+        elif isinstance(entry, ToolResult):
+            model = _model(try_parse_entry(reply))
+            if use := named.pop(entry.tool_use_id, None):
+                yield _Use(*use, entry.is_error)
+            for repair in entry.details.get("repairs", ()):
+                yield _Use(model, str(repair), entry.is_error)
+
+
+def _of_reply(reply: Assistant) -> Iterator[tuple[str, str]]:
+    """Yield the ID of each call that the reply has in another form, and the name of its repair."""
+    names, form = reply.dialect.get("names"), reply.dialect.get("form")
+    for id, name in (names if isinstance(names, dict) else {}).items():
+        yield id, named_repair(TOOL_NAME, str(name))
+    for block in reply.content if form else ():
+        if block.get("type") == "tool_use":
+            yield str(block.get("id")), named_repair(TEXT, str(form))
+
+
+def _model(reply: Entry | None) -> str:
+    return reply.model if isinstance(reply, Assistant) else "unknown model"
+
 
 FETCH_TIMEOUT_S = 60
 PROBE_BYTES = 1 << 16  # written to test for free space

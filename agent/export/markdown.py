@@ -1,12 +1,160 @@
-"""A session as Markdown: messages, calls and results in order, without compaction."""
+"""A session as Markdown: messages, calls and results in order, without compaction.
+
+The agent's Markdown as HTML. HTML tags stay plain text and images become links. Only http, https
+and mailto addresses become links, so the page shows exactly what was written.
+
+Make texts of a session safe and short enough to show.
+"""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
+from ...tools.system.plural import count_of
+from ...tools.system.unicode import clean_for_page
+from ..lazy import regex
 from ..session.entries import Assistant, Entry, ToolResult, User, shell_result
 from ..session.searches import search_text
 from ..session.store import content_text
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
+_ESCAPE_SEQUENCE = regex(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links and other strings
+    r"|\x1b[ -/]*[0-~]"
+)
+
+
+def clean(text: str) -> str:
+    """Remove terminal escape sequences. Replace control characters, bidirectional marks and lone
+    surrogates. A carriage return starts a new line.
+    """
+    if text.isascii() and text.isprintable():  # fast path for most short texts
+        return text
+    return clean_for_page(_ESCAPE_SEQUENCE.sub("", text))
+
+
+def cut_middle(text: str, where: str) -> str:
+    """Cut the middle of a text longer than MAX_TEXT_CHARS; `where` says where the whole text is."""
+    return text if len(text) <= MAX_TEXT_CHARS else join_ends(text, text, len(text), where)
+
+
+def join_ends(begin: str, end: str, total: int, where: str) -> str:
+    """Return the two ends of a text of `total` characters, taken from the parts given."""
+    head, tail = begin[: MAX_TEXT_CHARS * 3 // 4], end[-MAX_TEXT_CHARS // 4 :]
+    missing = total - len(head) - len(tail)
+    return f"{head}\n\n[… {missing:,} characters are left out; {where} …]\n\n{tail}"
+
+
+def line_count(text: str) -> str:
+    return count_of(text.count("\n") + (not text.endswith("\n")), "line")
+
+
+_MAX_NESTING = 100  # blocks within blocks; the parser leaves out deeper ones
+REF = regex(r"#(\d{1,15})\b")
+_SAFE = regex(r"(?:https?://|mailto:)", re.IGNORECASE)
+
+FindAddress = Callable[[int], str | None]  # address of an entry in the page, by seq
+
+
+def prose(text: str, find: FindAddress | None = None) -> Markup:
+    """Render Markdown. With `find`, refs such as `#42` become links to their entries."""
+    parser = _parser()
+    tokens = parser.parse(clean(text))
+    if any(token.level >= _MAX_NESTING - 1 for token in tokens):
+        return Markup("<pre>{}</pre>").format(clean(text))
+    for token in tokens:
+        _adapt_block(token)
+        if token.children:
+            token.children = list(_adapt_inline(token.children, find))
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    # The parser would remove a reference definition from the text.
+    return parser.enable(["table", "strikethrough"]).disable("reference")
+
+
+def _adapt_block(token: "Token") -> None:
+    if token.tag in ("h1", "h2", "h3", "h4"):  # h1 and h2 are the page's own headings
+        token.tag = f"h{int(token.tag[1]) + 2}"
+    side = str(token.attrs.pop("style", ""))
+    if side:  # the page forbids inline styles
+        token.attrs["class"] = side.replace("text-align:", "to-")
+
+
+def _adapt_inline(tokens: "list[Token]", find: FindAddress | None) -> "Iterator[Token]":
+    inside: list[str] = []  # the tags of open links
+    for token in tokens:
+        if token.type == "link_open":
+            _make_safe(token, str(token.attrs.get("href", "")))
+            inside.append(token.tag)
+        elif token.type == "link_close":
+            token.tag = inside.pop()
+        elif token.type == "image":
+            yield from _image_link(token, inside)
+            continue
+        if token.type == "text" and find and not inside:
+            yield from _link_refs(token, find)
+        else:
+            yield token
+
+
+def _make_safe(token: "Token", address: str) -> None:
+    """Make a link safe to follow. Show an unsafe address without a link."""
+    token.attrs.clear()
+    if _SAFE.match(address):
+        token.attrs.update(href=address, rel="noopener noreferrer", target="_blank")
+    else:
+        token.tag = "span"
+        token.attrs.update({"class": "nowhere", "title": address})
+
+
+def _image_link(token: "Token", inside: list[str]) -> "Iterator[Token]":
+    """Yield a link that replaces an image, or only its name inside another link. Nothing is
+    fetched.
+    """
+    name = _token("text", "", 0, f"[image: {token.content or 'no name'}]")
+    if inside:
+        yield name
+        return
+    opened = _token("link_open", "a", 1)
+    _make_safe(opened, str(token.attrs.get("src", "")))
+    yield from (opened, name, _token("link_close", opened.tag, -1))
+
+
+def _link_refs(token: "Token", find: FindAddress) -> "Iterator[Token]":
+    end = 0
+    for match in REF.finditer(token.content):
+        address = find(int(match[1]))
+        if address is None:
+            continue
+        yield _token("text", "", 0, token.content[end : match.start()])
+        opened = _token("link_open", "a", 1)
+        opened.attrs["href"] = address
+        yield opened
+        yield _token("text", "", 0, match[0])
+        yield _token("link_close", "a", -1)
+        end = match.end()
+    yield _token("text", "", 0, token.content[end:])
+
+
+def _token(kind: str, tag: str, nesting: int, content: str = "") -> "Token":
+    from markdown_it.token import Token
+
+    return Token(kind, tag, nesting, content=content)  # type: ignore[arg-type]
 
 
 def markdown(name: str, entries: Sequence[Entry]) -> str:

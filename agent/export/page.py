@@ -1,27 +1,151 @@
 """A session as one HTML page that needs no network: its facts, its totals, the context over time,
 and every entry in order. Everything from the session is shown as text.
+
+The relations between a log's entries, needed before rendering a page: the result of each call,
+reverted entries, the address of each entry, and the budget for texts.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from pathlib import Path
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
 from ..compaction.layers.known import known_layers
 from ..errors import SessionError
-from ..lazy import regex
+from ..lazy import dataclass, regex
 from ..session import searches
-from ..session.entries import Assistant, Entry, Session, SubagentRun, Summary, User, shell_result
-from ..session.log import LOG_NAME, LogContents, Redact, read_log
-from ..session.store import AGENTS, locate_log
+from ..session.entries import (
+    Assistant,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    SubagentRun,
+    Summary,
+    ToolResult,
+    User,
+    reverted_seqs,
+    shell_result,
+)
+from ..session.log import LOG_NAME, LogContents, Redact, read_log, without_redaction
+from ..session.store import AGENTS, kept_text, locate_log
 from ..session.totals import Totals, count_name
 from . import chart, page_entries
-from .markdown_html import prose
-from .page_model import PageModel
+from .markdown import MAX_TEXT_CHARS, REF, clean, cut_middle, join_ends, prose
 from .templates import render
-from .text import clean
+
+MAX_SECRET_CHARS = 8_192  # extra text, because a secret cut in two would not be recognised
+_OFFLOADED = regex(r"offloaded/[^/]+")  # a damaged log may contain any path
+
+
+@dataclass(slots=True)
+class TextBudget:
+    """The remaining characters of offloaded texts for the page. After that, the page shows only the
+    text sent to the model and the name of the file.
+    """
+
+    left: int = 32 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class PageModel:
+    """The entries of one log in order, and the relations between them."""
+
+    folder: Path
+    entries: Sequence[Entry]
+    budget: TextBudget = field(default_factory=TextBudget)
+    prefix: str = ""  # of the anchors
+    depth: int = 0  # number of parent logs in the page
+    redact: Redact = without_redaction  # for texts in files and the logs of subagents
+    answers: dict[tuple[int, str], ToolResult] = field(default_factory=dict)  # by reply and call
+    agents: dict[str, tuple[int, SubagentRun]] = field(default_factory=dict)  # number and start
+    newest: dict[str, SubagentRun] = field(default_factory=dict)  # the newest state of each agent
+    stubbed: dict[int, list[int]] = field(default_factory=dict)  # masks in force, by entry
+    reverts: dict[int, int] = field(default_factory=dict)  # by the entry that was reverted
+    _answering: set[int] = field(default_factory=set)  # indexes of results shown with their call
+    _seqs: set[int] = field(default_factory=set)
+    _anchors: Counter[int] = field(default_factory=Counter)  # number of anchors made, by seq
+
+    def __post_init__(self) -> None:
+        asked: dict[str, int] = {}
+        gone = reverted_seqs(self.entries)
+        for place, entry in enumerate(self.entries):
+            self._seqs.add(entry.seq)
+            if isinstance(entry, Assistant) and entry.purpose == "turn":
+                used = (b for b in entry.content if b.get("type") == "tool_use")
+                asked.update((str(block.get("id")), entry.seq) for block in used)
+            elif isinstance(entry, ToolResult) and entry.tool_use_id in asked:
+                self.answers[asked.pop(entry.tool_use_id), entry.tool_use_id] = entry
+                self._answering.add(place)
+            elif isinstance(entry, SubagentRun):
+                self.agents.setdefault(entry.id, (len(self.agents) + 1, entry))
+                self.newest[entry.id] = entry
+            elif isinstance(entry, Mask) and entry.seq not in gone:
+                for target in entry.targets:
+                    for seq in (target.get("seq"), target.get("reply")):
+                        if isinstance(seq, int) and entry.seq not in self.stubbed.get(seq, ()):
+                            self.stubbed.setdefault(seq, []).append(entry.seq)
+            elif isinstance(entry, Revert) and entry.target in gone and entry.seq not in gone:
+                self.reverts[entry.target] = entry.seq
+
+    @property
+    def start_time(self) -> str:
+        """The time of the first entry, or "" if there is none."""
+        return self.entries[0].at if self.entries else ""
+
+    def shown_entries(self) -> Iterator[Entry]:
+        """Yield every entry except results, which are shown with their call."""
+        for place, entry in enumerate(self.entries):
+            if place not in self._answering:
+                yield entry
+
+    def find(self, seq: int) -> str | None:
+        """Return the address of an entry in the page, or None if it is not there."""
+        return f"#{self.prefix}e{seq}" if seq in self._seqs else None
+
+    def new_anchor(self, seq: int) -> str:
+        """Return the HTML ID for the next entry with this seq. Duplicate seqs in a damaged log get
+        different IDs.
+        """
+        self._anchors[seq] += 1
+        again = f"-{self._anchors[seq]}" if self._anchors[seq] > 1 else ""
+        return f"{self.prefix}e{seq}{again}"
+
+    def link(self, seq: int) -> Markup:
+        """Return a link to an entry, or only its number if it is not in the page."""
+        address, name = self.find(seq), escape(f"#{seq}")
+        return Markup(f'<a href="{address}" class="ref">{name}</a>') if address else name
+
+    def with_links(self, text: str) -> Markup:
+        """Return a text in which refs such as `#42` are links to their entries."""
+        parts = REF.split(text)  # every second part is the number of a ref
+        parts[1::2] = (self.link(int(seq)) for seq in parts[1::2])
+        return Markup("").join(part if isinstance(part, Markup) else clean(part) for part in parts)
+
+    def offloaded_text(self, path: str) -> str | None:
+        """Return the text of an offloaded file, or None if it is missing or exceeds the remaining
+        budget.
+        """
+        kept = kept_text(self.folder, path) if _OFFLOADED.fullmatch(path) else None
+        if kept is None:
+            return None
+        text, total = kept.part(0, MAX_TEXT_CHARS + MAX_SECRET_CHARS)
+        if min(total, MAX_TEXT_CHARS) > self.budget.left:
+            return None
+        self.budget.left -= min(total, MAX_TEXT_CHARS)
+        where, begin = f"{path} has all of it", self._redacted(text)
+        if total == len(text):
+            return cut_middle(begin, where)
+        end, _ = kept.part(total - MAX_TEXT_CHARS, MAX_TEXT_CHARS)
+        return join_ends(begin, self._redacted(end), total, where)
+
+    def _redacted(self, text: str) -> str:
+        return str(self.redact(ToolResult(tool_use_id="", content=text)).content)
+
 
 _MAX_TITLE_CHARS = 90
 _MAX_LOG_DEPTH = 3  # logs within logs

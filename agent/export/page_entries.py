@@ -22,7 +22,7 @@ from ..session.entries import (
     User,
 )
 from ..session.store import content_text
-from .text import clean, cut_middle
+from .markdown import clean, cut_middle
 
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
 _MAX_OPEN_MESSAGE_LINES, _MAX_OPEN_MESSAGE_CHARS = 30, 3_000  # the same for a user message

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..compaction.layers.known import done_by, known_layers
-from .text import clean, cut_middle, line_count
+from .markdown import clean, cut_middle, line_count
 
 _ROOT = Path(__file__).parents[1]  # names of templates and sources are relative to it
 

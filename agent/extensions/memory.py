@@ -20,8 +20,7 @@ from ...tools.system.safe_open import open_regular
 from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from ...tools.text import compare
-from ..config.outside_marks import mark_outside, outside_mark, remove_mark
-from ..config.trust import is_file_trusted, other_writer
+from ..config.trust import is_file_trusted, mark_outside, other_writer, outside_mark, remove_mark
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from .front_matter import split_front_matter, text_value

@@ -21,7 +21,7 @@ from ...tools.system.unicode import clean, reveal_invisible
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass, regex
 from .front_matter import list_value, split_front_matter, text_value
-from .plugin_layout import free_name, places_of
+from .plugins import free_name, places_of
 
 SKILL_FILE = "SKILL.md"
 SKILLS_FOLDER = "skills"

@@ -26,10 +26,10 @@ from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
-from ..loop.command_message import is_command_message
 from ..loop.feature import Feature, IncomingMessage
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
+from ..loop.user_commands import is_command_message
 from ..session.entries import ATTACHMENT, Content, User
 
 if TYPE_CHECKING:

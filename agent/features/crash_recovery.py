@@ -40,7 +40,7 @@ from ..session.ledger import Ledger
 from ..session.listing import is_in_use
 from ..session.lock import LOCK_NAME as LOCK
 from ..session.log import LOG_NAME, Entries, find_entry
-from ..session.stale_files import is_changed
+from ..session.since_point import is_changed
 from ..session.store import locate_log
 from ..worktree import WorkTree
 

@@ -21,7 +21,7 @@ from ..loop.tool_calls import ToolRunner
 from ..session.change_rows import change_rows
 
 if TYPE_CHECKING:
-    from ..extensions.lsp.problems import Problem
+    from ..extensions.lsp.server import Problem
     from ..extensions.lsp.servers import LanguageServers
 
 EDITING_TOOLS = ("Edit", "Write")

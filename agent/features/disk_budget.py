@@ -11,12 +11,17 @@ import time
 from math import inf
 from pathlib import Path
 
-from ..config.state_settings import StateSettings
+from ..config.compaction_settings import StateSettings
 from ..events import TurnFinished
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
-from ..session.disk_budget import enforce_limits, limit_bytes
-from ..session.usage import add_to_total, store_total, stored_total
+from ..session.disk_budget import (
+    add_to_total,
+    enforce_limits,
+    limit_bytes,
+    store_total,
+    stored_total,
+)
 from ..worktree import DiskRoom
 
 INTERVAL_S = 3_600  # between two measurements

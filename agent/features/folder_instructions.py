@@ -19,8 +19,7 @@ from ..permissions.shell import reach
 from ..permissions.shell.parser import parse
 from ..session.entries import ATTACHMENT, Entry, ToolResult, User, attachment_call
 from . import instructions
-from .instruction_places import InstructionPlaces
-from .instruction_reader import InstructionReader
+from .instruction_places import InstructionPlaces, InstructionReader
 
 FILE_TOOLS = ("Read", "Edit", "Write")
 MAX_TOUCHED_PATHS = 200  # checked before a model call

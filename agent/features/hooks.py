@@ -29,14 +29,16 @@ from ..models.base import Reply, text_of
 from ..session.entries import End, Note
 from ..session.log import Entries
 from ..session.store import content_text
-from .hook_input import changed_arguments, subagent_names, tool_response
 from .hook_runs import (
     CHECKING_EVENTS,
     MAX_COMMAND_CHARS,
     VETO_EXIT_CODE,
     HeadSink,
+    changed_arguments,
     failure,
     run_command,
+    subagent_names,
+    tool_response,
 )
 from .published_hooks import HookOutcome, HookText, PublishedHooks
 

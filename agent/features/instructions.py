@@ -20,8 +20,13 @@ from ..context.tokens import estimate, estimate_content
 from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
 from ..session.store import content_text
-from .instruction_places import InstructionPlaces
-from .instruction_reader import LINK_OUTSIDE, UNTRUSTED, InstructionFile, InstructionReader
+from .instruction_places import (
+    LINK_OUTSIDE,
+    UNTRUSTED,
+    InstructionFile,
+    InstructionPlaces,
+    InstructionReader,
+)
 
 if TYPE_CHECKING:
     from ..context.items import Item

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from ...tools.system.plural import count_of
 from ..border.document import read_object
 from ..border.given import Drops, Given
-from ..config.edit_file import USER_FILE_MODE, read_settings_file, with_section
 from ..config.load import PROJECT_FILE as SETTINGS_FILE
 from ..config.trust import (
     LINK_LEAVES_PROJECT,
@@ -24,6 +23,7 @@ from ..config.trust import (
     is_file_trusted,
     read_untrusted,
 )
+from ..config.user_settings import USER_FILE_MODE, read_settings_file, with_section
 from ..errors import ConfigError, CtxagentError
 from ..extensions.hook_files import HOOKS_NAME
 from ..extensions.mcp.config import (

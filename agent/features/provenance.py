@@ -14,7 +14,7 @@ from typing import Any
 
 from ...tools.base import OUTSIDE, Output
 from ...tools.system.take_turn import in_thread
-from ..config.outside_marks import mark_outside
+from ..config.trust import mark_outside
 from ..errors import RecordError
 from ..loop.feature import Feature, ToolCall
 from ..loop.file_changes import ChangeTracker

@@ -3,17 +3,25 @@
 The hooks of an event run one after another. Each gets the arguments as changed by the previous
 hook. At an event that hooks can block, no hook runs after one that denies. The text of a hook for
 the model becomes an entry of source HOOK.
+
+The answer of a hook in the published format: exit code, and text or JSON on stdout.
+
+The transcript for hooks in the published format: one JSON line per message.
+
+It is written from the log before each run of these hooks, in sessions that have such hooks.
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
-from itertools import dropwhile
-from typing import Any
+from itertools import dropwhile, takewhile
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -29,12 +37,181 @@ from ..loop.session_handle import SessionHandle
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..session.archive import offload
-from ..session.entries import HOOK, User
+from ..session.entries import HOOK, Assistant, Entry, Summary, ToolResult, User
+from ..session.log import Log
 from ..session.store import AGENTS, content_text
-from .hook_answers import HookAnswer, read_answer
-from .hook_input import MODES, changed_arguments, published_arguments, subagent_names, tool_names
-from .hook_runs import AnswerSink, HookOutput, run_hook
-from .hook_transcript import HookTranscript
+from .hook_runs import (
+    MODES,
+    VETO_EXIT_CODE,
+    AnswerSink,
+    HookOutput,
+    changed_arguments,
+    published_arguments,
+    run_hook,
+    subagent_names,
+    tool_names,
+)
+
+TRANSCRIPT_NAME = "transcript.jsonl"  # in the session's folder
+
+
+class HookTranscript:
+    """The transcript of a session."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._written, self._lock = log, 0, threading.Lock()
+        self.path = log.path.with_name(TRANSCRIPT_NAME)
+
+    def catch_up(self) -> None:
+        """Write the new messages. Blocks. Raises OSError and SessionError."""
+        with self._lock:  # read-only calls run in parallel
+            if not self._written or self._log.last_seq > self._written:
+                self._write()
+
+    def _write(self) -> None:
+        mode = 0 if self._written else os.O_TRUNC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | mode
+        with os.fdopen(os.open(self.path, flags, 0o600), "wb") as file:
+            for entry in self._new_entries():
+                if row := self._row(entry):
+                    # Without spaces, because programs search the lines as text.
+                    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+                    file.write(text.encode("utf-8", "replace") + b"\n")
+                self._written = entry.seq
+
+    def _new_entries(self) -> Iterable[Entry]:
+        """Return the entries that are not written yet, oldest first. A whole log is read entry
+        by entry.
+        """
+        if not self._written:
+            return self._log.entries()
+        new = takewhile(lambda entry: entry.seq > self._written, reversed(self._log.entries()))
+        return reversed([*new])
+
+    def _row(self, entry: Entry) -> dict[str, Any] | None:
+        message: dict[str, Any]
+        if isinstance(entry, Assistant):
+            if entry.purpose != "turn":
+                return None
+            message = {
+                "role": "assistant", "id": entry.message_id, "type": "message",
+                "model": entry.model, "content": entry.content,
+                "stop_reason": entry.stop_reason, "usage": entry.usage,
+            }  # fmt: skip
+        elif isinstance(entry, ToolResult):
+            result = {
+                "type": "tool_result", "tool_use_id": entry.tool_use_id,
+                "content": entry.content, "is_error": entry.is_error,
+            }  # fmt: skip
+            message = {"role": "user", "content": [result]}
+        elif isinstance(entry, User):
+            message = {"role": "user", "content": entry.content}
+        elif isinstance(entry, Summary):
+            message = {"role": "user", "content": entry.whole_text}
+        else:
+            return None
+        return {
+            "type": message["role"],
+            "message": message,
+            "uuid": str(entry.seq),
+            "timestamp": entry.at,
+            "sessionId": self._log.path.parent.name,
+            "isMeta": isinstance(entry, User) and entry.source != "person",
+            "isSidechain": False,
+        }
+
+
+Decision = Literal["", "allow", "ask", "deny"]
+
+# Events whose hooks may send plain text to the model.
+_PLAIN_TEXT_EVENTS = ("SessionStart", "UserPromptSubmit")
+# Documented keys of answers that have no effect here.
+_UNSUPPORTED = (
+    "updatedToolOutput", "updatedMCPToolOutput", "updatedPermissions", "sessionTitle",
+    "reloadSkills", "watchPaths", "initialUserMessage", "terminalSequence",
+)  # fmt: skip
+_DECISIONS: Mapping[Any, Decision] = {"approve": "allow", "block": "deny"}  # at the top level
+_PERMISSIONS: tuple[str, ...] = get_args(Decision)
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """The answer of a hook. Missing values are "" or None."""
+
+    problem: str = ""  # why there is no answer
+    decision: Decision = ""  # about the event
+    reason: str = ""  # of the decision
+    context: str = ""  # for the model
+    message: str = ""  # for the user
+    stop: str | None = None  # the reason to end the turn
+    arguments: Mapping[str, Any] | None = None  # replacement arguments of the call
+    unsupported: tuple[str, ...] = ()  # keys without effect here
+
+    @property
+    def outcome(self) -> str:
+        """How the hook ended, for the user."""
+        if self.problem:
+            return self.problem
+        if self.stop is not None:
+            return f"ended the turn: {self.stop or 'no reason'}"
+        if self.decision:
+            return f"{self.decision}: {self.reason or 'no reason'}"
+        return f"ok: {self.context or self.message or 'no output'}"
+
+
+def read_answer(event: str, run: HookOutput) -> HookAnswer:
+    """Return the answer of a hook."""
+    if run.problem:
+        return HookAnswer(run.problem)
+    if run.code == VETO_EXIT_CODE:
+        return HookAnswer(decision="deny", reason=run.stderr.strip() or run.stdout.strip())
+    text = run.stdout.strip()
+    said = _json(text)
+    if said is None:
+        return HookAnswer(context=text if event in _PLAIN_TEXT_EVENTS else "")
+    own = _object(said.get("hookSpecificOutput"))
+    decision, reason = _decision(said, own)
+    stop = _text(said, "stopReason") if said.get("continue") is False else None
+    granted = _object(own.get("decision"))
+    arguments = granted.get("updatedInput", own.get("updatedInput"))
+    return HookAnswer(
+        decision=decision,
+        reason=reason,
+        context=_text(own, "additionalContext"),
+        message=_text(said, "systemMessage"),
+        stop=stop,
+        arguments=arguments if isinstance(arguments, dict) else None,
+        unsupported=tuple(key for key in _UNSUPPORTED if key in {**said, **own, **granted}),
+    )
+
+
+def _json(text: str) -> Mapping[str, Any] | None:
+    """Return the JSON object in a text, or None for other text."""
+    try:
+        found = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _decision(said: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[Decision, str]:
+    granted = _object(own.get("decision"))
+    if granted.get("behavior") in ("allow", "deny"):
+        return granted["behavior"], _text(granted, "message")
+    if (found := own.get("permissionDecision")) in _PERMISSIONS:
+        return found, _text(own, "permissionDecisionReason")
+    found = said.get("decision")
+    return (_DECISIONS[found] if found in ("approve", "block") else ""), _text(said, "reason")
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(said: Mapping[str, Any], key: str) -> str:
+    value = said.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
 
 MAX_TEXT_CHARS = 10_000  # of a hook's text at an event
 MAX_CLOSING_S = 5.0  # maximum wait for background hooks at the end of a session

@@ -30,7 +30,7 @@ from ..context.tokens import estimate
 from ..context.view import View
 from ..errors import ToolError
 from ..events import Notice
-from ..extensions.plugin_layout import part_named
+from ..extensions.plugins import part_named
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex

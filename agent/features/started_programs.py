@@ -8,8 +8,8 @@ from functools import partial
 
 from ...tools.system.environment import child_environment
 from ...tools.system.take_turn import in_thread
-from ..config.pinned_files import FileChange
 from ..config.start_gate import AskAboutChanges, ProgramStart, describe
+from ..config.trust import FileChange
 from ..events import Question
 from ..extensions.mcp.config import load_servers
 from ..launch import LaunchOptions

@@ -19,8 +19,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
-from ..extensions.plugin_layout import free_name, subagent_files
-from ..extensions.plugins import Plugin
+from ..extensions.plugins import Plugin, free_name, subagent_files
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
 from ..permissions.rules import TOOL_NAMES

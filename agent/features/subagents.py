@@ -27,7 +27,7 @@ from ..compaction.document import render
 from ..compaction.summary.request import pinned_section
 from ..errors import CtxagentError, RecordError, ToolError
 from ..events import AgentFinished, Answer, Ask, Emit, Notice, Question, TurnFinished
-from ..extensions.plugin_layout import part_named
+from ..extensions.plugins import part_named
 from ..launch import Budget
 from ..lazy import dataclass
 from ..loop.agent import AgentState

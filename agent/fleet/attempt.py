@@ -25,8 +25,7 @@ from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
-from . import places, task_lock
-from .containers import in_container, remove_container
+from . import ledger, places
 from .ledger import (
     AFTER,
     FLEET_BUDGET,
@@ -38,7 +37,7 @@ from .ledger import (
 )
 from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
-from .steps import CODE, pin_step_files, run_steps
+from .steps import CODE, in_container, pin_step_files, remove_container, run_steps
 
 CHECK_EVERY_S = 0.25  # between two checks for a stop or a free lock
 INTERRUPT_GRACE_S = 30.0  # between the interrupt of an agent and its kill
@@ -89,11 +88,11 @@ def _locked_task_folder(order: AttemptOrder) -> Iterator[tuple[int | None, bool]
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if task_lock.take(fd):
+        if ledger.take(fd):
             yield fd, False
         else:
             watch = _Watch(order, path.stat().st_mtime)
-            watch.wait(lambda: task_lock.take(fd, CHECK_EVERY_S), task_lock.holder(fd))
+            watch.wait(lambda: ledger.take(fd, CHECK_EVERY_S), ledger.holder(fd))
             yield None if watch.stopped else fd, watch.late
     finally:
         os.close(fd)
@@ -152,7 +151,7 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
             start_new_session=True,
             pass_fds=(lock,),
         )
-    task_lock.name_holder(lock, agent.pid)
+    ledger.name_holder(lock, agent.pid)
     watch = _Watch(order, time.time())
     with _exit_poll(agent.pid) as has_ended:
         watch.wait(has_ended, agent.pid)

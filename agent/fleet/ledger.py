@@ -3,11 +3,16 @@ outcomes. A new run continues from the ledger.
 
 Each line is synced to disk before the event it describes. An incomplete last line, left by a kill
 during a write, is removed when the ledger is opened for writing.
+
+The lock of a task: an open file that also names the process working on the task.
 """
 
 import errno
+import fcntl
 import json
 import os
+import socket
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,11 +22,40 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ...tools.system.files import open_kept, private_opener
+from ...tools.system.process_table import birth
 from ..errors import CtxagentError, RecordError, SessionBusy, UsageError
 from ..lazy import dataclass
 from ..session.lock import LOCK_NAME, acquire_lock
 from ..session.log import LOG_NAME, Entries, end_of_whole_lines
 from ..session.totals import Totals
+
+_NAMED_BYTES = 200
+
+
+def take(fd: int, seconds: float = 0.0) -> bool:
+    """Wait `seconds`, then try to take the lock; return True if it was free."""
+    time.sleep(seconds)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def name_holder(fd: int, pid: int) -> None:
+    """Write the process that works on the task into the lock file."""
+    born = (birth(pid) or b"-").decode()
+    os.pwrite(fd, f"{pid} {born} {socket.gethostname()}\n".ljust(_NAMED_BYTES).encode(), 0)
+
+
+def holder(fd: int) -> int | None:
+    """Return the process named in the lock file, if it still runs on this machine."""
+    with suppress(ValueError):
+        pid, born, host = os.pread(fd, _NAMED_BYTES, 0).decode(errors="replace").split()
+        if host == socket.gethostname() and birth(int(pid)) == born.encode():
+            return int(pid)
+    return None
+
 
 TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
 PATCH_NAME = "patch.diff"

@@ -14,8 +14,7 @@ from ..export.templates import render
 from ..lazy import dataclass
 from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
-from .results import RunComparison, results_of
-from .results_text import default_ks, results_table
+from .results import RunComparison, default_ks, results_of, results_table
 from .summary import STATES, FleetSummary, TaskStatus
 
 PAGE_NAME, RESULT_NAME = "session.html", "result.json"

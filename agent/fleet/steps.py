@@ -4,6 +4,8 @@ Both commands come from the manifest's author. The score runs code from the mode
 sandbox of the agent's commands. The command after the score has the network and the user's keys and
 is started at most once: its start is synced to disk first. A step survives a killed fleet; the next
 run reads its exit code from a file.
+
+Run a command in the container of a task, and remove the container.
 """
 
 import json
@@ -13,9 +15,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -26,22 +29,88 @@ from ...tools.system.files import private_opener, sync_file, write_private
 from ...tools.system.programs import program
 from ...tools.system.shorten import cut_at_word
 from ...tools.system.spawn import Enclosed
-from ..config.pinned_files import PinnedFiles
 from ..config.start_gate import ProgramStart, StartGate, StartRefused
+from ..config.trust import PinnedFiles
 from ..errors import CtxagentError
 from ..lazy import dataclass
 from ..library.launching import as_flags, launch_options, load
+from ..models.factory import is_provider_variable
 from ..security.folders import home_folders
 from ..security.redaction import redaction_for
 from ..security.sandbox import Sandbox, make_sandbox
 from ..security.sandbox_paths import contains_home
-from . import task_lock
-from .containers import in_container, remove_container
+from . import ledger
 from .ledger import AFTER, SCORE, SCORED_KINDS, UNKNOWN, AttemptOutcome
 from .manifest import TaskStep
 from .orders import AttemptOrder
-from .places import start_of
+from .places import PlaceError, start_of
 from .summary import find_place
+
+ENGINES = ("docker", "podman")
+MAX_ANSWER_S = 10.0  # timeout of `info`, which checks that an engine works
+
+
+def in_container(
+    order: AttemptOrder, place: Path, env: Mapping[str, str], more: Iterable[str] = ()
+) -> list[str]:
+    """Return the command that runs another command in a container. The container has the task's
+    folder and working directory at the same paths, and the variables named in `more`. A container
+    left by a killed run is removed. Raises PlaceError.
+    """
+    engine, task, home = remove_container(order), order.task, order.folder.path / "home"
+    home.mkdir(mode=0o700, exist_ok=True)
+    order.fleet.wait_file.touch(mode=0o600)
+    given = [name for name in env if is_provider_variable(name)]
+    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # rootless Podman maps user IDs
+    user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
+    seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
+    return [
+        engine, "run", "--rm", "--init", "--name", _container_name(order), user,
+        "--workdir", str(place),
+        *(f"--mount=type=bind,source={path},target={path}" for path in seen),
+        *(f"--env={name}" for name in dict.fromkeys([*given, *task.env, *more])),
+        f"--env=HOME={home}",
+        *([f"--cpus={task.cores}"] if task.cores > 1 else []),
+        *([f"--memory={task.memory_mb}m"] if task.memory_mb else []),
+        task.image or "",
+    ]  # fmt: skip
+
+
+def _container_name(order: AttemptOrder) -> str:
+    return f"ctxagent-{order.session}"
+
+
+def remove_container(order: AttemptOrder) -> str:
+    """Stop and remove the container of a session, if it exists; return the container engine. Raises
+    PlaceError without an engine.
+    """
+    engine = _engine()
+    command = [engine, "rm", "--force", _container_name(order)]
+    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
+    return engine
+
+
+@cache
+def _engine() -> str:
+    """Return the first working container engine, or the first installed one if none works. Raises
+    PlaceError without an engine.
+    """
+    found = [*filter(None, map(shutil.which, ENGINES))]
+    if not found:
+        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
+        raise PlaceError("there is no container engine", hint=hint)
+    if len(found) == 1:
+        return found[0]
+    return next(filter(_works, found), found[0])
+
+
+def _works(engine: str) -> bool:
+    try:
+        asked = subprocess.run([engine, "info"], capture_output=True, timeout=MAX_ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
+
 
 CHECK_EVERY_S = 0.1
 MAX_OUTPUT_CHARS = 400  # of a step's output in the ledger
@@ -266,9 +335,9 @@ class _StepRun:
         """Return the exit code. A step that a killed run left running on this machine is waited
         for; it is killed at its time limit or when the fleet stops. Raises StepError.
         """
-        if self.code() == "" and task_lock.holder(self._lock) is not None:
+        if self.code() == "" and ledger.holder(self._lock) is not None:
             until = self.file(CODE).stat().st_mtime + self.step.time_limit
-            self._wait(lambda: task_lock.holder(self._lock), until, can_stop)
+            self._wait(lambda: ledger.holder(self._lock), until, can_stop)
         return self.code()
 
     @property
@@ -331,7 +400,7 @@ class _StepRun:
         finally:
             for descriptor in enclosed.passed:
                 os.close(descriptor)
-        task_lock.name_holder(self._lock, child.pid)
+        ledger.name_holder(self._lock, child.pid)
         try:
             until = time.time() + self.step.time_limit
             self._wait(lambda: child.pid if child.poll() is None else None, until, can_stop)

@@ -31,7 +31,7 @@ from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
 from ..launch import AttachedData, Budget, LaunchOptions, SessionChoice
 from . import launching
-from .mcp_servers import RunServers
+from .launching import RunServers
 from .result import Result, result_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..loop.agent import AgentState
     from ..models.base import Model
     from ..session.entries import Content
-    from .command_files import Shown
+    from .launching import Shown
 
     Decision = bool | Answer | None  # None: no user to answer
     Approve = Callable[[Question], Decision | Awaitable[Decision]]
@@ -328,7 +328,7 @@ class Agent:
         UsageError for an invalid message, and ToolError for a prompt of an MCP server.
         """
         from ..app import change_model
-        from .command_files import expand_task
+        from .launching import expand_task
 
         if self.state.model.id != self._first_model:  # a command used its own model for its turn
             change_model(self.state, self._launch, self._first_model)
@@ -466,7 +466,7 @@ class AgentRun:
     async def _turn(self, schema: "ResultSchema | None") -> TurnFinished:
         """Run the turn and return its end. Raises RecordError."""
         from ..loop.turn import run_turn
-        from .command_files import Shown
+        from .launching import Shown
 
         if self._is_unwanted:
             return TurnFinished("interrupted", "")

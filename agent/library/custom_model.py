@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 from ..context.request import Request
 from ..events import Delta
 from ..models.base import Abilities, Reply, abilities_of
-from ..models.catalog import Limits, add_prices
+from ..models.catalog import Limits, Price, add_prices
 from ..models.gaps import ServerGaps
-from ..models.price_data import Price
 
 
 class CustomModel(ABC):

@@ -1,19 +1,190 @@
-"""Build the `LaunchOptions` of a conversation from settings files and choices."""
+"""Build the `LaunchOptions` of a conversation from settings files and choices.
 
+Commands defined in files, for headless runs and the REPL.
+
+The MCP servers of a run: read their configuration and start them.
+"""
+
+import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, NoCredentials, UsageError
+from ..events import Notice
+from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
+from ..extensions.mcp.config import ServerConfig, load_servers
+from ..extensions.plugins import part_named
 from ..launch import Budget, LaunchOptions
+from ..lazy import dataclass
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..events import GivenAnswers
+    from ..extensions.mcp.servers import McpServers
     from ..extensions.python_extensions import ExtensionSource
+    from ..loop.agent import AgentState
+
+MCP_FOLDER = "mcp"  # in the state folder: login tokens, output of failed servers
+
+
+def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
+    """Return the servers configured for a run, and warnings about their files."""
+    if launch.safe:
+        return [], []
+    return load_servers(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=launch.home,
+        trust_dir=launch.trust or launch.state,
+        environ=launch.environ,
+        plugins=launch.plugins,
+    )
+
+
+class RunServers:
+    """The MCP servers of a run, started once for all its sessions. Servers in `more` override those
+    of the same name from files.
+    """
+
+    def __init__(self, launch: LaunchOptions, more: Sequence[ServerConfig] = ()) -> None:
+        self._launch, self._more = launch, more
+        self._has_begun = False
+
+    def begin(self, warn: Callable[[str], None]) -> "McpServers | None":
+        """Start the configured servers on the first call, without waiting for them. Return the
+        servers.
+        """
+        if not self._has_begun and "mcp" not in self._launch.settings.features.off:
+            self._has_begun = True
+            configs, warnings = configured(self._launch)
+            configs = [*{each.name: each for each in [*configs, *self._more]}.values()]
+            for warning in warnings:
+                warn(warning)
+            if configs:
+                servers = start_servers(self._launch, configs)
+                self._launch = replace(self._launch, mcp=servers)
+        return self._launch.mcp
+
+    def end(self) -> None:
+        """Stop the servers. Blocks."""
+        if self._launch.mcp is not None:
+            self._launch.mcp.close()
+
+
+def start_servers(
+    launch: LaunchOptions,
+    configs: list[ServerConfig],
+    show: Callable[[str], None] | None = None,
+) -> "McpServers":
+    """Start these servers without waiting for them. With `show`, the user logs in: `show` gets the
+    login addresses.
+    """
+    from ...tools.system.environment import child_environment
+    from ..extensions.mcp.login import LOGIN_TIMEOUT_S
+    from ..extensions.mcp.servers import McpServers
+    from ..security.program_starts import gate_of
+
+    settings = launch.settings.mcp
+    servers = McpServers(
+        configs,
+        env=child_environment(launch.environ, launch.settings.bash.keep_env),
+        cwd=launch.cwd,
+        starts=gate_of(launch),
+        start_timeout=LOGIN_TIMEOUT_S if show else settings.start_timeout,
+        call_timeout=settings.call_timeout,
+        needed=settings.needed,
+        load_at_start=settings.load_at_start,
+        folder=launch.state / MCP_FOLDER,
+        show=show,
+    )
+    servers.start()
+    return servers
+
+
+SESSION_COMMANDS = ("compact", "uncompact")  # terminal commands that a run takes as a message
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The text that a command prints. It ends the run."""
+
+    text: str
+
+
+async def _run_session_command(agent: "AgentState", name: str, instructions: str) -> str:
+    """Run one of SESSION_COMMANDS and return what it did. Raises CtxagentError."""
+    from ..compaction.history import describe, last_acts, user_wrote_since
+
+    agent.log.check_writable()
+    if name == "compact":
+        await agent.model.window()
+        summary = await agent.engine.compact(instructions)
+        before, after = summary.tokens_before, summary.tokens_after
+        return f"compacted: {before:,} to {after:,} tokens"
+    entries = agent.log.entries()
+    last = last_acts(entries)
+    if last and user_wrote_since(entries, last[-1].seq):
+        raise UsageError(
+            "turns followed the last compaction",
+            hint="`ctxagent compact --undo` undoes it in a copy of the session.",
+        )
+    undone = describe(*agent.engine.uncompact(entries))
+    return f"undone: {undone}; the context has {agent.model.current_window().tokens:,} tokens again"
+
+
+def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
+    """Return the commands defined in files by name, and warnings about bad files. A file overrides
+    the built-in command of the same name.
+    """
+    if launch.safe:
+        return built_in_commands(), ()
+    found, warnings = load_command_files(
+        launch.cwd,
+        config_home=launch.config_home,
+        home=launch.home,
+        trust_dir=launch.trust or launch.state,
+        plugins=launch.plugins,
+    )
+    return {**built_in_commands(), **found}, warnings
+
+
+async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> "str | Shown":
+    """Return the message of a headless run: the prompt of the command that the task calls, or the
+    task itself. Return Shown for a command that only prints text. Raises RecordError, CtxagentError
+    for a failed command, and ToolError for a prompt of a server.
+    """
+    from ..app import change_model
+    from ..features.extension_features import find_command, run_command
+    from ..features.mcp import servers_of
+    from ..features.skills import SkillsFeature
+    from ..loop.feature import Prompt
+    from ..loop.user_commands import command_message, model_of_turn, prompt_message
+
+    name, _, arguments = task.partition(" ")
+    if not name.startswith("/"):
+        return task
+    if name[1:] in SESSION_COMMANDS:
+        return Shown(await _run_session_command(agent, name[1:], arguments.strip()))
+    if ":" in name and (servers := servers_of(agent)) is not None:
+        await servers.wait_for([name[1:].partition(":")[0]])
+        if name[1:] in servers.prompts():
+            return await prompt_message(agent, servers, name[1:], arguments.strip())
+    if (feature := find_command(agent, name[1:])) is not None:
+        found = await run_command(feature, arguments.strip())
+        return found.text if isinstance(found, Prompt) else Shown(found or "")
+    files, warnings = await asyncio.to_thread(command_files_of, launch)
+    for warning in warnings:
+        agent.emit(Notice("warning", warning))
+    command, skills = part_named(files, name[1:]), agent.features.find(SkillsFeature)
+    if command is None or (command.is_built_in and skills and command.name in skills.known):
+        return task
+    if model := model_of_turn(command, agent.model.id):
+        change_model(agent, launch, model)
+    return await command_message(agent, command, arguments.strip())
 
 
 def load(
@@ -41,7 +212,7 @@ def _with_model_ids(loaded: "LoadedSettings", environ: Mapping[str, str]) -> "Lo
     names = {name: value for name, value in names.items() if value != getattr(default, name)}
     if not names:  # nothing is imported for the default
         return loaded
-    from ..models.model_names import full_model_id
+    from ..models.factory import full_model_id
 
     ids: dict[str, Any] = {
         name: full_model_id(value, given.base_url, environ) for name, value in names.items()
@@ -51,7 +222,7 @@ def _with_model_ids(loaded: "LoadedSettings", environ: Mapping[str, str]) -> "Lo
 
 def notices_of(loaded: "LoadedSettings", environ: Mapping[str, str]) -> list[str]:
     """Return the notices about settings for a session, also one about an unknown model."""
-    from ..models.model_names import unknown_model_notice
+    from ..models.factory import unknown_model_notice
 
     chosen = loaded.settings.model
     notice = unknown_model_notice(chosen.id, chosen.base_url, environ)

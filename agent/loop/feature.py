@@ -16,7 +16,7 @@ from ..compaction.layers.layer import Layer
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
-from ..extensions.command_groups import OWN, CommandGroup, group_named
+from ..extensions.command_files import OWN, CommandGroup, group_named
 from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry

@@ -4,25 +4,41 @@ If no job runs and a watch shows no change since the last scan, that scan is reu
 Calls and changes are reported to the other sessions of the project (`touch_record`). These reports
 decide which session made a change (`attribution`). Files that a call may change are saved before it
 runs (`saving`).
+
+Decide which session made a change that was found after a command: this one, another one, or
+uncertain.
+
+A change is only proved if the command visibly writes to the file (`> a.txt`, `sed -i … b`) or a
+session's record names it. A change without proof is listed as made while the command ran, since an
+editor or another program may have made it. If a command of another session ran at the same time,
+neither session lists the change as its own.
+
+Save files before calls change them, and record the saves in the session's log.
+
+Each file is saved once between two rewind points. Subagents save for the session that started them.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
 from ...tools.base import Context, Params, Tool
 from ..lazy import dataclass
+from ..permissions.paths import is_within
 from ..permissions.shell.parser import parse
 from ..permissions.shell.reach import paths_written
 from ..permissions.shell.read_only import changes_no_file, touched_paths
-from ..session.since_point import COMMAND, EDIT
+from ..session.entries import Entry
+from ..session.since_point import COMMAND, EDIT, saved_note
 from ..worktree import (
     DELETED,
     UNKNOWN,
+    SavedFile,
+    SavedFiles,
     Touches,
     TouchRecord,
     TreeChange,
@@ -31,8 +47,76 @@ from ..worktree import (
     blob_digest,
     content_of,
 )
-from .attribution import SortedChanges, sort_changes
-from .saving import FileSaver
+
+
+@dataclass(slots=True)
+class FileSaver:
+    """Saves the files of one session. `point` returns the number of the newest rewind point."""
+
+    files: SavedFiles
+    record: Callable[[Entry], Entry]
+    point: Callable[[], int]
+    _since: int = -1  # the point after which `_saved` were saved
+    _saved: set[tuple[str, str]] = field(default_factory=set)
+
+    async def save(
+        self,
+        paths: Iterable[str],
+        by: str,
+        left_out: Iterable[SavedFile] = (),
+        *,
+        drop: bool = True,
+    ) -> Sequence[SavedFile]:
+        """Save the files at these paths that were not saved since the newest point. Record and
+        return the saved files and `left_out`, which are files that cannot be saved. `drop` is that
+        of `SavedFiles.save`. Raises RecordError.
+        """
+        if self.point() != self._since:
+            self._since, self._saved = self.point(), set()
+        wanted = [p for p in dict.fromkeys(paths) if p and (p, by) not in self._saved]
+        self._saved.update((path, by) for path in wanted)
+        rows = [*await asyncio.to_thread(self.files.save, wanted, drop=drop), *left_out]
+        if rows:
+            self.record(saved_note(rows, by))
+        return rows
+
+
+@dataclass(slots=True)
+class SortedChanges:
+    """Changes, grouped by how certain it is that this session made them. Changes by other sessions
+    are left out.
+    """
+
+    own: list[TreeChange] = field(default_factory=list)
+    uncertain: list[TreeChange] = field(default_factory=list)  # made while the command ran
+    shared: list[TreeChange] = field(default_factory=list)  # another session's command ran too
+
+
+def sort_changes(
+    changes: Iterable[TreeChange], writes: Collection[str], others: Touches
+) -> SortedChanges:
+    """Sort the changes found after a command. `writes` are the paths that the command visibly
+    writes to. `others` are the calls of other sessions at that time.
+    """
+    found = SortedChanges()
+    for change in changes:
+        if others.claims(change.path, content_of(change)):
+            continue
+        real = os.path.realpath(change.path)
+        named = change.path in writes or real in writes
+        overlapped = others.may_have_changed(change.path)
+        named_by_other = overlapped and (others.writes(change.path) or others.writes(real))
+        if named and not named_by_other:
+            found.own.append(change)
+        elif overlapped:
+            if named or not named_by_other:
+                found.shared.append(change)
+        elif is_within(real, writes):
+            found.own.append(change)
+        else:
+            found.uncertain.append(change)
+    return found
+
 
 MAX_CHANGES_IN_RESULT = 2_000  # recorded changes of one call; the others are only counted
 HURRIED_SCAN_S = 1.0  # seconds for the last scan after an interrupt

@@ -1,25 +1,239 @@
-"""The model of one conversation: its limits, its window and its calls."""
+"""The model of one conversation: its limits, its window and its calls.
+
+Record and reserve the estimated cost of a request until its reply arrives.
+
+The log entry of one model call, also for a partial reply.
+"""
 
 import asyncio
+import hashlib
+import secrets
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
 
+from ...tools.system.files import make_private_folder
 from ..config.settings import ImagesMode
+from ..context import tokens
+from ..context.items import Item
 from ..context.request import Request
+from ..context.view import INTERRUPTED, REPEATED
 from ..context.window import MIN_OUTPUT_TOKENS, CutPrompts, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
-from ..events import Accepted, CallFinished, Delta, Emit, Notice, Retrying, waiting
+from ..events import (
+    Accepted,
+    CallFinished,
+    Delta,
+    Emit,
+    Notice,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolDraft,
+    ToolFinished,
+    waiting,
+)
 from ..lazy import dataclass
-from ..models.base import Model, Reply, ReplyStream
-from ..models.catalog import Limits
+from ..models.base import Model, Reply, ReplyStream, text_of
+from ..models.catalog import Limits, cache_terms, cost
+from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.store import locate_log
+from ..session.totals import request_note
 from .budget import BudgetMeter
-from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
 from .model_roles import ModelRoles
+from .open_log import SessionRecord
 from .repeated_text import RepeatedReply
-from .request_in_flight import RequestInFlight
-from .session_record import SessionRecord
+
+BROKEN_ATTEMPT = "attempt"  # purpose of a failed call: only its cost counts
+
+
+@dataclass(slots=True)
+class PartialReply:
+    """The part of a reply that has arrived so far."""
+
+    model: str
+    ratio: float  # real tokens per estimated token
+    usage: Usage = field(default_factory=Usage)  # from the server's first event
+    sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
+    text: str = ""
+    thinking: str = ""
+    arguments: int = 0  # characters of the calls' arguments
+    searches: int = 0  # finished web searches
+    _draft: int = 0  # characters of arguments in the newest call
+
+    def add(self, delta: Delta) -> None:
+        if isinstance(delta, Accepted):
+            self.usage, self.sent = Usage.from_json(delta.usage), delta.sent
+        elif isinstance(delta, TextDelta):
+            self.text += delta.text
+        elif isinstance(delta, ThinkingDelta):
+            self.thinking += delta.text
+        elif isinstance(delta, ToolDraft):
+            is_same_call = delta.size >= self._draft
+            self.arguments += delta.size - (self._draft if is_same_call else 0)
+            self._draft = delta.size
+        elif isinstance(delta, ToolFinished):
+            self.searches += not delta.is_error
+
+    def reply(self, text: str) -> Reply:
+        """Return the partial reply, with this text. Servers count output only at the end, so its
+        tokens are estimated.
+        """
+        said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
+        said += tokens.estimate_length(self.arguments)
+        usage = replace(
+            self.usage,
+            output=max(self.usage.output, round(self.ratio * said)),
+            web_searches=max(self.usage.web_searches, self.searches),
+        )
+        content: list[Block] = [{"type": "text", "text": text}] if text else []
+        return Reply(content, INTERRUPTED, usage, self.model, sent=self.sent)
+
+    def stopped(self, repeated: str) -> Reply:
+        """Return the reply that was stopped because it repeated a text. The repeated text is kept
+        once.
+        """
+        in_text = self.text.endswith(repeated)
+        begin = _repetition_start(self.text if in_text else self.thinking, len(repeated))
+        end = begin + len(repeated)
+        reply = self.reply(self.text[:end] if in_text else self.text)
+        repeats = (self.text if in_text else self.thinking)[begin:end]
+        return replace(reply, stop_reason=REPEATED, repeats=repeats)
+
+
+def _repetition_start(text: str, period: int) -> int:
+    """Return the index where the repetition at the end of a text begins."""
+    start = len(text) - period
+    while start >= period and text[start - period : start] == text[start : start + period]:
+        start -= period
+    while start and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    return start
+
+
+def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
+    """Return the entry of a reply, with the parameters and the digest of its request."""
+    dollars = cost(reply.model, reply.usage)
+    if dollars is None:  # a server may answer under another name
+        dollars = cost(request.model, reply.usage)
+    return Assistant(
+        content=reply.content,
+        usage=reply.usage.to_json(),
+        stop_reason=reply.stop_reason,
+        model=reply.model,
+        purpose=purpose,
+        message_id=reply.message_id,
+        cost_usd=dollars,
+        broken=reply.broken,
+        dialect=dict(reply.dialect),
+        request={**request.origin, **reply.sent} if reply.sent else {},
+    )
+
+
+_NOT_FROM_USER = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # sources that are not the user
+
+
+def last_text(items: Sequence[Item]) -> str:
+    """Return the model's newest text since the last user message; "" if there is none."""
+    for item in reversed(items):
+        if item.role == "assistant" and (text := text_of(item.blocks)):
+            return text
+        words = item.role == "user" and item.source not in _NOT_FROM_USER
+        if words and any(b.get("type") == "text" for b in item.blocks):
+            break
+    return ""
+
+
+RUN_ID = secrets.token_hex(4)  # of this process
+MAX_ERROR = 0.02  # relative error of an estimate; with a larger error it is recorded again
+WARM_FOLDER = "warm"  # in the state folder: a file's age is the age of a prompt prefix in the cache
+
+
+@dataclass(slots=True)
+class RequestInFlight:
+    """A request from its start until its reply is recorded.
+
+    The estimated cost includes the prompt, with the cached part at the cache price, and a reply of
+    the usual length.
+    """
+
+    session: SessionRecord
+    meter: BudgetMeter
+    purpose: str
+    model: str
+    dollars: float = 0.0
+    is_open: bool = False
+
+    def begin(self) -> None:
+        """Record that the request is sent or sent again. Raises RecordError."""
+        if not self.meter.records_requests:
+            return
+        (prompt, _), terms = self.session.view.prompt_tokens(), cache_terms(self.model)
+        has_cache = terms.read < 1
+        read = min(self._cached_tokens(terms.life), prompt) if has_cache else 0
+        rest = prompt - read
+        self._record(Usage(cache_read=read, cache_creation=rest) if has_cache else Usage(rest))
+
+    def accepted(self, usage: Usage) -> None:
+        """Correct the estimate with the server's token count of the prompt. Raises RecordError."""
+        if not self.is_open or not usage.prompt:
+            return
+        if not self.session.totals.in_flight.replies:
+            with suppress(OSError):
+                warm = self._warm_file()
+                make_private_folder(warm.parent)
+                warm.touch(mode=0o600)
+        self._record(usage)
+
+    def _cached_tokens(self, life: float) -> int:
+        """Return how many tokens of the prompt are in the server's cache: the session's newest
+        prompt, or the system prompt and tools if another session has sent the same ones.
+        """
+        known, now = self.session.totals, time.time()
+        replied = known.replied_at(self.model)
+        if replied is not None:
+            return known.in_flight.prompt if now - replied < life else 0
+        with suppress(OSError):
+            if now - self._warm_file().stat().st_mtime < life:
+                view = self.session.view
+                return view.scaled(view.size - sum(item.size for item in view.items))
+        return 0
+
+    def _warm_file(self) -> Path:
+        view = self.session.view
+        prefix = f"{self.model}\n{view.system}\n{view.tools}"
+        name = hashlib.sha256(prefix.encode(errors="surrogatepass")).hexdigest()[:16]
+        return locate_log(self.session.log.path)[0].parents[1] / WARM_FOLDER / name
+
+    def _record(self, usage: Usage) -> None:
+        output = max(usage.output, self.session.totals.in_flight.usual_output)
+        whole = Usage(usage.input, usage.cache_read, usage.cache_creation, output)
+        dollars = cost(self.model, whole) or 0.0
+        if self.is_open and abs(dollars - self.dollars) <= MAX_ERROR * dollars:
+            return
+        note = request_note(self.purpose, RUN_ID, dollars, replaces=self.is_open)
+        self.session.record(note)
+        self.is_open = True
+        self._reserve(dollars)
+
+    def answered(self) -> None:
+        """Release the reservation, since the reply's entry has the cost."""
+        self.is_open = False
+        self._reserve(0.0)
+
+    def gave_up(self) -> None:
+        """Record that there will be no reply. Raises RecordError."""
+        if self.is_open:
+            self.session.record(request_note(self.purpose, RUN_ID, None, replaces=True))
+        self.answered()
+
+    def _reserve(self, dollars: float) -> None:
+        self.meter.reserve(dollars - self.dollars)
+        self.dollars = dollars
+
 
 MAX_REASON_CHARS = 200  # of a refusal's reason, in a notice
 DEFAULT_REPLY_TOKENS = 32_000  # requested without a setting

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from ...tools.base import Params, Tool, input_schema
 from ..lazy import regex
-from ..models.sse import parse_arguments
+from ..models.transport import parse_arguments
 
 TOOL_NAME, FENCE, NAME, VALUE, ENCODED, NULL, FILE_NAME, TEXT = REPAIRS = (
     "tool name",  # `bash`, `web_fetch` and `functions.Bash` are Bash, WebFetch and Bash

@@ -32,10 +32,9 @@ from ..session.conversation import CONVERSATION_NAME, conversation_text, new_con
 from ..session.copies import LogScan, check_copies
 from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
-from ..session.log import Entries, Log, parse_entry, skipped_line_warning
-from ..session.log_file import FileState
-from ..session.renames import moved_path, rename_of
+from ..session.log import Entries, FileState, Log, parse_entry, skipped_line_warning
 from ..session.subagent_logs import update_unreported
+from ..session.titles import moved_path, rename_of
 from ..session.totals import Totals
 from ..version import __version__
 

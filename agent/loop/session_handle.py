@@ -1,4 +1,7 @@
-"""The interface of a conversation for its features."""
+"""The interface of a conversation for its features.
+
+Permission rules that apply until the end of the turn, from command files and skills.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -9,17 +12,47 @@ from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
 from ..config.start_gate import StartGate
 from ..context.view import View
+from ..errors import UsageError
 from ..events import Ask, Emit, Notice
 from ..lazy import dataclass
 from ..permissions.approval import Approval
+from ..permissions.rules import parse_rule
 from ..session.entries import User
 from ..session.project_record import update_record
 from .budget import BudgetMeter
 from .denials import Denials
 from .model_session import ModelSession
-from .opening import SessionOpening
-from .session_record import SessionRecord
-from .turn_rules import TurnRules
+from .open_log import SessionOpening, SessionRecord
+
+
+@dataclass(slots=True)
+class TurnRules:
+    """The rules added by the current turn."""
+
+    approval: Approval
+    _added: list[str] = field(default_factory=list)
+
+    def allow(self, rules: Sequence[str]) -> list[str]:
+        """Allow calls by these rules until the turn ends. Invalid rules are ignored; return a
+        message for each.
+        """
+        known = {rule for each in self.approval.rules().values() for rule in each}
+        problems = list[str]()
+        for text in rules:
+            try:
+                rule = str(parse_rule(text))
+            except UsageError as error:
+                problems.append(error.message)
+                continue
+            if rule not in known:
+                self.approval.allow_for_session(rule)
+                self._added.append(rule)
+        return problems
+
+    def end(self) -> None:
+        """Remove the rules."""
+        while self._added:
+            self.approval.revoke(self._added.pop())
 
 
 @dataclass

@@ -9,30 +9,289 @@
 
 The features (`loop.feature`) are called at each step. If a turn ends early (an interrupt, a limit,
 an error of the model), the log stays valid and the agent accepts the next message.
+
+Ask the model for the next reply of a turn.
+
+Handle replies that are neither an answer nor tool calls.
+
+Record the user's messages.
+
+Tell the user when a model has sent nothing of its reply for a long time.
+
+A server can keep the connection open with pings, so nothing else would show that the run waits.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
+from ...tools.system.plural import count_of
+from ...tools.system.shorten import shorten
+from ...tools.system.take_turn import take_turn
 from ...tools.system.tasks import finish_despite_cancel
-from ..context.request import PAUSED_STOP_REASON
-from ..errors import CtxagentError, KeyRefused, LimitReached, RecordError, RequestRejected
-from ..events import Notice, TurnFinished
-from ..models.base import text_of
+from ..compaction.layers import demote
+from ..context.request import PAUSED_STOP_REASON, build_request
+from ..context.view import REPEATED
+from ..errors import (
+    CtxagentError,
+    KeyRefused,
+    LimitReached,
+    ModelError,
+    ModelUnavailable,
+    RecordError,
+    RequestRejected,
+)
+from ..events import CallStarted, Emit, Event, Notice, Retrying, TurnFinished, UserSaid
+from ..launch import AttachedData
+from ..lazy import dataclass
+from ..models.base import Reply, text_of
 from ..session.entries import Content, End, Note, User
 from ..session.ledger import REFUSED
+from ..session.store import content_text
 from .agent import AgentState
-from .ask_model import ask_for_reply
 from .denials import denial_error
 from .dialects import DialectReader
 from .feature import IncomingMessage, Turn, Veto
-from .model_call import last_text
-from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
+from .ladder import Ladder, refusal_in
+from .model_session import last_text
 from .permission_mode import announce_mode
 from .stuck import end_unless_allowed
-from .user_messages import record_message
+
+QUIET_S = 60.0  # without a part of a reply, until the first notice
+
+
+@contextmanager
+def quiet_notices(emit: Emit) -> Iterator[Emit]:
+    """Yield an `emit` for the parts of a reply. Emit a notice after QUIET_S without a part, and
+    each time that this time has doubled.
+    """
+    loop = asyncio.get_running_loop()
+    timers = list[asyncio.TimerHandle]()  # one, the newest
+
+    def wait(delay: float, seconds: float) -> None:
+        timers[:] = [loop.call_later(delay, tell, seconds)]
+
+    def tell(seconds: float) -> None:
+        emit(Notice("info", f"the model has sent nothing for {seconds:g} s, still waiting"))
+        wait(seconds, 2 * seconds)
+
+    def heard(event: Event) -> None:
+        timers[0].cancel()
+        pause = event.seconds if isinstance(event, Retrying) else 0.0
+        wait(pause + QUIET_S, QUIET_S)
+        emit(event)
+
+    wait(QUIET_S, QUIET_S)
+    try:
+        yield heard
+    finally:
+        timers[0].cancel()
+
+
+LONG_MESSAGE_CHARS = 4_096  # shorter messages are never moved to a file
+
+
+async def record_message(agent: AgentState, message: IncomingMessage) -> None:
+    """Record a user message and show it. Images become attachments. A message that would fill the
+    window is moved to a file, and a reference is recorded. Raises RecordError, and Veto if a
+    feature rejects the message.
+    """
+    typed = message.content
+    message = await agent.features.message_received(message)
+    content, images = split_images(message.content)
+    content = agent.log.redact(User(content=content)).content
+    kept, offloaded = content, None
+    if isinstance(content, str) and len(content) >= LONG_MESSAGE_CHARS:
+        size, seq, folder = (await agent.model.window()).size, agent.log.last_seq + 1, agent.folder
+        try:
+            kept, offloaded = demote.demote_words(
+                content, size=size, seq=seq, folder=folder, policy=agent.handle.policy
+            )
+        except OSError as error:
+            text = f"cannot save the message in {folder}: {error.strerror}"
+            raise RecordError(text) from error
+    details = {}
+    if message.content != typed:  # by a feature
+        details["typed"] = content_text(agent.log.redact(User(content=typed)).content)
+    agent.record(
+        User(content=kept, mid_turn=message.mid_turn, details=details, offloaded=offloaded)
+    )
+    agent.emit(UserSaid(content_text(content), message.mid_turn))
+    attached, before = (*images, *message.attached), agent.log.last_seq
+    await agent.features.message_recorded(
+        IncomingMessage(content, attached, message.verbatim, message.mid_turn)
+    )
+    if attached and agent.log.last_seq == before:
+        text = "the message was sent without its attachments: no active feature handles them"
+        agent.emit(Notice("warning", text))
+
+
+def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
+    """Return a message without its images, and the images as attachments. Attachments are limited
+    and cleared like tool results.
+    """
+    blocks = words if isinstance(words, list) else []
+    found = [b["source"] for b in blocks if b.get("type") == "image"]
+    if not found:
+        return words, []
+    texts_only = [str(b.get("text", "")) for b in blocks if b.get("type") == "text"]
+    data = [b64decode(str(source.get("data"))) for source in found]
+    images = [AttachedData(each, title="an image", name="Image") for each in data]
+    return "\n\n".join(texts_only) or f"[{count_of(len(images), 'image')}]", images
+
+
+MAX_ODD_REPLIES = 3  # consecutive
+MAX_REPEATED_CHARS = 300  # of a repeated text, in the notice
+
+CONTINUE_CUT_REPLY = (
+    "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
+stopped. If you were writing a file, write it in smaller pieces."
+)
+CONTINUE_EMPTY_REPLY = "Your reply was empty. Go on with the task; if it is done, say what you did."
+CONTINUE_REPEATED_REPLY = """\
+Your reply was stopped because it repeated this text over and over:
+{text}
+Do not write it again. Go on with the task; if it is done, say what you did."""
+
+
+@dataclass(slots=True)
+class OddReplies:
+    """The number of consecutive odd replies."""
+
+    _count: int = 0
+
+    def count(self, reply: Reply, notice: str | None) -> CtxagentError | None:
+        """Count a reply that did not end the turn. `notice` is its continuation prompt. After too
+        many, reset the count and return the error.
+        """
+        if any(block.get("type") == "tool_use" for block in reply.content):
+            self._count = 0
+        elif notice is not None:
+            self._count += 1
+        if self._count < MAX_ODD_REPLIES:
+            return None
+        self._count = 0
+        if reply.stop_reason == "max_tokens":
+            return LimitReached(
+                f"{MAX_ODD_REPLIES} replies in a row were cut off at the output limit",
+                limit="output",
+                hint="Raise --max-tokens or ask for less at a time.",
+            )
+        if reply.stop_reason == REPEATED:
+            return LimitReached(
+                f"{MAX_ODD_REPLIES} replies in a row repeated the same text and were stopped",
+                limit="loop",
+                hint="Say what to do next, or choose another model.",
+            )
+        what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
+        return CtxagentError(
+            f"{MAX_ODD_REPLIES} replies in a row {what}", hint="Say what to do next."
+        )
+
+
+def continuation_prompt(reply: Reply) -> str | None:
+    """Return a prompt to continue an unfinished reply. Return None for an answer, and "" to call
+    the model again without a prompt.
+    """
+    if reply.stop_reason == PAUSED_STOP_REASON:
+        return ""
+    if reply.stop_reason == "max_tokens":
+        return CONTINUE_CUT_REPLY.format(limit=reply.usage.output)
+    if reply.stop_reason == REPEATED:
+        return CONTINUE_REPEATED_REPLY.format(text=shorten(reply.repeats, MAX_REPEATED_CHARS))
+    return None if text_of(reply.content).strip() else CONTINUE_EMPTY_REPLY
+
+
+def raise_if_turn_ends(reply: Reply) -> None:
+    """Raise an error for a reply that ends the turn. Its tool calls are not run."""
+    if reply.stop_reason == "refusal":
+        raise CtxagentError(
+            "the model declined to answer (stop reason: refusal)",
+            hint="Its reply is in the log but not in the context. Rephrase your message.",
+        )
+
+
+async def ask_for_reply(
+    agent: AgentState, *, turn_start: bool, read: Callable[[Reply], Reply] = lambda reply: reply
+) -> Reply:
+    """Compact if needed and ask the model for one reply. It is recorded as `read` returns it.
+
+    A refused request is repeated in other forms (`ladder`). If the server stays overloaded, the
+    fallback model is used. Raises ModelError and LimitReached.
+    """
+    await take_turn()
+    _switch_model(agent)
+    await _fit_window(agent, turn_start=turn_start)
+    ladder = Ladder(agent)
+    while True:
+        try:
+            reply = await _send_request(agent, ladder, read)
+            error: ModelError | None = refusal_in(reply)
+        except ModelUnavailable as failure:
+            takes_over, told = agent.model.roles.take_over(agent.model.id, failure)
+            if takes_over:
+                if told:
+                    agent.emit(Notice("warning", told))
+                _switch_model(agent)
+                await _fit_window(agent, turn_start=False)
+                continue
+            error = failure
+        except RequestRejected as refusal:
+            error = refusal
+        if error is None:
+            ladder.accepted()
+            return reply
+        if not await ladder.climb(error):
+            raise ladder.failure(error) from error
+
+
+def _switch_model(agent: AgentState) -> None:
+    """Switch to the model that should answer now, and record the change. Raises RecordError and
+    UsageError.
+    """
+    due = agent.model.roles.due(agent.approval.mode)
+    if agent.model.client is not due:
+        agent.model.change(due)
+        agent.handle.record_model()
+
+
+async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
+    """Compact the context for the current model if needed."""
+    await agent.model.window()
+    try:
+        await agent.engine.before_call(turn_start=turn_start)
+    except LimitReached:
+        if agent.model.learned_window.forget() is None:
+            raise
+        # The learned size may be wrong, so the server decides.
+
+
+async def _send_request(agent: AgentState, ladder: Ladder, read: Callable[[Reply], Reply]) -> Reply:
+    window = await agent.model.window()
+    request = build_request(
+        agent.view,
+        model=agent.model.id,
+        max_tokens=agent.model.reply_room(),
+        effort=agent.model.effort,
+        stable_before=agent.engine.stable_before(),
+    )
+    request = replace(
+        request, failed_attempts=ladder.failed_attempts, same_failures=ladder.same_failures
+    )
+    size = agent.view.size
+    agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
+    with quiet_notices(agent.emit) as emit:
+        repeats = agent.features.reply_streamed
+        reply = await agent.model.ask(request, "turn", emit, repeats, read)
+    agent.model.token_correction = 1.0
+    if not reply.usage.web_searches:  # each search counts the prompt again in the usage
+        agent.model.accept(reply.usage.prompt, size)
+    return reply
+
 
 NextMessage = Callable[[], Content | None]  # takes the user's next message, if any
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...tools.system.plural import count_of
 from ..errors import ModelError, NoCredentials, conceal
-from .catalog import Limits, known_model
+from .catalog import Limits, Price, known_model
 from .factory import PROTOCOLS, make_model, with_model
+from .gaps import listed_models, parse_limits
 from .local_servers import LocalServer, find_local_servers
-from .price_data import Price
 from .providers import (
     DEFAULT_PROVIDER,
     LOCAL,
@@ -22,7 +22,6 @@ from .providers import (
     providers,
     resolve_model,
 )
-from .server_limits import listed_models, parse_limits
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ..context.compaction_block import COMPACTION, compaction_in
+from ..context.items import COMPACTION, compaction_in
 from ..context.request import Request
 from ..errors import ModelError, RequestRejected
 from ..lazy import dataclass

@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...tools.system.tls import certificate_problem
-from ..context.compaction_block import COMPACTION
+from ..context.items import COMPACTION
 from ..context.request import Request
 from ..errors import ModelUnavailable, PromptTooLong, RequestRejected, conceal
 from ..events import Accepted, Delta, Notice, Retrying
 from ..lazy import dataclass
-from .address import LOOPBACK_HOSTS, host_of
 from .base import Abilities, Reply
 from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
-from .gaps import IMAGES, ServerGaps, has_images
+from .gaps import IMAGES, ServerGaps, ask_local, find_in_list, has_images, parse_limits
 from .http_client import Timeouts
-from .providers import CHAT
+from .providers import CHAT, LOOPBACK_HOSTS, host_of
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
-from .server_limits import ask_local, find_in_list, parse_limits
 from .shared_wait import OTHERS_WAIT, SharedWait
-from .sse import OnlyPings, deadline_after, limit_silence, parse_events
 from .transport import (
     ErrorAnswer,
     NotConnected,
+    OnlyPings,
     Transport,
+    deadline_after,
     display_address,
+    limit_silence,
     parse_error,
+    parse_events,
 )
 from .wire import Draft, StreamError, Wire, encode
 

@@ -14,8 +14,7 @@ from .rules import Rule, exact_command, narrowest_subject
 from .shell import git
 from .shell.command_table import known_command
 from .shell.parser import Script, SimpleCommand, Word
-from .shell.programs import Programs
-from .shell.reach import FILE_WRITING_COMMANDS
+from .shell.reach import FILE_WRITING_COMMANDS, Programs
 from .shell.read_only import (
     follows_links,
     has_read_only_form,

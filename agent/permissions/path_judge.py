@@ -11,7 +11,7 @@ from .objections import Answers, Objection, ObjectionKind, by_rule, decide
 from .paths import is_within, path_forms, protected_name
 from .rule_set import RuleSet
 from .rules import Rule, exact_path
-from .shell.programs import Programs
+from .shell.reach import Programs
 from .verdict import Verdict
 from .work_folders import WorkFolders
 

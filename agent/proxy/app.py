@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from ..errors import ModelError, PromptTooLong
 from ..lazy import dataclass, regex
-from ..models.address import LOOPBACK_HOSTS
-from ..models.sse import MAX_REPLY_BYTES
+from ..models.providers import LOOPBACK_HOSTS
+from ..models.transport import MAX_REPLY_BYTES
 from .bodies import format_at
 from .bodies.base import BodyFormat
 from .exchange import Exchange, Exchanges, refusal_of

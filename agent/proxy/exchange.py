@@ -13,13 +13,11 @@ import httpx2
 
 from ..errors import ModelError, PromptTooLong
 from ..lazy import dataclass
-from ..models.address import host_of
-from ..models.bounded_body import MAX_UNPACKED_BYTES
-from ..models.providers import DEFAULT_PROVIDER, providers
+from ..models.http_client import MAX_UNPACKED_BYTES
+from ..models.providers import DEFAULT_PROVIDER, host_of, providers
 from ..models.refusals import ServerHints, classify_answer
 from ..models.retry import Fault
-from ..models.sse import parse_events
-from ..models.transport import parse_error
+from ..models.transport import parse_error, parse_events
 from ..models.wire import StreamError
 from ..session.entries import End
 from .asides import aside_of

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 from ...tools.system.take_turn import in_thread
 from ...tools.system.tls import CertificatesUnreadable, tls_options
 from ..lazy import regex
-from ..models.address import LOOPBACK_HOSTS
-from ..models.bounded_body import unpacked
-from ..models.providers import DEFAULT_PROVIDER, MESSAGES
+from ..models.http_client import unpacked
+from ..models.providers import DEFAULT_PROVIDER, LOOPBACK_HOSTS, MESSAGES
 
 if TYPE_CHECKING:
     import httpx2

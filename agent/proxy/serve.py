@@ -16,7 +16,7 @@ from ...tools.system.files import make_private_folder, replace_file
 from ..compaction.policy import Policy
 from ..errors import RequestRejected, UsageError
 from ..lazy import dataclass
-from ..models.address import check_address
+from ..models.providers import check_address
 from ..session.store import Project
 from .app import Proxy
 from .conversations import Conversations

@@ -22,8 +22,7 @@ from ..compaction.layers.demote import demote_to_file
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
-from ..context.items import THINKING, Item
-from ..context.line_numbers import UNNUMBERED, unnumbered
+from ..context.items import THINKING, UNNUMBERED, Item, unnumbered
 from ..errors import LimitReached, PromptTooLong
 from ..lazy import dataclass
 from ..models.catalog import cost

@@ -23,7 +23,7 @@ from ...tools.search.engine import search_engine, search_text
 from ...tools.search.request import Refused
 from ...tools.system.kept_text import KeptText
 from ...tools.system.shorten import shorten
-from ..compaction.session_intent import session_intent
+from ..compaction.recovery import session_intent
 from ..errors import ToolError
 from ..lazy import dataclass
 from ..session.log import Entries

@@ -20,7 +20,7 @@ from ...tools.system.files import open_kept
 from ...tools.system.shorten import cut_after, cut_at_word
 from ..compaction.history import acts, readable_trigger
 from ..compaction.layers.known import done_by
-from ..export.text import clean
+from ..export.markdown import clean
 from ..lazy import dataclass
 from ..models.catalog import DEFAULT_LIMITS, cache_terms, cost, known_limits
 from ..session.entries import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..compaction.layers.demote import Demotion, demote_to_file, demote_words
 from ..compaction.policy import Policy
-from ..context.line_numbers import unnumbered
+from ..context.items import unnumbered
 from ..lazy import dataclass
 from ..session.entries import ToolResult, User
 from .recording import RecordedCall, RecordedMessage, RecordedReply

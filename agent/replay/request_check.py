@@ -21,7 +21,7 @@ from typing import Any
 
 from ..compaction.summary.block import rebuild_block_request
 from ..compaction.summary.request import rebuild_chunk_messages
-from ..context.compaction_block import COMPACTION
+from ..context.items import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
 from ..lazy import dataclass

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...tools.system.programs import within
-from .boundary import Region
-from .home_paths import named_toolchains
-from .sandbox_paths import existing
+from .sandbox_paths import Region, existing, named_toolchains
 
 _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ...tools.base import CommandLimits
 from ...tools.system.spawn import Enclosed
-from ..config.pinned_files import PinnedFiles
 from ..config.start_gate import ClearedStart, ProgramRights, ProgramStart, StartGate
+from ..config.trust import PinnedFiles
 from ..launch import LaunchOptions
 from ..permissions.approval import Approval
 from ..session.store import Project

@@ -30,7 +30,6 @@ from ..launch import LaunchOptions
 from ..lazy import dataclass
 from . import (
     bubblewrap,
-    home_paths,
     landlock,
     looking,
     sandbox_git,
@@ -38,12 +37,14 @@ from . import (
     seatbelt,
     seccomp,
 )
-from .boundary import Boundary, Region, RegionAccess
+from . import (
+    sandbox_paths as home_paths,
+)
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .folders import expand_home, home_folders, own_homes, writable_of_project
 from .guarded_parts import GuardedParts
 from .name_proxy import NameProxy, listener_command, proxy_variables
-from .sandbox_paths import contains_home, existing
+from .sandbox_paths import Boundary, Region, RegionAccess, contains_home, existing
 
 # The capabilities that root keeps: files, own processes, switching the user.
 _ROOT_CAPABILITIES = {

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from .boundary import Region
+from .sandbox_paths import Region
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 

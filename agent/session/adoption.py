@@ -17,6 +17,7 @@ from pathlib import Path
 from ...tools.system.files import make_private_folder, replace_file
 from ..errors import LogDamaged, RecordError, SessionBusy
 from ..worktree import RECORD_FOLDER, REPOSITORY_FOLDER, STORE_FOLDER
+from .disk_budget import is_running
 from .listing import CATALOGUE_NAME
 from .lock import LOCK_NAME, acquire_lock
 from .log import Log
@@ -29,9 +30,8 @@ from .project_record import (
     project_logs,
     save_record,
 )
-from .reclaim import is_running
-from .renames import moved_path, rename_note
 from .search.index import INDEX_NAME
+from .titles import moved_path, rename_note
 
 _SESSIONS = "sessions"
 _NOT_MOVED = (_SESSIONS, RECORD_NAME, CATALOGUE_NAME, INDEX_NAME)  # when two projects are merged

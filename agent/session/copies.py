@@ -13,8 +13,7 @@ from typing import NamedTuple
 from ...tools.system.files import open_kept
 from ..errors import LogDamaged
 from ..lazy import regex
-from .conversation import CONVERSATION_NAME, conversation_texts, missing_texts, size_of
-from .conversation_copy import compare
+from .conversation import CONVERSATION_NAME, compare, conversation_texts, missing_texts, size_of
 from .entries import Entry
 
 CHECKPOINTS_FOLDER = "checkpoints"

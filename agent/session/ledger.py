@@ -13,9 +13,7 @@ from typing import Any, Literal
 from ...tools.base import OUTSIDE
 from ..lazy import dataclass
 from .change_rows import change_rows, content_key
-from .command_output import CommandOutput, telling_lines
-from .command_work import Work, answers_no, find_work
-from .denied_calls import denial_reason, is_denial
+from .command_output import CommandOutput, Work, answers_no, find_work, telling_lines
 from .entries import (
     ATTACHMENT,
     PLAN,
@@ -36,11 +34,10 @@ from .entries import (
     reverted_seqs,
     shell_result,
 )
-from .renames import moved_path, rename_of
 from .searches import FOUND
 from .store import content_text
 from .test_results import FailingTest, FailingTests
-from .titles import TITLE_TOPIC
+from .titles import TITLE_TOPIC, denial_reason, is_denial, moved_path, rename_of
 from .user_messages import LoggedMessage, UserMessages
 
 FileAction = Literal["created", "modified", "deleted"]

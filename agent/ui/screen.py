@@ -2,21 +2,267 @@
 
 There are two screens: the inline application for a real terminal (terminal/terminal.py), and plain
 lines for everything else (terminal/plain.py).
+
+A question to the user: the possible answers, and the suggested texts to edit.
+
+A searchable menu from which the user chooses one option. Screens show it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
+
+from prompt_toolkit.utils import get_cwidth
 
 from ..config.keyboard import DEFAULT_KEYS, KeyboardSettings
 from ..errors import CtxagentError
-from .question import ChoiceRow, Choices
+from ..lazy import dataclass
+from .cells import cut_to_cells, wrap_words
 from .status import Fragment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..config.settings import EditingMode, Theme
-    from .menu import Menu, Option
+
+MIN_KEY_PART_CHARS = 5  # shortest key part that finds an option
+Styled = tuple[str, str]  # a role of the theme, and text
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A menu option, found by its title, detail and words, and by a part of its key."""
+
+    key: str
+    title: str
+    facts: tuple[str, ...] = ()  # columns, least important last
+    detail: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """A menu with options in scopes. `load` and `preview` run in threads."""
+
+    title: str
+    load: Callable[[int], Iterator[Sequence[Option]]]  # yields the options of a scope in batches
+    action: str  # name of the action on the selected option
+    empty_text: str  # shown when there is no option
+    leaving: str = "back"  # name of the action on Esc
+    takes_other: bool = False  # whether an unknown single word can be chosen
+    scopes: Sequence[str] = ("",)  # display names of the option sources
+    searches_all: bool = False  # a search uses the scope number len(scopes), for all options
+    preview: Callable[[str], Sequence[Styled]] | None = None  # lines about the option with this key
+    preview_rows: int = 10  # maximum, including the separator line
+    moved: Callable[[str], None] = lambda key: None  # called with the key of the selected option
+
+    def other(self, typed: str) -> Option | None:
+        """Return the typed word as an option if the menu accepts words outside its list."""
+        word = typed.strip()
+        return Option(word, word) if self.takes_other and len(word.split()) == 1 else None
+
+
+class OptionList:
+    """The options of one scope, the search matches among them, and the selected option."""
+
+    def __init__(self) -> None:
+        self.complete = False  # whether all options have been added
+        self.total = 0
+        self.has_details = False  # whether any option has a detail text
+        self.columns: list[int] = []  # cells of the widest fact in each column
+        self.matches: list[Option] = []
+        self.index = 0  # index of the selected option in `matches`
+        self._all: list[tuple[str, Option]] = []
+        self._words: list[str] = []
+
+    @property
+    def chosen(self) -> Option | None:
+        return self.matches[self.index] if self.matches else None
+
+    def add(self, options: Iterable[Option]) -> None:
+        more = [(f"{o.title}\n{o.detail}\n{o.words}".casefold(), o) for o in options]
+        self._all += more
+        self.total = len(self._all)
+        self.has_details = self.has_details or any(option.detail for _, option in more)
+        self.matches += [option for text, option in more if self._matches_words(text, option.key)]
+        for _, option in more:
+            self.columns += [0] * (len(option.facts) - len(self.columns))
+            for place, fact in enumerate(option.facts):
+                self.columns[place] = max(self.columns[place], get_cwidth(fact))
+
+    def search(self, text: str) -> None:
+        """Keep the options that match these words. Select the option whose key equals them, else
+        the first.
+        """
+        words = text.casefold().split()
+        if words != self._words:
+            self._words = words
+            self.matches = [o for text, o in self._all if self._matches_words(text, o.key)]
+            name = " ".join(words).removeprefix("/")
+            same = (place for place, o in enumerate(self.matches) if o.key.casefold() == name)
+            self.index = next(same, 0)
+
+    def move(self, step: int) -> None:
+        self.index = max(0, min(self.index + step, len(self.matches) - 1))
+
+    def _matches_words(self, text: str, key: str) -> bool:
+        return all(
+            word in text or (len(word) >= MIN_KEY_PART_CHARS and word in key)
+            for word in self._words
+        )
+
+
+BACK = "\x1b"  # the answer for Esc: go back to the previous question
+INSTANT_KEYS = "yaencfbspurwl123456789"  # keys that may answer a question at once
+ROW_KEYS = "↑↓ and Enter, a number or a letter"  # keys that select a row
+MIN_WIDE_COLUMNS = 60  # minimum terminal width for full row labels
+
+Choices = Callable[[str], str]  # returns the possible answers for the typed text
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRow:
+    """A choice on its own line, selected with the arrows and Enter, its number or its letter."""
+
+    key: str  # the answer: a letter or number
+    label: str
+    short: str = ""  # the label for narrow terminals, if different
+    reply_prefix: str = ""  # the beginning of the reply, if the choice needs a text
+
+
+@dataclass
+class OpenQuestion:
+    """An open question on a real terminal, with its suggested texts."""
+
+    choices: Choices = lambda typed: ""
+    keys: str = ""  # answer at once; with BACK, Esc always goes back
+    texts: Sequence[str] = ()
+    rows: Sequence[ChoiceRow] = ()
+    hidden: bool = False  # whether typed text is not shown
+    row: int | None = field(default=None, init=False)  # index of the selected row
+    _edited: list[str] = field(init=False)  # the texts as edited so far, at least one
+    _index: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._edited = list(self.texts) or [""]
+
+    @property
+    def text(self) -> str:
+        return self._edited[self._index]
+
+    @property
+    def has_other_texts(self) -> bool:
+        return len(self._edited) > 1
+
+    @property
+    def allows_back(self) -> bool:
+        return BACK in self.keys
+
+    @property
+    def instant(self) -> str:
+        """The keys that answer at once."""
+        return self.keys + _row_keys(self.rows)
+
+    @property
+    def number(self) -> str:
+        """The number of the selected row, "" if none is selected."""
+        return "" if self.row is None else str(self.row + 1)
+
+    def switch_text(self, typed: str, step: int) -> str:
+        """Store the typed text; return the suggested text `step` positions on, or the last."""
+        self._edited[self._index] = typed
+        self._index = min(max(self._index + step, 0), len(self._edited) - 1)
+        return self.text
+
+    def move(self, step: int) -> None:
+        """Select the next or previous row. The first move selects the first or the last row."""
+        start = -1 if step > 0 else len(self.rows)
+        moved = (start if self.row is None else self.row) + step
+        self.row = min(max(moved, 0), len(self.rows) - 1)
+
+    def shown(
+        self, typed: str, width: int, height: int, style: str = "", *, drafting: bool = False
+    ) -> list[Styled]:
+        """Return the choices and their keys as lines of `width`. If this takes more than `height`
+        lines, cut the text above the rows and omit the keys. With `drafting` the user is still
+        typing a message, so the keys do not answer the question yet.
+        """
+        rows = self.rows if not typed or typed in self.instant else ()
+        accepts = self.texts or (typed and typed in self.instant)
+        keys = ["Enter: use this rule"] if self.texts else ["Enter: answer"] if accepts else []
+        keys += [ROW_KEYS] if rows and not typed else []
+        keys += ["↑↓: others"] if self.has_other_texts else []
+        keys += ["Esc: back"] if self.allows_back or typed else []
+        keys = ["Tab: answer"] if drafting else keys
+        above = self.choices(typed)
+        if not rows:
+            return [(style, _wrapped(_with_notes(above, keys, width), width))]
+        lines = [*self._row_lines(rows, width, style)]
+        note, above_lines = " · ".join(keys), _wrapped(above, width)
+        used = sum(text.count("\n") + 1 for _, text in lines)
+        if used + above_lines.count("\n") + _wrapped(note, width).count("\n") + 2 > height:
+            above_lines = "\n".join(cut_to_cells(line, width) for line in above.split("\n"))
+            room = used + above_lines.count("\n") + 1 + _wrapped(note, width).count("\n") < height
+            note = note if room else ""
+        lines = [*([(style, above_lines)] if above else []), *lines]
+        lines += [("class:dim", _wrapped(note, width))] if note else []
+        return [piece for line in lines for piece in (line, ("", "\n"))][:-1]
+
+    def _row_lines(self, rows: Sequence[ChoiceRow], width: int, style: str) -> Iterator[Styled]:
+        for place, row in enumerate(rows):
+            label = row.short if row.short and width < MIN_WIDE_COLUMNS else row.label
+            mark, role = ("❯", "class:chosen") if place == self.row else (" ", style)
+            yield role, wrap_words(f"{mark} {place + 1}. {label}", width, "     ")
+
+
+def row_of(text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
+    """Return the row with the number in `text`, or None."""
+    number = int(text) if text.strip().isdecimal() else 0
+    return rows[number - 1] if 0 < number <= len(rows) else None
+
+
+def as_lines(
+    choices: Choices, texts: Sequence[str], rows: Sequence[ChoiceRow], *, back: bool
+) -> str:
+    """Return the question for the plain line screen, with numbered rows and suggested texts."""
+    notes = ["Enter alone uses the first; or type another"] if texts else []
+    notes += ["a number uses that one"] if len(texts) > 1 else []
+    notes += ["type back to go back"] if back else []
+    asked = choices(texts[0] if texts else "")
+    numbered = [f"{number}. {row.label}" for number, row in enumerate(rows, 1)]
+    asked = "\n".join([*filter(None, [asked]), *numbered])
+    lines = [_with_notes(asked, notes)]
+    return "\n".join([*lines, *(f"{n}. {text}" for n, text in enumerate(texts, 1))])
+
+
+def answer_from_line(line: str, texts: Sequence[str]) -> str:
+    """Return the answer for a line typed on the plain screen. A number selects a suggested text."""
+    number = int(line) if line.strip().isdecimal() else 0
+    if texts and (not line.strip() or 0 < number <= len(texts)):
+        return texts[max(number - 1, 0)]
+    return line
+
+
+def _row_keys(rows: Sequence[ChoiceRow]) -> str:
+    letters = "".join(row.key for row in rows if not row.reply_prefix)
+    return letters + "".join(str(number) for number in range(1, len(rows) + 1))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(wrap_words(line, width, "  ") for line in text.split("\n"))
+
+
+def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
+    """Add notes to the choices: on the same line if both are single lines that fit into `width` (0:
+    unlimited), else below.
+    """
+    if not (notes and choices):
+        return choices or " · ".join(notes)
+    joined = f"{choices} · {notes[0]}"
+    if "\n" not in choices and len(notes) == 1 and (not width or get_cwidth(joined) <= width):
+        return joined
+    return f"{choices}\n{' · '.join(notes)}"
+
 
 Offer = tuple[str, str]  # a completion: (text, description)
 

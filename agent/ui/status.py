@@ -121,7 +121,7 @@ def sandbox_mark(sandbox: "Confinement | None") -> str:
     """Return the mark of a sandbox that is incomplete or missing; "" if it is complete or off."""
     if sandbox is None:
         return ""
-    from ..security.sandbox_state import state_of  # too slow for the first paint
+    from ..security.bubblewrap import state_of  # too slow for the first paint
 
     return {"none": NO_SANDBOX, "partial": PARTIAL_SANDBOX, "complete": ""}[state_of(sandbox)]
 

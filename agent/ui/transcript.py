@@ -25,7 +25,7 @@ from .render.markdown import Prose, document
 from .render.markdown_stream import Blocks, Piece
 from .render.render import LastRows
 from .status import is_scripted
-from .subagent_progress import Subagent, SubagentEvent, Subagents
+from .tasks import Subagent, SubagentEvent, Subagents
 
 MAX_FOLDS = 50  # newest outputs that can be unfolded
 MAX_HELD_CHARS = 20_000  # longer texts are read from the log again

@@ -9,11 +9,10 @@ other sessions touch. `repository_record` records the project's repository, and 
 restores it.
 """
 
-from .diff import TreeChange
+from .diff import TreeChange, blob_digest
 from .object_store import REPOSITORY_FOLDER, STORE_FOLDER
 from .repository_record import RepositoryRecorder
 from .saved_files import SAVED_FOLDER, DiskRoom, SavedFile, SavedFiles, first_saved
-from .signatures import blob_digest
 from .snapshots import TreeState, WorkTree
 from .touch_record import DELETED, RECORD_FOLDER, UNKNOWN, Touches, TouchRecord, content_of
 

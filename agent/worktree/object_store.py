@@ -3,16 +3,33 @@
 Git runs here only with its own settings. It reads no configuration of the project or the user, so
 it starts no filter, monitor or hook, and `.gitattributes` do not change any bytes. Every failure
 raises `GitFailed`.
+
+A git command that keeps running: it reads questions from stdin, one per line, and answers them.
+Many questions then need only one start.
+
+Git repeats a line that is not a question and then flushes its output. An unguessable line after
+each question therefore marks the end of the answer. The process ends when its stdin is closed, and
+so at the latest with our own process.
+
+Copy objects that the store borrows from the project's repository into the store.
+
+Objects reachable from the repository's HEAD may stay borrowed. Others (staged, stashed, or of a
+deleted commit) may disappear at the repository's next garbage collection, and snapshots need them.
 """
 
 import hashlib
 import os
 import re
+import secrets
+import select
 import shutil
+import subprocess
 import tempfile
 import threading
+import time
+import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,10 +46,59 @@ from ...tools.system.git_links import first_outside_link, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
 from .git import git_program
-from .running_git import RunningGit
 
 if TYPE_CHECKING:
     from git import Git
+
+_READ_BYTES = 65_536
+
+
+class RunningGit:
+    """A running git process that answers questions. Raises OSError if it cannot be started."""
+
+    def __init__(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
+        self.asked = 0  # number of questions
+        self._process = subprocess.Popen(
+            command, cwd=folder, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self._end = f"end {secrets.token_hex(8)}\n".encode()
+        weakref.finalize(self, _end, self._process, os.getpid())
+
+    def ask(self, line: str, seconds: float) -> bytes:
+        """Return the answer to a question. Raises OSError if there is none within `seconds`; do not
+        use the process after that.
+        """
+        asked, said = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert said is not None
+        self.asked += 1
+        asked.write(f"{line}\n".encode() + self._end)
+        ready, until, answer = select.poll(), time.monotonic() + seconds, bytearray()
+        ready.register(said, select.POLLIN)
+        while not answer.endswith(self._end):
+            if not ready.poll(max(0, until - time.monotonic()) * 1e3):
+                raise TimeoutError
+            data = os.read(said.fileno(), _READ_BYTES)
+            if not data:
+                raise BrokenPipeError
+            answer += data
+        return bytes(answer[: -len(self._end)])
+
+
+def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
+    """Kill git without waiting: this runs in any thread during garbage collection.
+
+    `subprocess` reaps the process when it starts another. A forked child leaves its parent's git
+    alone.
+    """
+    if os.getpid() != owner:
+        return
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
 
 STORE_FOLDER = "worktree.git"  # in the project's folder
 # The pool of objects for records of the project's repository, see `repository_record`.
@@ -431,3 +497,57 @@ def _ignore_line(path: str) -> str:
     """Return the ignore-file line for one folder, given relative to the root."""
     escaped = "".join(f"\\{c}" if c in "\\*?[]!# " else c for c in path)
     return f"/{escaped}/\n" if "\n" not in path else ""
+
+
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree, built into git
+MAX_BATCH_BYTES = 32 << 20  # of objects in memory
+
+
+def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
+    """Copy the existing objects of `tree` that are not in the tree of `commit` ("" for no commit).
+    Raises GitFailed.
+    """
+    try:
+        names = _missing_from(store, tree, commit or EMPTY_TREE)
+    except GitFailed:  # an unreadable commit may lack any object, so copy all
+        names = _missing_from(store, tree, EMPTY_TREE)
+    _copy(store, sorted(name for name in names if not store.place(name).exists()))
+
+
+def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
+    """Return the objects of a tree, including the tree itself, that differ from those at the same
+    paths in `base`.
+    """
+    words = store.names("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", base, tree)
+    rows = (word.split()[3] for word in words[::2])
+    return {tree, *(name for name in rows if name.strip("0"))}
+
+
+def _copy(store: ObjectStore, names: Iterable[str]) -> None:
+    for some in _portions(store, list(names)):
+        for _, kind, data in store.read_objects(some):
+            store.write_object(kind, data)
+
+
+def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
+    """Yield the names of existing objects in lists of at most MAX_BATCH_BYTES, or a single larger
+    object.
+    """
+    some: list[str] = []
+    total = 0
+    said = store.run("cat-file", "--batch-check", given=_lines(names)) if names else b""
+    for line in said.decode().splitlines():
+        name, _, *size = line.split()
+        if not size:
+            continue
+        if some and total + int(size[0]) > MAX_BATCH_BYTES:
+            yield some
+            some, total = [], 0
+        some.append(name)
+        total += int(size[0])
+    if some:
+        yield some
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import RecordError
-from . import file_modes
-from .file_modes import folders_of
+from . import saved_files
 from .left_out import load_left_out
 from .object_store import ObjectStore
-from .staging import StagingArea, is_real, stage_files
-from .tree_edit import folders_above
+from .saved_files import folders_of
+from .staging import StagingArea, folders_above, is_real, stage_files
 
 RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
 
@@ -86,20 +85,20 @@ def stage_overwritten(staging: StagingArea, target: str) -> None:
         staging.tree = store.run("write-tree").decode().strip()
 
 
-def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileModes | None) -> None:
+def restore_files(staging: StagingArea, target: str, wanted: saved_files.FileModes | None) -> None:
     """Restore the files of `target` with the permissions `wanted`. The tree of `staging` contains
     the current files. Raises GitFailed and RecordError.
     """
     store = staging.store
     check_restore(staging, target)
-    present = file_modes.file_kinds(store)
-    found = file_modes.read_modes(store.root, present)
+    present = saved_files.file_kinds(store)
+    found = saved_files.read_modes(store.root, present)
     store.refresh()  # git refuses to overwrite a file that was only touched
     store.run("read-tree", "-m", "-u", staging.tree, target, seconds=None)
     staging.tree = target
-    kinds = file_modes.file_kinds(store)
-    file_modes.apply_modes(
-        store.root, kinds, wanted or file_modes.keep_modes(found, present, kinds)
+    kinds = saved_files.file_kinds(store)
+    saved_files.apply_modes(
+        store.root, kinds, wanted or saved_files.keep_modes(found, present, kinds)
     )
     store.refresh()
 
@@ -119,17 +118,17 @@ def keep_files(store: ObjectStore, stay: Iterable[str], then: str, now: str) -> 
     names = {p.removeprefix(f"{store.root}/") for p in stay if p.startswith(f"{store.root}/")}
     if not names:
         return then
-    target, wanted = file_modes.load_with_modes(store, then)
-    present, found = file_modes.load_with_modes(store, now)
+    target, wanted = saved_files.load_with_modes(store, then)
+    present, found = saved_files.load_with_modes(store, now)
     target = _with_files(store, names, present, target)
     if wanted is None or found is None:
         return target
-    kinds = {n: k for n, k in file_modes.file_kinds(store, present).items() if n in names}
+    kinds = {n: k for n, k in saved_files.file_kinds(store, present).items() if n in names}
     files = {**wanted.files, **{name: found.of(name, kind) for name, kind in kinds.items()}}
-    others = file_modes.file_kinds(store, target).keys() - kinds.keys()
+    others = saved_files.file_kinds(store, target).keys() - kinds.keys()
     own = folders_of(kinds) - folders_of(others)
     folders = {**wanted.folders, **{path: found.of_folder(path) for path in own}}
-    return file_modes.store_with_modes(
+    return saved_files.store_with_modes(
         store, target, replace(wanted, files=files, folders=folders), load_left_out(store, then)
     )
 

@@ -22,14 +22,19 @@ from ...tools.system.files import is_part_name
 from ...tools.system.git_links import first_outside_link
 from ..errors import RecordError
 from ..lazy import dataclass
-from . import diff, file_modes, garbage, restore
-from .borrowed_objects import copy_borrowed_objects
-from .diff import DiffAction, TreeChange
+from . import diff, garbage, restore, saved_files
+from .diff import DiffAction, FileSignature, TreeChange, blob_digest, read_signature, scan_folder
 from .left_out import LeftOut, load_left_out
-from .object_store import GitFailed, ObjectStore, Repository, find_repository, personal_excludes
+from .object_store import (
+    GitFailed,
+    ObjectStore,
+    Repository,
+    copy_borrowed_objects,
+    find_repository,
+    personal_excludes,
+)
 from .restore import NotRemoved
 from .saved_files import SavedFile
-from .signatures import FileSignature, blob_digest, read_signature, scan_folder
 from .staging import MAX_WATCHED_FILES, StagingArea, file_stamp, is_in_repository
 from .watch import FolderWatch
 
@@ -139,7 +144,7 @@ class WorkTree:
         """
         found = self._ask_store(lambda store: diff.compare_trees(store, old, new))
         known = {change.path for change in found}
-        others = self._ask_store(lambda store: file_modes.changed_modes(store, old, new))
+        others = self._ask_store(lambda store: saved_files.changed_modes(store, old, new))
         paths = (f"{self.root}/{name}" for name in others)
         return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
 
@@ -193,7 +198,7 @@ class WorkTree:
             for at in range(0, len(names), MAX_ASKED_NAMES):
                 some = names[at : at + MAX_ASKED_NAMES]
                 found |= self._ask_store(
-                    partial(file_modes.file_kinds, tree=tree, names=some)
+                    partial(saved_files.file_kinds, tree=tree, names=some)
                 ).keys()
         return {f"{self.root}/{name}" for name in found}
 
@@ -314,23 +319,23 @@ class WorkTree:
 
     def _prepare_restore(
         self, tree: str, stay: Collection[str] = ()
-    ) -> tuple[StagingArea, str, file_modes.FileModes | None]:
+    ) -> tuple[StagingArea, str, saved_files.FileModes | None]:
         """Return the up-to-date staging area, and the tree and permissions to restore."""
         if not self.is_whole(tree):
             raise _gone(tree)
-        target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, tree))
+        target, wanted = self._ask_store(lambda store: saved_files.load_with_modes(store, tree))
         now = self._snapshot(lasting=False).tree
         if now is None or self._staging is None:
             raise self._cannot_keep()
         left = self.not_removed(tree, now).all
         if stay := left | frozenset(stay):
             kept = self.with_current_files(stay, tree, now)
-            target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, kept))
+            target, wanted = self._ask_store(lambda store: saved_files.load_with_modes(store, kept))
         return self._staging, target, wanted
 
     def _stage_for_restore(
         self, tree: str, name: str = "", stay: Collection[str] = ()
-    ) -> tuple[StagingArea, str, file_modes.FileModes | None, str]:
+    ) -> tuple[StagingArea, str, saved_files.FileModes | None, str]:
         """Like `_prepare_restore`, but also stage every file that would be overwritten, and return
         the snapshot of them.
         """
@@ -369,9 +374,9 @@ class WorkTree:
                     listing = pool.submit(_list_left_out, staging) if lasting else None
                     self._copy_borrowed(staging)
                     if self.is_whole(staging.tree):
-                        found = file_modes.read_modes(self.root, file_modes.file_kinds(store))
+                        found = saved_files.read_modes(self.root, saved_files.file_kinds(store))
                         left_out = listing.result() if listing else None
-                        return file_modes.store_with_modes(store, staging.tree, found, left_out)
+                        return saved_files.store_with_modes(store, staging.tree, found, left_out)
             except GitFailed as failed:
                 error = failed
             staging.forget()

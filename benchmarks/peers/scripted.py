@@ -19,7 +19,7 @@ from agents import TERMS
 from replies import Call, Command, NewContent, Page, Reply, Subagent, Wait
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
-from ctxagent.agent.context.compaction_block import COMPACTION
+from ctxagent.agent.context.items import COMPACTION
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.agent.replay.lost_facts import FactDetector, facts_in

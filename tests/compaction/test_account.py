@@ -8,11 +8,11 @@ import pytest
 
 from ctxagent.agent.compaction.layers.layer import WITH_SUMMARY
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
-from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
+from ctxagent.agent.compaction.summary.background import SummaryAccount, SummaryCost
 from ctxagent.agent.replay.player import Terms
 from ctxagent.agent.replay.player import play as replay
 from ctxagent.agent.session.entries import Mask, Summary
-from ctxagent.agent.ui.compaction_plan import next_lines
+from ctxagent.agent.ui.compaction_report import next_lines
 
 from ..support.sessions.workday import workday
 from .test_engine import Player, play

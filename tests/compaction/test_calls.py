@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.drift.calls import (
+from ctxagent.agent.compaction.drift.scope import (
     call_line,
     call_subject,
     path_argument,

@@ -3,8 +3,8 @@
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument
-from ctxagent.agent.compaction.drift.decisions import adds_something, alternatives_in, brought_in
 from ctxagent.agent.compaction.drift.detector import Drift, DriftDetector
+from ctxagent.agent.compaction.drift.scope import adds_something, alternatives_in, brought_in
 from ctxagent.agent.session.entries import Block
 
 from ..support.sessions.history import called

@@ -10,8 +10,8 @@ import pytest
 
 from ctxagent.agent.compaction.document import FileRow, ReadRow, SummaryDocument
 from ctxagent.agent.compaction.drift.detector import SEVERITIES, Drift, DriftDetector, Indicator
-from ctxagent.agent.compaction.drift.memory import CallMemory
-from ctxagent.agent.compaction.drift.notices import MAX_REALIGNMENT_TOKENS, realignment, warning
+from ctxagent.agent.compaction.drift.monitor import MAX_REALIGNMENT_TOKENS, realignment, warning
+from ctxagent.agent.compaction.drift.scope import CallMemory
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.session.entries import Block, Note
 from ctxagent.agent.session.ledger import Ledger

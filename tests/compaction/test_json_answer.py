@@ -14,7 +14,7 @@ from ctxagent.agent.compaction.document import (
     parse,
     superseded_lines,
 )
-from ctxagent.agent.compaction.json_answer import as_markdown
+from ctxagent.agent.compaction.sections import as_markdown
 
 RECORD = {
     "session_intent": "Sum the logs.",

@@ -40,10 +40,10 @@ from ctxagent.agent.session.entries import (
 )
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Log, read_log
-from ctxagent.agent.session.stale_files import MAX_BYTES_HASHED, MAX_FILES_CHECKED, list_stale_files
+from ctxagent.agent.session.since_point import MAX_BYTES_HASHED, MAX_FILES_CHECKED, list_stale_files
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
-from ctxagent.agent.worktree.signatures import file_sha256
+from ctxagent.agent.worktree.diff import file_sha256
 
 from ..support.command import Place
 from ..support.sessions.conversation import Conversation

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument
-from ctxagent.agent.compaction.summary.merge import document_from_ledger, with_ledger_facts
-from ctxagent.agent.compaction.summary.resolved_errors import (
+from ctxagent.agent.compaction.summary.facts import (
     open_failures_text,
     resolution_rows,
     resolved_error,
 )
+from ctxagent.agent.compaction.summary.merge import document_from_ledger, with_ledger_facts
 from ctxagent.agent.compaction.verify import choose_probes
 from ctxagent.agent.session.entries import Revert, Summary
 from ctxagent.agent.session.ledger import Ledger

@@ -5,8 +5,8 @@ limited.
 from dataclasses import replace
 from typing import Any
 
-from ctxagent.agent.compaction import session_intent as module
-from ctxagent.agent.compaction.session_intent import session_intent
+from ctxagent.agent.compaction import recovery as module
+from ctxagent.agent.compaction.recovery import session_intent
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.session.entries import Assistant, Entry, Revert, Summary, ToolResult, User
 

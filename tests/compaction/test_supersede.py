@@ -3,7 +3,7 @@
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument, SummaryFact, UserRule
-from ctxagent.agent.compaction.summary.supersede import (
+from ctxagent.agent.compaction.summary.writer import (
     Superseded,
     superseded_entries,
     without_superseded,

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.document import SummaryDocument, SummaryFact, UserRule, parse
-from ctxagent.agent.compaction.summary.supersede import (
-    Superseded,
-    superseded_entries,
-    without_superseded,
-)
-from ctxagent.agent.compaction.summary.user_rules import (
+from ctxagent.agent.compaction.summary.user_messages import (
     merged_rules,
     quoted_rules,
     quoted_sentence,
     rules_within,
+)
+from ctxagent.agent.compaction.summary.writer import (
+    Superseded,
+    superseded_entries,
+    without_superseded,
 )
 from ctxagent.agent.session.user_messages import LoggedMessage
 

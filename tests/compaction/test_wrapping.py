@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.compaction.wrapping import code_lines, fence_mark, unwrapped_lines
+from ctxagent.agent.compaction.sections import code_lines, fence_mark, unwrapped_lines
 
 DOCUMENT = "## Goal\nWork\n\n## Facts\n- one"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.config import outside_marks
-from ctxagent.agent.config.outside_marks import (
+from ctxagent.agent.config import trust
+from ctxagent.agent.config.trust import (
     MARKS_FILE,
     mark_outside,
     marked_files,
@@ -67,7 +67,7 @@ def test_damaged_rows_are_skipped(tmp_path: Path, state: Path) -> None:
 def test_the_oldest_marks_are_removed(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside_marks, "MAX_MARKS_BYTES", 2_000)
+    monkeypatch.setattr(trust, "MAX_MARKS_BYTES", 2_000)
     paths = [written(tmp_path / str(n), f"text number {n}") for n in range(50)]
     for path in paths:
         mark_outside(path, "a page", state)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.config.pinned_files import PinnedFiles
-from ctxagent.agent.config.trust import CONTENTS_FOLDER
+from ctxagent.agent.config.trust import CONTENTS_FOLDER, PinnedFiles
 from ctxagent.agent.errors import ConfigError
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy, policy_of
+from ctxagent.agent.config.compaction_settings import PRESET_NAMES
 from ctxagent.agent.config.keys import value_text
-from ctxagent.agent.config.presets import PRESET_NAMES
 from ctxagent.agent.config.settings import (
     EXTENSIONS,
     KEYS,

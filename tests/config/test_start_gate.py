@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.config.pinned_files import FileChange
 from ctxagent.agent.config.start_gate import (
     ClearedStart,
     ProgramRights,
@@ -15,6 +14,7 @@ from ctxagent.agent.config.start_gate import (
     StartGate,
     StartRefused,
 )
+from ctxagent.agent.config.trust import FileChange
 
 from ..support.starts import start_gate
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.config import toml_lines
+from ctxagent.agent.config import load
 from ctxagent.agent.errors import ConfigError
 
 _APART = ", # [\n"
@@ -34,7 +34,7 @@ _STATEMENTS = (
 )
 
 
-def places_of(node: object, at: toml_lines.KeyPath = ()) -> list[toml_lines.KeyPath]:
+def places_of(node: object, at: load.KeyPath = ()) -> list[load.KeyPath]:
     """Return every key of a document, without the items of arrays."""
     if not isinstance(node, dict):
         return []
@@ -49,7 +49,7 @@ def test_every_key_of_any_sound_document_has_a_line(text: str) -> None:
         expected = tomllib.loads(text)
     except tomllib.TOMLDecodeError:  # a name given twice
         return
-    document, lines = toml_lines.parse_toml(text.encode(), Path("f"))
+    document, lines = load.parse_toml(text.encode(), Path("f"))
     assert document == expected
     written = text.replace('\\"', '"').split("\n")
     for place in places_of(document):
@@ -61,7 +61,7 @@ def test_lines_of_everything_that_can_hold_a_key() -> None:
         'top = 1\n[a]\nb.c = """\nx = 1\n[no]\n"""\n"d e" = [ # ]\n  1, "]",\n  [2,\n   3],\n]\n'
         "f = { g = 1, h = { i = [4] } }\n[a.j]\n[[k]]\nl = 2024-01-01 10:00:00\nm = 1.5\n"
     )
-    _, lines = toml_lines.parse_toml(text.encode(), Path("f"))
+    _, lines = load.parse_toml(text.encode(), Path("f"))
     assert lines == {
         ("top",): 1, ("a",): 2, ("a", "b"): 3, ("a", "b", "c"): 3, ("a", "d e"): 7,
         ("a", "d e", 0): 8, ("a", "d e", 1): 8, ("a", "d e", 2): 9, ("a", "d e", 2, 0): 9,
@@ -88,21 +88,21 @@ def test_an_invalid_document_is_reported_with_its_line(
     data: bytes, line: int, message: str
 ) -> None:
     with pytest.raises(ConfigError) as told:
-        toml_lines.parse_toml(data, Path("f"))
+        load.parse_toml(data, Path("f"))
     assert told.value.where == f"f:{line}"
     assert told.value.message.startswith(f"f:{line}: {message}")
     assert "(at " not in told.value.message
 
 
 def test_a_mark_of_its_encoding_and_windows_lines_do_no_harm() -> None:
-    document, lines = toml_lines.parse_toml(b"\xef\xbb\xbfa = 1\r\n[b]\r\nc = 2\r\n", Path("f"))
+    document, lines = load.parse_toml(b"\xef\xbb\xbfa = 1\r\n[b]\r\nc = 2\r\n", Path("f"))
     assert document == {"a": 1, "b": {"c": 2}}
     assert lines == {("a",): 1, ("b",): 2, ("b", "c"): 3}
 
 
 def test_a_table_has_the_line_where_it_is_named_first() -> None:
     text = "[[a]]\nx = 1\n[[a]]\nx = 2\n[a.b]\n[c.d]\n[c]\n"
-    _, lines = toml_lines.parse_toml(text.encode(), Path("f"))
+    _, lines = load.parse_toml(text.encode(), Path("f"))
     assert lines == {
         ("a",): 1, ("a", "x"): 2, ("a", "b"): 5, ("c",): 6, ("c", "d"): 6,
     }  # fmt: skip
@@ -110,4 +110,4 @@ def test_a_table_has_the_line_where_it_is_named_first() -> None:
 
 def test_an_empty_document_has_no_lines() -> None:
     for text in (b"", b"\n", b"# a = 1", b"  "):
-        assert toml_lines.parse_toml(text, Path("f")) == ({}, {})
+        assert load.parse_toml(text, Path("f")) == ({}, {})

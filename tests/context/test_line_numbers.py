@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.context.line_numbers import UNNUMBERED, unnumbered, without_line_numbers
+from ctxagent.agent.context.items import UNNUMBERED, unnumbered, without_line_numbers
 from ctxagent.tools.base import Context
 from ctxagent.tools.read import ReadTool
 

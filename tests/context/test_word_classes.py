@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.context.word_classes import count_word_classes
+from ctxagent.agent.context.tokens import count_word_classes
 
 _DEFINITION = re.compile(
     r"[A-Z]{1,4}[a-z]{0,9}|[a-z]{1,10}"

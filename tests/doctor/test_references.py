@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.compaction.recovery import failure_note
-from ctxagent.agent.doctor.finding import Finding
-from ctxagent.agent.doctor.references import MAX_NAMED, References
 from ctxagent.agent.doctor.repair import LOST_KEY
+from ctxagent.agent.doctor.session import MAX_NAMED, References
+from ctxagent.agent.doctor.setup import Finding
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.doctor import check_session
-from ctxagent.agent.doctor.repairs import MAX_LOGS, repair_findings
+from ctxagent.agent.doctor.setup import MAX_LOGS, repair_findings
 from ctxagent.agent.models.scripted import Step
 
 from ..support.sessions.conversation import Conversation

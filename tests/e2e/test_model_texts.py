@@ -13,16 +13,14 @@ from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
 from ctxagent.agent.compaction.summary.user_messages import messages_section
+from ctxagent.agent.context.tokens import count_word_classes
 from ctxagent.agent.context.view import REPEATED
 from ctxagent.agent.context.window import Window
-from ctxagent.agent.context.word_classes import count_word_classes
-from ctxagent.agent.features import prompt
-from ctxagent.agent.features.instruction_reader import LINK_OUTSIDE, MAX_INSTRUCTION_CHARS
-from ctxagent.agent.features.loops import notice
-from ctxagent.agent.features.repeated_calls import CallMade, Repetition
+from ctxagent.agent.features import environment
+from ctxagent.agent.features.instruction_places import LINK_OUTSIDE, MAX_INSTRUCTION_CHARS
+from ctxagent.agent.features.loops import CallMade, Repetition, notice
 from ctxagent.agent.features.subagent_types import built_in_types
-from ctxagent.agent.loop.odd_replies import continuation_prompt
-from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.loop.turn import continuation_prompt, run_turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
@@ -48,9 +46,9 @@ def check(name: str, text: str) -> None:
 
 
 def test_the_system_prompt() -> None:
-    text = prompt.system_prompt()
+    text = environment.system_prompt()
     check("system.md", text + "\n")
-    assert prompt.system_prompt("Speak French.") == f"{text}\n\nSpeak French."
+    assert environment.system_prompt("Speak French.") == f"{text}\n\nSpeak French."
 
 
 def test_the_tools() -> None:
@@ -67,14 +65,14 @@ def test_the_tools_for_other_agents(tmp_path: Path) -> None:
 def test_size_of_prompt_and_tools_is_limited(tmp_path: Path) -> None:
     """The estimate does not use a vocabulary, so it is the same on every machine."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
-    assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
+    assert sum(map(count_word_classes, [environment.system_prompt(), *texts])) <= 2_600
     sessions = ServedSessions(Project(tmp_path, tmp_path))
     texts = [json.dumps(tool.schema()) for tool in session_tools(sessions).values()]
     assert sum(map(count_word_classes, texts)) <= 420
 
 
 def test_texts_for_small_models() -> None:
-    system, tools = prompt.system_prompt(brief=True), base_tools(brief=True)
+    system, tools = environment.system_prompt(brief=True), base_tools(brief=True)
     schemas = [tool.schema() for tool in tools]
     check("system-brief.md", system + "\n")
     check("tools-brief.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
@@ -83,8 +81,10 @@ def test_texts_for_small_models() -> None:
 
 
 def test_texts_for_subagents() -> None:
-    alone = prompt.system_prompt()
-    told = [prompt.system_prompt(part=kind.prompt).removeprefix(alone) for kind in built_in_types()]
+    alone = environment.system_prompt()
+    told = [
+        environment.system_prompt(part=kind.prompt).removeprefix(alone) for kind in built_in_types()
+    ]
     check("agents.md", "\n\n".join(map(str.strip, told)) + "\n")
 
 
@@ -165,7 +165,7 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
 def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None:
     import subprocess
 
-    text = prompt.environment_text(tmp_path, os.environ)
+    text = environment.environment_text(tmp_path, os.environ)
     assert f"Working directory: {tmp_path}" in text
     assert "Git: not a repository" in text
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -173,12 +173,12 @@ def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None
     (tmp_path / "new.txt").write_text("x")
     trap = tmp_path / "ran"
     subprocess.run([*git, "config", "core.fsmonitor", f"touch {trap}"], check=True)
-    empty = prompt.environment_text(tmp_path, os.environ)
+    empty = environment.environment_text(tmp_path, os.environ)
     assert "trunk" in empty
     assert "?? new.txt" in empty
     subprocess.run([*git, "-c", "core.fsmonitor=false", "add", "."], check=True)
     subprocess.run([*git, "-c", "core.fsmonitor=false", "commit", "-qm", "First one"], check=True)
-    text = prompt.environment_text(tmp_path, os.environ)
+    text = environment.environment_text(tmp_path, os.environ)
     assert "Work tree: clean" in text
     assert "First one" in text
     assert not trap.exists()
@@ -210,7 +210,7 @@ def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
         run = f"sh -c 'touch {trap}; cat'"
         subprocess.run(["git", "-C", str(folder), "config", key, run], check=True)
     (project / "a.txt").write_text("two")
-    text = prompt.environment_text(project, os.environ)
+    text = environment.environment_text(project, os.environ)
     assert " M a.txt" in text
     assert not trap.exists()
 

@@ -22,8 +22,7 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.archive import MAX_OFFLOADED_BYTES, offload
 from ctxagent.agent.session.entries import Entry, Note, Session, User
-from ctxagent.agent.session.log import Log, read_log
-from ctxagent.agent.session.log_file import LogFile
+from ctxagent.agent.session.log import Log, LogFile, read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.tools.system import output_file
 

@@ -17,7 +17,7 @@ import pytest
 
 from ctxagent.agent.cli import stdin
 from ctxagent.agent.cli.stdin import StdinTimeouts, read_attached_data
-from ctxagent.agent.features.prompt import system_prompt
+from ctxagent.agent.features.environment import system_prompt
 from ctxagent.agent.features.subagent_types import built_in_types
 
 from ..support.command import COMMAND, PATIENCE, Place

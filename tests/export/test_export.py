@@ -20,9 +20,8 @@ from markupsafe import Markup
 from ctxagent.agent.context.window import LEVELS
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.export import EXPORT_FORMATS, WindowScale, export
-from ctxagent.agent.export.markdown_html import prose
+from ctxagent.agent.export.markdown import MAX_TEXT_CHARS, clean, prose
 from ctxagent.agent.export.templates import render
-from ctxagent.agent.export.text import MAX_TEXT_CHARS, clean
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.extensions.failure_reason import failure_reason
+from ctxagent.agent.extensions.server_process import failure_reason
 
 NPM = """\
 npm warn exec The following package was not found and will be installed: nope-at-all@1.0.0

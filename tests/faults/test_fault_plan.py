@@ -20,7 +20,7 @@ from ctxagent.agent.context.window import LearnedWindow, Window, learn_from_refu
 from ctxagent.agent.errors import ModelUnavailable, PromptTooLong, RequestRejected
 from ctxagent.agent.events import CallStarted, Retrying, ToolDraft, TurnFinished
 from ctxagent.agent.export import export
-from ctxagent.agent.loop.costs import session_bill
+from ctxagent.agent.loop.budget import session_bill
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.http_client import Timeouts
@@ -28,7 +28,7 @@ from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.draft import ReplyDraft
 from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
-from ctxagent.agent.models.sse import MAX_REPLY_BYTES, parse_events
+from ctxagent.agent.models.transport import MAX_REPLY_BYTES, parse_events
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.read import ReadTool

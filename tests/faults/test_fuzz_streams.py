@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction import document
-from ctxagent.agent.compaction.drift import constraints
+from ctxagent.agent.compaction.drift import detector
 from ctxagent.agent.compaction.language import words
 from ctxagent.agent.compaction.verify import exam
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.draft import ReplyDraft
-from ctxagent.agent.models.sse import parse_events
+from ctxagent.agent.models.transport import parse_events
 from ctxagent.agent.ui.render.markdown_stream import Blocks
 from ctxagent.tools.system import unicode
 from ctxagent.tools.system.capture import Capture, clean, excerpt
@@ -263,7 +263,7 @@ def test_words_without_an_end(unit: str) -> None:
         words.paths_in(text)
         words.only_asks(text)
         words.terms(f"{text}z")
-        constraints.named_paths(f"Don't change {text}z")
+        detector.named_paths(f"Don't change {text}z")
         exam._read(f"1: a{text}z", 1)
         _fed(f"| a | b |\n|-{text}z\n")
     assert time.thread_time() - begun < 3

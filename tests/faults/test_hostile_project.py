@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import is_trusted, read_untrusted, trust
-from ctxagent.agent.features.instruction_reader import LINK_OUTSIDE
-from ctxagent.agent.features.prompt import environment_text
+from ctxagent.agent.features.environment import environment_text
+from ctxagent.agent.features.instruction_places import LINK_OUTSIDE
 from ctxagent.agent.features.subagent_types import load_types
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.approval import Approval

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.agent.features.instruction_reader import MAX_INSTRUCTION_CHARS
+from ctxagent.agent.features.instruction_places import MAX_INSTRUCTION_CHARS
 from ctxagent.agent.loop.tool_calls import MAX_PARALLEL_CALLS
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Mask, ToolResult

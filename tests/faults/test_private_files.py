@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.load import load_settings
-from ctxagent.agent.permissions.rule_files import RuleFiles
+from ctxagent.agent.permissions.rule_set import RuleFiles
 from ctxagent.agent.permissions.rules import parse_rule
 from ctxagent.agent.session.listing import Catalogue
 from ctxagent.tools.system.files import copy_tree_private

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.features.hook_answers import HookAnswer, read_answer
 from ctxagent.agent.features.hook_runs import HookOutput
+from ctxagent.agent.features.published_hooks import HookAnswer, read_answer
 
 
 def answer(event: str, said: Any, code: int = 0, stderr: str = "") -> HookAnswer:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.features.hook_input import (
+from ctxagent.agent.features.hook_runs import (
     changed_arguments,
     published_arguments,
     subagent_names,

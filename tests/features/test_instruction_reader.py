@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from ctxagent.agent.features import instruction_places
-from ctxagent.agent.features.instruction_reader import (
+from ctxagent.agent.features.instruction_places import (
     LINK_OUTSIDE,
     MAX_FILES,
     MAX_GLOB_CHARS,

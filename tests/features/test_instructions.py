@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.context.view import View
 from ctxagent.agent.features import instructions
-from ctxagent.agent.features.instruction_reader import InstructionFile, InstructionReader
+from ctxagent.agent.features.instruction_places import InstructionFile, InstructionReader
 from ctxagent.agent.session.entries import User
 
 from ..support.instruction_files import places

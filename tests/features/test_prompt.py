@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.features.prompt import (
+from ctxagent.agent.features.environment import (
     PRIOR_SESSION_HEADING,
     changed_files_notice,
     entry_after_summary,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ctxagent.agent.config.outside_marks import outside_mark
+from ctxagent.agent.config.trust import outside_mark
 from ctxagent.agent.features.instruction_places import InstructionPlaces
 from ctxagent.agent.features.provenance import WRITTEN_AFTER, ProvenanceFeature
 from ctxagent.agent.loop.feature import ToolCall

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.features.repeated_calls import (
+from ctxagent.agent.features.loops import (
     MAX_TIMES,
     PATIENCE_FACTOR,
     TIMES_UNTIL_NOTICE,

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ctxagent.agent.cli.fleet_progress import FleetProgress
+from ctxagent.agent.cli.fleet_results import FleetProgress
 from ctxagent.agent.fleet.ledger import AttemptOutcome
 
 

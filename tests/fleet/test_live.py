@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.fleet.ledger import AttemptOutcome
-from ctxagent.agent.fleet.live import ASKING, Pace
-from ctxagent.agent.fleet.run_notes import OutageNote, RunNotes
+from ctxagent.agent.fleet.live import ASKING, OutageNote, Pace, RunNotes
 from ctxagent.agent.session.entries import Entry
 
 from ..support.running_fleet import RESULT, RunningFleet, calling

@@ -10,9 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet.live import ASKING
-from ctxagent.agent.fleet.live_page import LivePage
-from ctxagent.agent.fleet.run_notes import OutageNote, RunNotes
+from ctxagent.agent.fleet.live import ASKING, LivePage, OutageNote, RunNotes
 
 from ..support.running_fleet import HOSTILE, RESULT, RunningFleet, calling
 from ..support.terminal.browser import Browser, needs_browser

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet.checks import StartCheck
 from ctxagent.agent.fleet.manifest import MAX_LINE_BYTES, Manifest, parse_task
+from ctxagent.agent.fleet.runner import StartCheck
 
 GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
 

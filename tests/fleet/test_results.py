@@ -9,8 +9,13 @@ import pytest
 
 from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
 from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.results import CellResults, RunComparison, compare, results_of
-from ctxagent.agent.fleet.results_text import comparison_lines
+from ctxagent.agent.fleet.results import (
+    CellResults,
+    RunComparison,
+    compare,
+    comparison_lines,
+    results_of,
+)
 from ctxagent.agent.fleet.statistics import Estimate
 from ctxagent.agent.fleet.summary import FleetSummary
 

@@ -20,10 +20,10 @@ from ctxagent.agent.fleet.ledger import (
     FleetLedger,
     read_records,
 )
+from ctxagent.agent.fleet.live import RunNotes
 from ctxagent.agent.fleet.manifest import Manifest
 from ctxagent.agent.fleet.orders import AttemptOrder
 from ctxagent.agent.fleet.outages import DISK, SERVER, Breaker, OutageRules
-from ctxagent.agent.fleet.run_notes import RunNotes
 from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
 
 End = Callable[[AttemptOrder], AttemptOutcome | Exception]

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from ctxagent.agent.loop.attribution import sort_changes
+from ctxagent.agent.loop.file_changes import sort_changes
 from ctxagent.agent.worktree import Touches, TreeChange
 from ctxagent.agent.worktree.touch_record import OtherCall
 

@@ -10,7 +10,7 @@ import pytest
 from ctxagent.agent.events import Notice, ToolOutput
 from ctxagent.agent.extensions.command_files import CommandFile
 from ctxagent.agent.extensions.mcp.servers import McpServers
-from ctxagent.agent.loop.command_message import (
+from ctxagent.agent.loop.user_commands import (
     command_message,
     is_command_message,
     model_of_turn,

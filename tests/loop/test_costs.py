@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.costs import SessionBill, session_bill
+from ctxagent.agent.loop.budget import SessionBill, session_bill
 from ctxagent.agent.models.catalog import cost
 from ctxagent.agent.session.entries import (
     WARMING,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.loop.feature import FeatureCommand, Ruling
-from ctxagent.agent.loop.feature_results import check_result
+from ctxagent.agent.loop.features import check_result
 from ctxagent.agent.session.entries import Note, User
 from ctxagent.tools.base import Effect, Output
 from ctxagent.tools.function_tool import function_tool

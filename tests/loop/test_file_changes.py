@@ -11,11 +11,10 @@ import pytest
 
 from ctxagent.agent.events import Event, ToolOutput
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.file_changes import ChangeTracker, FileEdit
-from ctxagent.agent.loop.saving import FileSaver
+from ctxagent.agent.loop.file_changes import ChangeTracker, FileEdit, FileSaver
 from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.agent.session.entries import Assistant, Note, Session, ToolResult
-from ctxagent.agent.session.stale_files import list_stale_files
+from ctxagent.agent.session.since_point import list_stale_files
 from ctxagent.agent.worktree import SavedFiles, TouchRecord, TreeChange, WorkTree, blob_digest
 from ctxagent.agent.worktree.touch_record import OtherCall
 from ctxagent.tools.base import Context

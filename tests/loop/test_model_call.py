@@ -21,10 +21,9 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.model_call import last_text, reply_entry
 from ctxagent.agent.loop.model_roles import ModelRoles
-from ctxagent.agent.loop.model_session import ModelSession
-from ctxagent.agent.loop.session_record import SessionRecord
+from ctxagent.agent.loop.model_session import ModelSession, last_text, reply_entry
+from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.models.base import Model, Reply, abilities_of, text_of
 from ctxagent.agent.session.entries import Assistant, Block, Usage
 

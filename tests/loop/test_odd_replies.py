@@ -9,7 +9,7 @@ from ctxagent.agent.errors import CtxagentError, LimitReached
 from ctxagent.agent.events import (
     TurnFinished,
 )
-from ctxagent.agent.loop.odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
+from ctxagent.agent.loop.turn import OddReplies, continuation_prompt, raise_if_turn_ends
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, Usage, User

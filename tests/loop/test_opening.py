@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.loop.opening import SessionOpening
+from ctxagent.agent.loop.open_log import SessionOpening
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.session.entries import Session
 from ctxagent.agent.version import __version__

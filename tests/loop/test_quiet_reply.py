@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Delta, Event, Notice, TurnFinished
-from ctxagent.agent.loop import quiet_reply
+from ctxagent.agent.loop import turn
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 
@@ -32,7 +32,7 @@ class Quiet(ScriptedModel):
 def test_each_long_silence_of_a_model_is_told(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet_reply, "QUIET_S", 0.01)
+    monkeypatch.setattr(turn, "QUIET_S", 0.01)
     heard = asyncio.Event()
     talk = Conversation(project, model=Quiet(heard))
 
@@ -60,7 +60,7 @@ def test_parts_of_a_reply_delay_the_notice_and_its_end_stops_it(
         monkeypatch.setattr(
             loop, "call_later", lambda *given: timers.append(later(*given)) or timers[-1]
         )
-        with quiet_reply.quiet_notices(seen.append) as emit:
+        with turn.quiet_notices(seen.append) as emit:
             emit(Notice("info", "a part"))
             assert [timer.cancelled() for timer in timers] == [True, False]
         assert [timer.cancelled() for timer in timers] == [True, True]

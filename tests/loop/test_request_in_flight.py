@@ -9,8 +9,8 @@ import pytest
 from ctxagent.agent.context.view import View
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.request_in_flight import RequestInFlight
-from ctxagent.agent.loop.session_record import SessionRecord
+from ctxagent.agent.loop.model_session import RequestInFlight
+from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.models.catalog import cost
 from ctxagent.agent.session.entries import Assistant, Entry, Session, Usage, User
 from ctxagent.agent.session.log import Log

@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.events import Notice
-from ctxagent.agent.loop.result_files import ResultFiles
+from ctxagent.agent.loop.tool_calls import ResultFiles
 from ctxagent.tools.base import Context, FiledOutput, Output
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.system.output_file import OutputFile

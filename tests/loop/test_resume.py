@@ -47,11 +47,10 @@ from ctxagent.agent.session.entries import (
     Unpin,
     User,
 )
-from ctxagent.agent.session.in_flight import request_note
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Entries, Log, encode_line, read_log
-from ctxagent.agent.session.renames import rename_note
-from ctxagent.agent.session.totals import Totals
+from ctxagent.agent.session.titles import rename_note
+from ctxagent.agent.session.totals import Totals, request_note
 
 from ..e2e.test_undo import acts, begun, play, progress, reverts
 from ..support.sessions.longlog import lengthen

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ctxagent.agent.loop.saving import FileSaver
+from ctxagent.agent.loop.file_changes import FileSaver
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.session.entries import Note
 from ctxagent.agent.session.since_point import COMMAND, EDIT

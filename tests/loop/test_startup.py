@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ctxagent.agent.errors import RecordError, SessionError
-from ctxagent.agent.loop.startup import StartupEntries
+from ctxagent.agent.loop.agent import StartupEntries
 from ctxagent.agent.session.entries import Entry, Note
 
 NOTES = [Note(topic="t", text=str(n)) for n in range(3)]

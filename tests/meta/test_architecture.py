@@ -66,30 +66,27 @@ WITHOUT_TEST_FILE = {
     "compaction": "host",
     "config": "preservation",
     "doctor": "salvage session setup",
-    "export": "chart markdown_html page page_entries page_model",
-    "extensions": (
-        "connection login plugin_contents plugin_fetch plugin_install plugin_layout plugins "
-        "servers transport"
-    ),
+    "export": "chart markdown page page_entries",
+    "extensions": "connection login plugin_fetch plugin_install plugins servers transport",
     "fleet": "attempt places summary",
     "library": "agent result",
     "models": "base probe",
-    "replay": ("builder charts codex ctxagent json measures opencode parallel results tool_names"),
-    "security": "bubblewrap home_paths planted sandbox_paths",
+    "replay": "builder charts codex ctxagent json measures opencode parallel results tool_names",
+    "security": "bubblewrap planted sandbox_paths",
+    "session": "titles",
     "system": "child git_links process_table safe_open",
     "tools": (
         "base char_sets download expression_writer line_search main mcp pattern_parser "
         "pattern_parts pcre_syntax rust_syntax web_fetch"
     ),
     "ui": (
-        "capabilities command_context completions context cost diffs files headless history "
-        "images input_filter input_queue intent keys log markdown_stream memory menu_rows "
-        "open_session path_match picker pins plain preserve_report prompt questions registry "
-        "screen server session sessions settings settings_menu status stream_input "
-        "stream_messages terminal theme tool_calls tool_updates transcript transport updates "
-        "writer"
+        "capabilities choose command_context completions context diffs files headless "
+        "history hooks input_filter input_queue intent keys layout markdown_stream memory "
+        "open_session pasted picker preserve_report prompt questions registry screen server "
+        "session sessions settings status stream_input terminal theme tool_calls transcript "
+        "updates window"
     ),
-    "worktree": "garbage git linked object_store restore staging tree_edit",
+    "worktree": "garbage git linked object_store restore staging",
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(
@@ -267,13 +264,13 @@ STARTERS = {
     "ClearedStart(": {"agent.config.start_gate", "agent.security.program_starts"},
     "create_subprocess_exec(": {"agent.ui.input.editor", "agent.ui.commands.session"},
     "subprocess.Popen(": {
-        "agent.extensions.plugin_fetch", "agent.cli.wrap", "agent.cli.fleet_collect",
-        "agent.worktree.running_git", "agent.fleet.pool_supervisor", "agent.fleet.steps",
+        "agent.extensions.plugin_fetch", "agent.cli.wrap", "agent.cli.fleet_results",
+        "agent.worktree.object_store", "agent.fleet.pool_supervisor", "agent.fleet.steps",
         "agent.fleet.attempt",
     },
     "subprocess.run(": {
-        "agent.doctor.setup", "agent.ui.input.images", "agent.models.key_store",
-        "agent.cli.github_action", "agent.worktree.git", "agent.fleet.containers",
+        "agent.doctor.setup", "agent.ui.input.pasted", "agent.models.key_store",
+        "agent.cli.github_action", "agent.worktree.git", "agent.fleet.steps",
         "agent.security.landlock", "agent.security.bubblewrap", "agent.proxy.service",
     },
     "os.system(": set(), "posix_spawn(": set(),
@@ -338,7 +335,8 @@ def test_importing_the_repl_stays_light() -> None:
 def test_outside_of_a_repository_no_git_is_imported(tmp_path: Path, made: str) -> None:
     (tmp_path / made).mkdir(exist_ok=True)
     code = (
-        "import os, sys, pathlib; from ctxagent.agent.features.prompt import environment_text\n"
+        "import os, sys, pathlib\n"
+        "from ctxagent.agent.features.environment import environment_text\n"
         "print(environment_text(pathlib.Path(sys.argv[1]), os.environ), 'git' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

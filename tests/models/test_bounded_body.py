@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from ctxagent.agent.models.bounded_body import MAX_UNPACKED_BYTES, unpacked
+from ctxagent.agent.models.http_client import MAX_UNPACKED_BYTES, unpacked
 
 
 def bomb(megabytes: int) -> bytes:

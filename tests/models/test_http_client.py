@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.agent.models.bounded_body import MAX_ANSWER_BYTES
-from ctxagent.agent.models.http_client import post
+from ctxagent.agent.models.http_client import MAX_ANSWER_BYTES, post
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -14,7 +14,6 @@ import pytest
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, PromptTooLong, RequestRejected
 from ctxagent.agent.events import Accepted, Notice, Retrying, TextDelta, ThinkingDelta, ToolDraft
-from ctxagent.agent.models.address import check_address
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
 from ctxagent.agent.models.http_client import Timeouts
@@ -22,8 +21,9 @@ from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.credentials import find_credentials
 from ctxagent.agent.models.messages.draft import ReplyDraft
 from ctxagent.agent.models.messages.model import MessagesModel
+from ctxagent.agent.models.providers import check_address
 from ctxagent.agent.models.retry import RetryPolicy
-from ctxagent.agent.models.sse import parse_arguments
+from ctxagent.agent.models.transport import parse_arguments
 from ctxagent.agent.session.entries import Usage
 
 from ..support.server.loopback import Fail, Say, Server, Step

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.models.model_names import full_model_id, unknown_model_notice
+from ctxagent.agent.models.factory import full_model_id, unknown_model_notice
 
 
 @pytest.mark.parametrize(

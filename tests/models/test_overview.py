@@ -9,7 +9,7 @@ import pytest
 
 from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.errors import ModelError
-from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.catalog import Limits, Price
 from ctxagent.agent.models.overview import (
     models_of_other_providers,
     price_and_window,
@@ -17,7 +17,6 @@ from ctxagent.agent.models.overview import (
     providers_without_key,
     served_models,
 )
-from ctxagent.agent.models.price_data import Price
 from ctxagent.agent.models.providers import providers
 
 from .test_transport import server

@@ -20,17 +20,17 @@ from genai_prices.types import (
     TieredPrices,
 )
 
-from ctxagent.agent.models import price_data
+from ctxagent.agent.models import catalog
 from ctxagent.agent.models.catalog import (
     CacheTerms,
     Limits,
+    Price,
     cache_terms,
     cost,
     known_limits,
     known_model,
     price_factor,
 )
-from ctxagent.agent.models.price_data import Price
 from ctxagent.agent.models.providers import providers
 from ctxagent.agent.session.entries import Usage
 
@@ -75,11 +75,11 @@ LISTED = {
 @pytest.fixture(autouse=True)
 def _listed() -> Iterator[None]:
     found = [Provider(id, id, id, models=models) for id, models in LISTED.items()]
-    price_data._find.cache_clear()
+    catalog._find.cache_clear()
     set_custom_snapshot(DataSnapshot(found, from_auto_update=False))
     yield
     set_custom_snapshot(None)
-    price_data._find.cache_clear()
+    catalog._find.cache_clear()
 
 
 def test_prices_and_the_window_are_those_of_the_provider() -> None:
@@ -127,7 +127,7 @@ def test_prices_are_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
         def now(zone: Any) -> datetime:
             return now
 
-    monkeypatch.setattr(price_data, "datetime", Clock)
+    monkeypatch.setattr(catalog, "datetime", Clock)
     assert cost("openai/dated", Usage(1_000_000)) == 1
     now = now.replace(year=2025)
     assert cost("openai/dated", Usage(1_000_000)) == 4

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.models.server_limits import ask_local, find_in_list, parse_limits
+from ctxagent.agent.models.gaps import ask_local, find_in_list, parse_limits
 
 
 @pytest.mark.parametrize(

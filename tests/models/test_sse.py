@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.models.sse import (
+from ctxagent.agent.models.transport import (
     OnlyPings,
     deadline_after,
     limit_silence,

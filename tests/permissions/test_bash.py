@@ -2,13 +2,13 @@
 
 import pytest
 
-from ctxagent.agent.permissions.shell.bash import (
+from ctxagent.agent.permissions.shell.parser import (
     decode_ansi_c,
     guess_commands,
     has_quoted_bracket,
     may_name_shell_folder,
 )
-from ctxagent.agent.permissions.shell.bash import test_evaluates_operands as evaluates_operands
+from ctxagent.agent.permissions.shell.parser import test_evaluates_operands as evaluates_operands
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.permissions.path_judge import PathJudge
 from ctxagent.agent.permissions.rule_set import RuleSet
-from ctxagent.agent.permissions.shell.programs import Programs
+from ctxagent.agent.permissions.shell.reach import Programs
 from ctxagent.agent.permissions.work_folders import WorkFolders
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.config.load import LoadedSettings, keys_needing_trust, load_settings
 from ctxagent.agent.config.trust import trust
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.permissions.rule_files import RuleFiles, RulesFile
+from ctxagent.agent.permissions.rule_set import RuleFiles, RulesFile
 from ctxagent.agent.permissions.rules import parse_rule
 
 RULE = "Bash(npm test:*)"

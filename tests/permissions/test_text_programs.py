@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.permissions.shell.text_programs import awk_only_prints, sed_only_prints
+from ctxagent.agent.permissions.shell.read_only import awk_only_prints, sed_only_prints
 
 SED_PRINTS = [
     ["p"], ["-n", "1p"], ["-n", "1,5p"], ["-n", "1~2p", "f"], ["-n", "/a/,+3p"], ["-n", "/a/,~4p"],

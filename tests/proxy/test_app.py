@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.models.bounded_body import MAX_UNPACKED_BYTES
+from ctxagent.agent.models.http_client import MAX_UNPACKED_BYTES
 from ctxagent.agent.proxy.app import MAX_REFUSAL_BYTES
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.tests.support.proxy.clients import (

@@ -27,7 +27,7 @@ from typing import Any
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import settings_from_flags
 from ctxagent.agent.context import tokens
-from ctxagent.agent.features.prompt import system_prompt
+from ctxagent.agent.features.environment import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep

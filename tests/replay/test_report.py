@@ -16,14 +16,15 @@ from ctxagent.agent.replay.report.json import document
 from ctxagent.agent.replay.report.measures import (
     Figures,
     anonymized,
+    comparison_table,
     drawbacks_sentence,
     format_percent,
     format_tokens,
     headline,
+    stopped_notes,
     total_figures,
 )
 from ctxagent.agent.replay.report.page import page
-from ctxagent.agent.replay.report.table import comparison_table, stopped_notes
 from ctxagent.agent.replay.results import Comparison, ReplayRun, Share, Sums
 
 from ..export.test_export import Page

@@ -17,10 +17,10 @@ from prompt_toolkit.utils import get_cwidth
 
 from ctxagent.agent.models.base import text_of
 from ctxagent.agent.models.chat.draft import ChatDraft
+from ctxagent.agent.models.factory import full_model_id
 from ctxagent.agent.models.messages.draft import ReplyDraft
-from ctxagent.agent.models.model_names import full_model_id
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.models.sse import parse_events
+from ctxagent.agent.models.transport import parse_events
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.agent.ui.cells import cut_to_cells

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.events import Notice
-from ctxagent.agent.security import sandbox_state
-from ctxagent.agent.security.sandbox_state import FILE_NAME, MAX_MACHINES, SandboxState
+from ctxagent.agent.security import bubblewrap
+from ctxagent.agent.security.bubblewrap import FILE_NAME, MAX_MACHINES, SandboxState
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Box:
 
 
 def news(folder: Path, state: SandboxState) -> Notice | None:
-    return sandbox_state.sandbox_news(Box(state), folder)  # type: ignore[arg-type]
+    return bubblewrap.sandbox_news(Box(state), folder)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file with the ID of this machine."""
     file = tmp_path / "machine-id"
     file.write_text("one\n")
-    monkeypatch.setattr(sandbox_state, "_MACHINE_ID", file)
+    monkeypatch.setattr(bubblewrap, "_MACHINE_ID", file)
     return file
 
 
@@ -78,7 +78,7 @@ def test_a_worse_state_is_told_and_a_better_one_is_not(folder: Path) -> None:
 
 
 def test_no_sandbox_by_choice_is_not_told(folder: Path) -> None:
-    assert sandbox_state.sandbox_news(None, folder) is None
+    assert bubblewrap.sandbox_news(None, folder) is None
     assert not folder.exists()
 
 

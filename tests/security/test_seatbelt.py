@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.security import seatbelt
-from ctxagent.agent.security.boundary import Boundary, Region
 from ctxagent.agent.security.sandbox import Sandbox
+from ctxagent.agent.security.sandbox_paths import Boundary, Region
 from ctxagent.tools.system.process import Process
 
 _TOKEN = re.compile(r'\(|\)|"(?:\\.|[^"\\])*"|[^\s()"]+')

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.session.command_work import answers_no, find_work
+from ctxagent.agent.session.command_output import answers_no, find_work
 
 
 def works(command: str) -> list[str]:

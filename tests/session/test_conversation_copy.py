@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.session.conversation import conversation_texts
-from ctxagent.agent.session.conversation_copy import CopiedText, CopyDifference, compare
+from ctxagent.agent.session.conversation import (
+    CopiedText,
+    CopyDifference,
+    compare,
+    conversation_texts,
+)
 from ctxagent.agent.session.entries import Entry, ToolResult, User
 
 FAKE = "as it was:\n\n## User · #900\n\nno message\n\n## Bash · #4\n\n{}\n"

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.config.state_settings import StateSettings
+from ctxagent.agent.config.compaction_settings import StateSettings
 from ctxagent.agent.session.disk_budget import (
     DAY_S,
     enforce_limits,
     limit_bytes,
+    measure_state,
     plan_removal,
     remove_sessions,
+    stored_total,
 )
 from ctxagent.agent.session.lock import acquire_lock
-from ctxagent.agent.session.usage import measure_state, stored_total
 
 MB = 1_000_000
 

@@ -3,8 +3,7 @@
 import pytest
 
 from ctxagent.agent.session.entries import Assistant
-from ctxagent.agent.session.in_flight import FIRST_OUTPUT_TOKENS, InFlight, request_note
-from ctxagent.agent.session.totals import Totals
+from ctxagent.agent.session.totals import FIRST_OUTPUT_TOKENS, InFlight, Totals, request_note
 
 
 def reply(purpose: str = "turn", output: int = 10) -> Assistant:

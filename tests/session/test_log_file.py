@@ -9,7 +9,7 @@ import pytest
 
 from ctxagent.agent.errors import RecordError, SessionBusy
 from ctxagent.agent.session import lock as locks
-from ctxagent.agent.session.log_file import LogFile
+from ctxagent.agent.session.log import LogFile
 
 from ..support.disk import small_disk
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.session.disk_budget import existing_sessions, reclaim_space
 from ctxagent.agent.session.lock import acquire_lock
-from ctxagent.agent.session.reclaim import existing_sessions, reclaim_space
 from ctxagent.agent.worktree import SAVED_FOLDER, SavedFiles, WorkTree
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.session.same_work import MAX_TEXT_CHARS, GivenTask, similarity
+from ctxagent.agent.session.subagent_logs import MAX_TEXT_CHARS, GivenTask, similarity
 
 Task = tuple[str, str]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.session.usage import (
+from ctxagent.agent.session.disk_budget import (
     BLOCK_BYTES,
     USAGE_NAME,
     add_to_total,

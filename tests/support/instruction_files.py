@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from ctxagent.agent.features.instruction_places import InstructionPlaces
-from ctxagent.agent.features.instruction_reader import InstructionFile, InstructionReader
+from ctxagent.agent.features.instruction_places import (
+    InstructionFile,
+    InstructionPlaces,
+    InstructionReader,
+)
 
 
 def places(

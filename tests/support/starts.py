@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ctxagent.agent.config.pinned_files import PinnedFiles
 from ctxagent.agent.config.start_gate import ClearedStart, Enclose, ProgramStart, StartGate
+from ctxagent.agent.config.trust import PinnedFiles
 
 
 def start_gate(state: Path, *roots: Path) -> StartGate:

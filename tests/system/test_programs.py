@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.features.prompt import environment_text
+from ctxagent.agent.features.environment import environment_text
 from ctxagent.agent.security.folders import project_folders, writable_folders
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import safe_git_environment

@@ -11,7 +11,7 @@ import pytest
 
 from ctxagent.agent.events import Question
 from ctxagent.agent.ui.conversation.questions import permission_rows
-from ctxagent.agent.ui.question import ROW_KEYS
+from ctxagent.agent.ui.screen import ROW_KEYS
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.ui.terminal.notices import Notices, notice_sequence, notice_style
 from ctxagent.agent.ui.terminal.output import output_for
-from ctxagent.agent.ui.terminal.window import TerminalWindow
+from ctxagent.agent.ui.terminal.window import Notices, TerminalWindow, notice_sequence, notice_style
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server

@@ -15,10 +15,10 @@ import pytest
 from ctxagent.agent.config.load import load_settings
 from ctxagent.agent.config.settings import UiSettings
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.permissions.rule_files import RuleFiles
+from ctxagent.agent.permissions.rule_set import RuleFiles
 from ctxagent.agent.session.entries import Note
 from ctxagent.agent.session.log import read_log
-from ctxagent.agent.ui.conversation.services import ConversationServices
+from ctxagent.agent.ui.conversation.open_session import ConversationServices
 from ctxagent.agent.ui.repl.repl import Repl
 
 from ..support.command import Place

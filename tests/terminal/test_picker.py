@@ -12,7 +12,7 @@ from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, Session, User
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project
-from ctxagent.agent.ui.menu import Option, OptionList
+from ctxagent.agent.ui.screen import Option, OptionList
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.ui.conversation.services import ConversationServices
+from ctxagent.agent.ui.conversation.open_session import ConversationServices
 from ctxagent.agent.ui.input.editor import CtxagentError, edit
 
 from ..support.terminal.seat import CTRL_C, ENTER, ESC, UP, Desk, Seat, drive

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Pin
 from ctxagent.agent.ui.commands import COMMANDS
-from ctxagent.agent.ui.input.path_match import Paths, folder_entries, match_cost
+from ctxagent.agent.ui.input.completion import Paths, folder_entries, match_cost
 
 from ..support.terminal.seat import CTRL_C, ENTER, Desk, Seat, drive
 

@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.events import Question
 from ctxagent.agent.ui.conversation.questions import permission_rows
-from ctxagent.agent.ui.question import BACK, ChoiceRow, OpenQuestion, as_lines, row_of
+from ctxagent.agent.ui.screen import BACK, ChoiceRow, OpenQuestion, as_lines, row_of
 
 ROWS = [
     ChoiceRow("y", "[y]es"),

@@ -17,7 +17,7 @@ from ctxagent.agent.config.settings import UiSettings
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, SessionError
 from ctxagent.agent.events import Retrying, TextDelta
-from ctxagent.agent.features.prompt import entry_after_summary
+from ctxagent.agent.features.environment import entry_after_summary
 from ctxagent.agent.loop import permission_mode
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Summary, User

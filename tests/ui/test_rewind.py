@@ -26,7 +26,7 @@ from ctxagent.agent.session.entries import Checkpoint, Entry, Note, Summary, Use
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.ui import commands
-from ctxagent.agent.ui.conversation.services import ConversationServices
+from ctxagent.agent.ui.conversation.open_session import ConversationServices
 from ctxagent.agent.worktree import RECORD_FOLDER, UNKNOWN, TouchRecord, saved_files, staging
 
 from ..support.server.validator import validate

@@ -8,8 +8,7 @@ from ctxagent.agent.launch import SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.ui.subagent_progress import Subagents
-from ctxagent.agent.ui.tasks import SessionTask, background_tasks, tasks_of
+from ctxagent.agent.ui.tasks import SessionTask, Subagents, background_tasks, tasks_of
 
 from ..features.test_subagents import Talk, task
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ctxagent.agent.worktree import WorkTree, garbage, object_store, staging, tree_edit
+from ctxagent.agent.worktree import WorkTree, garbage, object_store, staging
+from ctxagent.agent.worktree import staging as tree_edit
 from ctxagent.agent.worktree import watch as watching
-from ctxagent.agent.worktree.running_git import RunningGit, _end
+from ctxagent.agent.worktree.object_store import RunningGit, _end
 
 from ..support.command import alive, gone
 from .test_snapshots import changed, contents, git, repository, tree_of

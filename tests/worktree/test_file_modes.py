@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.worktree.file_modes import (
+from ctxagent.agent.worktree.left_out import LeftOut
+from ctxagent.agent.worktree.object_store import GitFailed, ObjectStore
+from ctxagent.agent.worktree.saved_files import (
     FileModes,
     apply_modes,
     changed_modes,
@@ -16,8 +18,6 @@ from ctxagent.agent.worktree.file_modes import (
     read_modes,
     store_with_modes,
 )
-from ctxagent.agent.worktree.left_out import LeftOut
-from ctxagent.agent.worktree.object_store import GitFailed, ObjectStore
 
 from .test_snapshots import ENV
 

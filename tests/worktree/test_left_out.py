@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.worktree import left_out, signatures
+from ctxagent.agent.worktree import diff, left_out
 from ctxagent.agent.worktree.left_out import LeftOut
 
 from .test_snapshots import contents, git, repository, tree_of
 
-LARGE = signatures.MAX_CONTENT_BYTES + 1
+LARGE = diff.MAX_CONTENT_BYTES + 1
 
 
 def with_unseen_files(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import RecordError
-from ctxagent.agent.worktree import TreeState, WorkTree, signatures, staging
+from ctxagent.agent.worktree import TreeState, WorkTree, diff, staging
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
@@ -131,7 +131,7 @@ def test_the_digest_of_a_change_is_that_of_the_file(tmp_path: Path) -> None:
     (project / "src" / "b.py").unlink()
     found = tree.changes(before, tree.observe([str(project / ".env")]))
     assert {c.path: c.blob for c in found} == {
-        str(project / name): signatures.blob_digest(str(project / name))
+        str(project / name): diff.blob_digest(str(project / name))
         for name in ("a.txt", ".env", "src/b.py")
     }
     assert [c.blob for c in found if c.action == "deleted"] == [""]
@@ -360,7 +360,7 @@ def test_ignored_large_and_strange_files_stay(tmp_path: Path) -> None:
     tree.observe()
     with (project / ".gitignore").open("a") as file:
         file.write("*.ignored\n")
-    (project / "large").write_bytes(b"\0" * (signatures.MAX_CONTENT_BYTES + 1))
+    (project / "large").write_bytes(b"\0" * (diff.MAX_CONTENT_BYTES + 1))
     os.mkfifo(project / "fifo")
     inner = repository(project / "inner")
     git(project, "init", "-q", "unborn")
@@ -382,13 +382,13 @@ def test_ignored_large_and_strange_files_stay(tmp_path: Path) -> None:
 def test_a_large_file_is_noticed_but_not_kept(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     large = project / "large"
-    large.write_bytes(b"\0" * (signatures.MAX_CONTENT_BYTES + 1))
+    large.write_bytes(b"\0" * (diff.MAX_CONTENT_BYTES + 1))
     tree = tree_of(project)
     before = tree.observe()
     assert sum(f.stat().st_size for f in (tmp_path / "state").rglob("*") if f.is_file()) < 50_000
     with large.open("ab") as file:
         file.write(b"x")
-    (project / "a.txt").write_bytes(b"\1" * (signatures.MAX_CONTENT_BYTES + 1))
+    (project / "a.txt").write_bytes(b"\1" * (diff.MAX_CONTENT_BYTES + 1))
     assert changed(tree, before) == {"large": ("modified", 0, 0), "a.txt": ("modified", 0, 2)}
     second = tree.observe()
     large.write_text("small now\n")
@@ -405,7 +405,7 @@ def test_what_is_kept_nowhere_else_is_kept_before_it_is_overwritten(tmp_path: Pa
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     before = tree.observe()
-    data = b"\1" * (signatures.MAX_CONTENT_BYTES + 1)
+    data = b"\1" * (diff.MAX_CONTENT_BYTES + 1)
     (project / "a.txt").write_bytes(data)
     assert before.tree
     tree.restore(before.tree)

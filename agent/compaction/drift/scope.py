@@ -1,22 +1,295 @@
-"""The scope of the task, and a check whether calls have anything in common with it."""
+"""The scope of the task, and a check whether calls have anything in common with it.
 
-from collections.abc import Iterable, Sequence
+Remember the calls of a session, to detect repeated calls and reverted edits.
 
+Decisions that name alternatives, and calls that bring in another alternative than before.
+
+The code does not read the sentence: which name was chosen depends on the language. It checks a name
+of a decision only when a call installs it, imports it or names a file for it, for the first time
+and without a request.
+
+Read a tool call's subject, commands and written files from its arguments.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
-from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
-from .calls import (
-    CHANGING,
-    call_line,
-    call_subject,
-    command_of,
-    path_argument,
-    simple_commands,
-    written_paths,
-    written_text,
+from ..language.words import (
+    MAX_LINE_CHARS,
+    MIN_NAME_CHARS,
+    STEM_CHARS,
+    fit_line,
+    folder_of,
+    is_brief,
+    paths_in,
+    terms,
 )
-from .decisions import adds_something
+
+CHANGING = ("Edit", "Write")
+MAX_ARGUMENT_CHARS = 300  # read from one argument
+MAX_WRITTEN_CHARS = 20_000  # read from a command or a written text
+
+_BODIES = ("content", "old_string", "new_string", "todos")
+_QUOTED = regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_HEREDOC = regex(r"((?<!<)<<-?\s*['\"\\]?\w[^\n]*)\n.*", re.DOTALL)
+_REDIRECTED = regex(r"(?<![-=])>{1,2}\|?\s*([^\s;&|<>()]+)")
+_PREFIXES = {"sudo", "time", "nohup", "command", "then", "do", "else", "!", "env", "exec"}
+_WRITERS = {"rm", "mv", "cp", "tee", "truncate", "touch", "chmod", "ln", "patch", "sed", "perl"}
+_GIT_WRITERS = {"rm", "mv", "checkout", "restore"}
+_BARE_WORD = regex(r"[a-z]+")
+
+
+def arguments_of(call: Block) -> Mapping[str, Any]:
+    arguments = call.get("input")
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
+def path_argument(call: Block) -> str:
+    arguments = arguments_of(call)
+    return str(arguments.get("path") or arguments.get("file_path") or "")
+
+
+def command_of(call: Block) -> str:
+    """Return the shell command of a Bash call, "" for other tools."""
+    return str(arguments_of(call).get("command", "")) if call.get("name") == "Bash" else ""
+
+
+def call_line(call: Block) -> str:
+    """Return a call in one line: the tool and its command, path or subject."""
+    what = arguments_of(call).get("command") or path_argument(call) or call_subject(call)
+    return fit_line(f"{call.get('name')} {what}", MAX_LINE_CHARS)
+
+
+def call_subject(call: Block) -> str:
+    """Return the subject of a call: all its arguments except the texts that it writes. For a
+    command, leave out the names of programs, subcommands and flags.
+    """
+    if command := command_of(call):
+        pieces = map(_operands, simple_commands(command[:MAX_ARGUMENT_CHARS]))
+        return "\n".join(" ".join(piece) for piece in pieces)
+    arguments = arguments_of(call).items()
+    return "\n".join(
+        str(value)[:MAX_ARGUMENT_CHARS] for name, value in arguments if name not in _BODIES
+    )
+
+
+def _operands(words: Sequence[str]) -> list[str]:
+    first = 2 if len(words) > 1 and _BARE_WORD.fullmatch(words[1]) else 1
+    return [word for word in words[first:] if not word.startswith("-")]
+
+
+def written_text(call: Block) -> str:
+    """Return the text that a call writes to a file."""
+    arguments = arguments_of(call)
+    text = arguments.get("content") or arguments.get("new_string") or ""
+    return str(text)[:MAX_WRITTEN_CHARS]
+
+
+def simple_commands(command: str) -> list[list[str]]:
+    """Split a shell command into simple commands, each a list of words. Approximate."""
+    found = []
+    for piece in re.split(r"[;&|\n()]+", _bare(command)):
+        words = piece.split()
+        while words and (words[0] in _PREFIXES or re.match(r"\w+=", words[0])):
+            del words[0]
+        if words:
+            found.append(words)
+    return found
+
+
+def _bare(command: str) -> str:
+    """Return a command without the bodies of here-documents. A quoted text with spaces becomes one
+    placeholder word.
+    """
+    head = _HEREDOC.sub(r"\1", command[:MAX_WRITTEN_CHARS])
+    return _QUOTED.sub(lambda q: "_" if re.search(r"\s", q[0]) else q[0][1:-1], head)
+
+
+def written_paths(call: Block) -> list[str]:
+    """Return the paths that a call writes to, as far as its arguments name them."""
+    if call.get("name") in CHANGING:
+        return [path] if (path := path_argument(call)) else []
+    command = command_of(call)
+    redirected = _REDIRECTED.findall(_bare(command))
+    found = [path for path in redirected if not path.startswith(("&", "/dev/"))]
+    for words in simple_commands(command):
+        program, rest = words[0].rpartition("/")[2], words[1:]
+        if program == "git" and rest and rest[0] in _GIT_WRITERS:
+            found += rest[1:]
+        elif program in ("sed", "perl") and not any(w.startswith(("-i", "-pi")) for w in rest):
+            continue
+        elif program in _WRITERS:
+            found += rest[-1:] if program in ("cp", "ln") else rest
+    return [path for path in found if not path.startswith("-")]
+
+
+MIN_ALTERNATIVE_CHARS = 3
+MAX_DECISION_CHARS = 1_000
+MAX_NAMES = 4  # of a decision between alternatives; more names are a list
+
+_ADDING = ("install", "add", "get", "i", "require", "create", "init", "new", "download", "clone")
+_ADDING_PLACES = 4  # first words of a command that may say what it adds: `python -m pip install`
+_NAME = regex(r"[^\W\d_][\w+#-]*(?:\.[^\W\d_][\w+#-]*)*")
+_CODE = regex(r"`([^`\s]+)`")
+_SENTENCE = regex(r"(?:^|[.!?:;]\s+|\n)\W*")
+_IMPORT = regex(
+    r"\s*(?:import|from|export|use|using|#include|require|(?:const|let|var)\b.*\brequire)\b"
+)
+_MODULE = regex(r"['\"<]([^'\"<>\s]+)['\">]|\b(?:import|from|use|using)\s+([\w.]+)")
+_DOCUMENTS = (".md", ".rst", ".txt")  # endings of files that are not code
+_LISTS_PACKAGES = regex(
+    r"(?:package|requirements[\w-]*|pyproject|cargo|go|gemfile|pom|build|composer"
+    r"|(?:docker-)?compose|dockerfile)(?:\.\w+)?"
+)
+_PARTS = regex(r"[^\W_]+")
+_PACKAGE = regex(r"@|[\w.-]*\.[\w-]+/|[^-/][^/]*$")  # not an option, a path or a branch
+_VERSION = regex(r"[=<>~!^\[;].*|(?<=.)@.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """A decision, and the names in it after the first, in lower case."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+def alternatives_in(decisions: Iterable[str]) -> list[Alternatives]:
+    """Return the decisions that name two to four things."""
+    found = ((text, [*dict.fromkeys(_names(text[:MAX_DECISION_CHARS]))]) for text in decisions)
+    return [
+        Alternatives(text, tuple(names[1:])) for text, names in found if 1 < len(names) <= MAX_NAMES
+    ]
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names in a text, in lower case: code, and words with a capital letter that no
+    sentence begins with.
+    """
+    coded = {found[1] for found in _CODE.finditer(text)}
+    starts = {found.end() for found in _SENTENCE.finditer(text)}
+    for word in _NAME.finditer(text):
+        name = word[0]
+        is_cased = any(char.isupper() for char in (name[1:] if word.start() in starts else name))
+        if len(name) >= MIN_ALTERNATIVE_CHARS and (is_cased or name in coded):
+            yield name.casefold()
+
+
+def brought_in(call: Block) -> set[str]:
+    """Return the names that a call installs, imports or names a file for, in lower case."""
+    found = set[str]()
+    for words in simple_commands(command_of(call)):
+        verbs = [place for place in range(1, len(words)) if words[place] in _ADDING]
+        if verbs and verbs[0] < _ADDING_PLACES:
+            for word in words[verbs[0] + 1 :]:
+                found |= _forms(_VERSION.sub("", word)) if _PACKAGE.match(word) else set()
+    if text := written_text(call):
+        before = set(str(arguments_of(call).get("old_string", "")).splitlines())
+        base = path_argument(call).rpartition("/")[2].casefold()
+        found |= set(_PARTS.findall(base.rpartition(".")[0]))
+        lists_packages = _LISTS_PACKAGES.fullmatch(base)
+        for line in text.splitlines():
+            if line in before:
+                continue
+            if lists_packages:
+                found |= {form for name in _NAME.findall(line) for form in _forms(name)}
+            elif _IMPORT.match(line) and not base.endswith(_DOCUMENTS):
+                found |= _forms(_module(line))
+    return found
+
+
+def _module(line: str) -> str:
+    """Return the module that an import names; "" for a file of the project."""
+    found = _MODULE.search(line)
+    name = (found[1] or found[2]) if found else ""
+    return "" if name.startswith((".", "/")) else name
+
+
+def adds_something(words: list[str]) -> bool:
+    """Return True if a simple command installs, downloads or creates something."""
+    return any(word in _ADDING for word in words[1:_ADDING_PLACES])
+
+
+def _forms(name: str) -> set[str]:
+    """Return a name and its parts, in lower case."""
+    name = name.casefold()
+    return {name, *_PARTS.findall(name)} - {""}
+
+
+MAX_CALLS = 2_000  # remembered, the newest
+MIN_LINE_CHARS = 8  # shorter lines, such as a brace, occur in many edits
+
+_REMEMBERED = (*CHANGING, "Bash")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    ref: int  # of the newest fact before it
+    identity: int  # hash of tool and arguments
+    path: str
+    removed: frozenset[int]  # hashes of lines
+    added: frozenset[int]
+
+
+@dataclass(slots=True)
+class CallMemory:
+    """The earlier calls that change files or run commands, as hashes."""
+
+    _calls: list[_Call] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)  # that calls installed or imported
+    asked_user: bool = False  # the newest calls asked the user questions
+
+    def add(self, calls: Sequence[Block], ref: int) -> None:
+        """Remember the calls of a reply. `ref` is the ref of the newest fact before them."""
+        self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _REMEMBERED]
+        del self._calls[:-MAX_CALLS]
+        for call in calls:
+            self.names |= brought_in(call)
+        self.asked_user = any(call.get("name") == "AskUser" for call in calls)
+
+    def copy(self) -> "CallMemory":
+        return replace(self, _calls=list(self._calls), names=set(self.names))
+
+    def has(self, call: Block) -> bool:
+        """Return True if exactly this call was made before."""
+        identity = _identity(call)
+        return any(before.identity == identity for before in self._calls)
+
+    def find_reverted_edit(self, call: Block) -> int | None:
+        """Return the `ref` of the newest edit that a call reverts exactly, else None. The call must
+        write all lines that the edit removed, remove all lines that it added, and touch no other
+        lines.
+        """
+        edit = _summarized(call, 0)
+        undone = (edit.path, edit.added, edit.removed)
+        refs = (c.ref for c in reversed(self._calls) if (c.path, c.removed, c.added) == undone)
+        return next(refs, None) if edit.added else None
+
+
+def _identity(call: Block) -> int:
+    return hash((str(call.get("name")), json.dumps(call.get("input"), sort_keys=True, default=str)))
+
+
+def _summarized(call: Block, ref: int) -> _Call:
+    """Return the hashes of a call's edit. The lines that a Write removes are unknown and count as
+    none.
+    """
+    arguments = arguments_of(call)
+    old, new = (_lines(str(arguments.get(key, ""))) for key in ("old_string", "new_string"))
+    return _Call(ref, _identity(call), path_argument(call), old - new, new - old)
+
+
+def _lines(text: str) -> frozenset[int]:
+    lines = (line.strip() for line in text.splitlines())
+    return frozenset(hash(line) for line in lines if len(line) >= MIN_LINE_CHARS)
+
 
 UNRELATED_POINTS = 8  # limit for consecutive calls; a file change has 2 points, other calls 1
 MIN_TASK_TERMS = 3  # of the request; with fewer, no call counts as unrelated

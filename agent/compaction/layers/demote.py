@@ -20,7 +20,7 @@ from ...lazy import dataclass
 from ...session.archive import offload
 from ...session.given_back import RECALLED
 from ...session.user_messages import PREVIEW_MARK
-from ..language.names import frequent_names
+from ..language.words import frequent_names
 from ..policy import Policy
 from .layer import Layer, LayerState, Pass, stub_target
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...context import tokens
-from ...context.compaction_block import MAX_INSTRUCTIONS_CHARS
-from ...context.items import Item
+from ...context.items import MAX_INSTRUCTIONS_CHARS, Item
 from ...context.request import Request, adds_tools, begins_with, build_request
 from ...context.view import View
 from ...context.window import Window

@@ -12,16 +12,15 @@ from ...lazy import regex
 from ...session.ledger import FileFact, Ledger
 from ..document import DENIED, FileRow, ReadRow, SummaryDocument, SummaryFact
 from ..language.words import paths_in
-from .facts import merged_facts
+from .facts import comparable, merged_facts, open_errors
 from .open_failures import still_open, with_open_failures
-from .resolved_errors import comparable, open_errors
 from .shorten import (
     changed_file_rows,
     is_folder_row,
     is_line_count,
     shorten_at_gap,
 )
-from .user_rules import merged_rules
+from .user_messages import merged_rules
 
 LAST_COMMAND_PREFIX = "the last command was"  # begins the phase in a summary without a model
 MAX_CHANGE_PIECES = 4  # parts of a change's description: the first and the newest

@@ -14,7 +14,7 @@ from ...lazy import regex
 from ...session.command_output import has_error_sign
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
-from .resolved_errors import quotes_past_failure
+from .facts import quotes_past_failure
 from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400

@@ -26,7 +26,7 @@ from ..document import (
     render,
     row_line,
 )
-from .resolved_errors import resolved_error
+from .facts import resolved_error
 
 FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders

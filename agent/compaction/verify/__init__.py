@@ -4,8 +4,14 @@
 `exam` puts the same questions to a model.
 """
 
-from .probes import Probe, choose_probes
-from .repair import ProbeTally, add_missed_facts, probed_facts_test, tally_probes
+from .probes import (
+    Probe,
+    ProbeTally,
+    add_missed_facts,
+    choose_probes,
+    probed_facts_test,
+    tally_probes,
+)
 
 __all__ = [
     "Probe",

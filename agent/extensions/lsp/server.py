@@ -3,23 +3,246 @@
 Changes are sent in batches. A file is first opened with its content before the change, so that its
 old errors are known. A server with pull diagnostics is asked for the errors of each open file. A
 server without them sends errors itself; its report is complete when it stays quiet for QUIET_S.
+
+JSON-RPC with a language server: framed messages, requests in both directions, size limits.
+
+The protocol is https://microsoft.github.io/language-server-protocol; only a few of its messages are
+used. Invalid data from the server ends the connection.
+
+Errors and warnings that language servers report, and the comparison that finds new errors.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from ....tools.system.shorten import one_line
+from ....tools.system.unicode import clean, reveal_invisible
 from ...config.start_gate import ClearedStart
 from ...lazy import dataclass
 from ...version import __version__
-from ..server_process import ExitInfo, run_server
-from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded
+from ..server_process import CHUNK_BYTES, ExitInfo, ServerProcess, run_server
 from .kinds import ServerKind
-from .problems import Problem, new_errors, problems_in
+
+MAX_PROBLEMS = 1_000  # of one file
+MAX_MESSAGE_CHARS = 300
+ERROR, WARNING = 1, 2  # severities; larger ones are hints
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error or a warning at a position in a file."""
+
+    line: int  # from 1
+    column: int
+    is_error: bool
+    message: str
+    rule: str  # rule code of the checker, "" for none
+
+    @property
+    def shown(self) -> str:
+        """The problem on one line, without the file."""
+        rule = f" [{self.rule}]" if self.rule else ""
+        return f"{self.line}:{self.column}: {self.message}{rule}"
+
+
+def problems_in(listed: object) -> list[Problem]:
+    """Return the errors and warnings in a list of diagnostics, sorted by position. Skip entries
+    that break the protocol.
+    """
+    rows = listed if isinstance(listed, list) else []
+    found = (_problem(row) for row in rows[:MAX_PROBLEMS] if isinstance(row, dict))
+    return sorted(filter(None, found), key=lambda each: (each.line, each.column))
+
+
+def _problem(row: dict[str, Any]) -> Problem | None:
+    severity, code = row.get("severity", ERROR), row.get("code")
+    if severity not in (ERROR, WARNING):
+        return None
+    try:
+        start = row["range"]["start"]
+        line, column = int(start["line"]) + 1, int(start["character"]) + 1
+    except (KeyError, TypeError, ValueError):
+        return None
+    message = reveal_invisible(one_line(clean(str(row.get("message"))), MAX_MESSAGE_CHARS))
+    rule = one_line(clean(str(code)), 60) if isinstance(code, str | int) else ""
+    return Problem(line, column, severity == ERROR, message, rule)
+
+
+def new_errors(now: Sequence[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield the errors that are not in `known`. Edits move lines, so compare by message: an error
+    at another line is new only if there are more errors with its message than before.
+    """
+    left = Counter(known)
+    others = [each for each in now if each.is_error and not _problem_of(left, each)]
+    by_message = Counter[str]()
+    for each, count in left.items():
+        by_message[each.message] += count
+    yield from (each for each in others if not _problem_of(by_message, each.message))
+
+
+def _problem_of(counts: Counter[Any], key: object) -> bool:
+    """Decrement the count of a key. Return False if it is zero."""
+    if counts[key] <= 0:
+        return False
+    counts[key] -= 1
+    return True
+
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_HEADER_BYTES = 4_096
+MAX_SHOWN_BYTES = 60  # of invalid data
+UNKNOWN_METHOD = -32601
+RETRY_CODES = (-32801, -32802)  # the content changed meanwhile; the server was busy
+
+OnNotification = Callable[[str, Any], None]  # gets the method and the parameters of a notification
+# Returns the result of a request. Raises KeyError for an unknown method.
+AnswerRequest = Callable[[str, Any], Any]
+
+
+class RequestRefused(Exception):
+    """The server answered a request with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServerEnded(Exception):
+    """The server has exited or was stopped."""
+
+
+class LspConnection:
+    """A connection to one language server."""
+
+    def __init__(
+        self,
+        process: ServerProcess,
+        exit_info: ExitInfo,
+        on_notification: OnNotification,
+        answer: AnswerRequest,
+    ) -> None:
+        self._process, self._exit_info = process, exit_info
+        self._on_notification, self._answer = on_notification, answer
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._count = 0
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification without waiting. Data that the server has not read yet is
+        buffered.
+        """
+        self._send({"method": method, "params": params})
+
+    async def request(self, method: str, params: Mapping[str, Any] | None) -> Any:
+        """Send a request and return its result. Raises RequestRefused and ServerEnded."""
+        if self._exit_info.ended.is_set():
+            raise ServerEnded
+        self._count += 1
+        number = self._count
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({"id": number, "method": method, "params": params})
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+    async def read(self) -> None:
+        """Read messages from the server until it ends. If it sends invalid data, store the reason
+        in `exit_info`.
+        """
+        buffer = bytearray()
+        try:
+            while chunk := await self._process.stdout.read(CHUNK_BYTES):
+                buffer += chunk
+                while (message := _taken(buffer)) is not None:
+                    self._take(message)
+        except ValueError as error:
+            self._exit_info.reason = str(error)
+        finally:
+            self._exit_info.ended.set()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ServerEnded())
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Handle a message. Raises ValueError if the server has sent too many unrequested
+        messages.
+        """
+        method, number = message.get("method"), message.get("id")
+        if method is None:
+            future = self._waiting.get(number) if isinstance(number, int) else None
+            if future and not future.done():
+                _settle(future, message)
+            return
+        if self._exit_info.count_unrequested():
+            raise ValueError(self._exit_info.reason)
+        if number is None:
+            self._on_notification(str(method), message.get("params"))
+            return
+        try:
+            result = {"result": self._answer(str(method), message.get("params"))}
+        except KeyError:
+            result = {"error": {"code": UNKNOWN_METHOD, "message": f"{method} is not known"}}
+        self._send({"id": number, **result})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def _settle(future: "asyncio.Future[Any]", message: Mapping[str, Any]) -> None:
+    error = message.get("error")
+    if not isinstance(error, dict):
+        future.set_result(message.get("result"))
+        return
+    code = error.get("code")
+    future.set_exception(
+        RequestRefused(code if isinstance(code, int) else 0, str(error.get("message")))
+    )
+
+
+def _taken(buffer: bytearray) -> Mapping[str, Any] | None:
+    """Remove the first message from a buffer and return it, None if it is incomplete. Raises
+    ValueError for data that is not a message.
+    """
+    head, found, _ = bytes(buffer[:MAX_HEADER_BYTES]).partition(b"\r\n\r\n")
+    if not found:
+        if len(buffer) >= MAX_HEADER_BYTES or (
+            head and not b"content-".startswith(head[:8].lower())
+        ):
+            raise ValueError(_no_message(head))
+        return None
+    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n") if b":" in line)
+    size = fields.get(b"content-length", b"").strip()
+    if not size.isdigit():
+        raise ValueError(_no_message(head))
+    if int(size) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB")
+    start = len(head) + 4
+    if len(buffer) < start + int(size):
+        return None
+    body = bytes(buffer[start : start + int(size)])
+    del buffer[: start + int(size)]
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError(_no_message(body)) from None
+    if not isinstance(message, dict):
+        raise ValueError(_no_message(body))
+    return message
+
+
+def _no_message(data: bytes) -> str:
+    shown = data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
+    return f"it sent data that is not a message: {shown!r}"
+
 
 ServerState = Literal["starting", "running", "silent", "failed"]
 

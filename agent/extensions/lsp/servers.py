@@ -1,4 +1,11 @@
-"""The language servers of a session. Each starts at the first change of a file of its language."""
+"""The language servers of a session. Each starts at the first change of a file of its language.
+
+Language servers of plugins, from `.lsp.json` or `lspServers` of a plugin's manifest.
+
+The format is https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME: {"command",
+"args", "env", "extensionToLanguage", "initializationOptions", "settings", "startupTimeout"}}`.
+`${VAR}` and `${VAR:-default}` are replaced by environment variables.
+"""
 
 import asyncio
 import os
@@ -6,17 +13,77 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ....tools.project_encodings import text_of
 from ....tools.system.safe_open import open_regular
 from ....tools.text import NotText
+from ...border.document import read_object
 from ...config.start_gate import Enclose, ProgramStart, StartGate, StartRefused
+from ...config.trust import read_untrusted
 from ...lazy import dataclass
-from ..plugins import Plugin
+from ..mcp.config import with_variables
+from ..plugins import Plugin, places_of
 from .kinds import KINDS, ServerKind, installed, own_kinds, project_top, root_of
-from .plugin_servers import servers_of
-from .problems import Problem
-from .server import CHANGED, CREATED, DELETED, LanguageServer
+from .server import CHANGED, CREATED, DELETED, LanguageServer, Problem
+
+LSP_KEY = "lspServers"
+MAX_START_S = 600.0
+
+
+def servers_of(
+    plugin: Plugin, environ: Mapping[str, str] | None
+) -> tuple[dict[str, ServerKind], list[str]]:
+    """Return the servers of a plugin by name, and a warning for each skipped server. Replace
+    variables by those of `environ`; keep them if `environ` is None. The built-in server for the
+    same suffixes is the fallback if the plugin's program is not installed.
+    """
+    found, problems = dict[str, ServerKind](), list[str]()
+    for path in places_of(plugin.folder, LSP_KEY):
+        shown = path.relative_to(plugin.folder)
+        try:
+            document = read_object(read_untrusted(path))
+            rows = {**document.get(LSP_KEY, document)}
+        except (OSError, ValueError, TypeError):
+            problems.append(f"{shown}: no language server in it is used: it is not {{NAME: {{…}}}}")
+            continue
+        for name, values in rows.items():
+            try:
+                if environ is not None:
+                    values = with_variables(values, {**environ, **plugin.environ})
+                found[name] = _kind(values, plugin.environ)
+            except (ValueError, TypeError, AttributeError) as error:
+                problems.append(f"{shown}: the language server {name} is left out: {error}")
+    return found, problems
+
+
+def _kind(values: Any, environ: Mapping[str, str]) -> ServerKind:
+    """Return a server from its description in a plugin. Raises ValueError, TypeError and
+    AttributeError.
+    """
+    command, arguments = values.get("command"), values.get("args") or []
+    languages = values.get("extensionToLanguage")
+    if not isinstance(command, str) or not command.strip():
+        raise ValueError("it has no command")
+    if not isinstance(languages, dict) or not languages:
+        raise ValueError("it has no extensionToLanguage")
+    if (transport := values.get("transport", "stdio")) != "stdio":
+        raise ValueError(f"its transport {str(transport)[:40]!r} is not supported here")
+    same = next((kind for kind in KINDS if kind.languages.keys() & languages.keys()), None)
+    start_ms = values.get("startupTimeout") or 0
+    return ServerKind(
+        {str(suffix): str(language) for suffix, language in languages.items()},
+        ((command, *map(str, arguments)), *(same.commands if same else ())),
+        same.markers if same else (),
+        env={
+            **environ,
+            **{str(key): str(value) for key, value in (values.get("env") or {}).items()},
+        },
+        options=values.get("initializationOptions"),
+        settings=values.get("settings"),
+        start_s=min(float(start_ms) / 1_000, MAX_START_S),
+    )
+
 
 MAX_SERVERS = 4  # at the same time
 MAX_FILE_BYTES = 1 << 20  # larger files are not checked

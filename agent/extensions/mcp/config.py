@@ -23,8 +23,7 @@ from ...config.start_gate import ProgramRights, ProgramStart
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
 from ...lazy import dataclass, regex
-from ..plugin_layout import places_of
-from ..plugins import ROOT_VARIABLE, Plugin
+from ..plugins import ROOT_VARIABLE, Plugin, places_of
 
 PROJECT_FILE = ".mcp.json"
 OWN_FILE = "mcp.json"  # in the user's configuration folder

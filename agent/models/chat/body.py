@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from ...context.compaction_block import with_plain_text
+from ...context.items import with_plain_text
 from ...context.request import ADDITION, GO_ON_PROMPT, Request
 from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.searches import search_text
-from ..names import shorten_name
 from ..providers import resolve_model
+from ..wire import shorten_name
 
 # Names of the field with the model's reasoning, by server. Only the first field in a reply is
 # used, because some servers send the same text twice.

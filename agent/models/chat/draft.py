@@ -17,10 +17,8 @@ from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
-from ..names import cut_name, shorten_name
-from ..sse import parse_arguments
-from ..transport import parse_error
-from ..wire import StreamError
+from ..transport import parse_arguments, parse_error
+from ..wire import StreamError, cut_name, shorten_name
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, REASONING_PARTS
 
 MAX_REPLY_CHARS = 8_000_000  # of the content; 8 times the longest output of a model

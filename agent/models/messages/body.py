@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...context.compaction_block import COMPACTION, begins_with_block
+from ...context.items import COMPACTION, begins_with_block
 from ...context.request import Request, adds_tools
 from ...lazy import regex
 from ...session.entries import Block

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, NoReturn
 
-from ...context.compaction_block import COMPACTION
+from ...context.items import COMPACTION
 from ...context.request import SEARCH_ID, Request
 from ...events import (
     Accepted,
@@ -37,9 +37,9 @@ from ...session.searches import (
     results_of,
 )
 from ..base import Reply
-from ..names import cut_name
 from ..providers import DEFAULT_PROVIDER, resolve_model
-from ..sse import parse_arguments
+from ..transport import parse_arguments
+from ..wire import cut_name
 
 _USAGE = {
     "input_tokens": "input",

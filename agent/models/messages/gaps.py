@@ -4,13 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...context.compaction_block import COMPACTION, begins_with_block, with_plain_text
-from ...context.items import THINKING
+from ...context.items import COMPACTION, THINKING, begins_with_block, with_plain_text
 from ...lazy import regex
 from ...session.entries import Block
-from ..address import host_of
 from ..gaps import IMAGES, NO_IMAGES_GAP, SHORT_REPLIES, Gap, short_reply_gap
-from ..providers import DEFAULT_PROVIDER, Endpoint
+from ..providers import DEFAULT_PROVIDER, Endpoint, host_of
 
 API_HOST = "api.anthropic.com"
 NO_TEXT: Block = {"type": "text", "text": "(no text)"}  # a reply of thinking only, without it

@@ -1,13 +1,18 @@
-"""A model behind the Messages API, using the `anthropic` SDK."""
+"""A model behind the Messages API, using the `anthropic` SDK.
+
+The abilities of a model behind the Messages API, from the table of models and the
+server's gaps.
+"""
 
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from ...context.compaction_block import COMPACTION, begins_with_block, compaction_in
+from ...context.items import COMPACTION, begins_with_block, compaction_in
 from ...context.request import Request
 from ..base import Abilities, Reply
-from ..gaps import ServerGaps
+from ..catalog import cache_terms, known_model
+from ..gaps import IMAGES, ServerGaps
 from ..http_client import Timeouts
 from ..keys import secrets_of
 from ..providers import CLOUDS, DEFAULT_PROVIDER, Endpoint, endpoint_of
@@ -15,11 +20,33 @@ from ..refusals import ServerHints
 from ..retry import RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
-from .abilities import abilities_of, takes_block
 from .body import WIRE
 from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
-from .gaps import GAPS
+from .gaps import GAPS, is_public
 from .sdk_transport import SdkTransport
+
+
+def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
+    """Return the abilities of a model on the server with these gaps."""
+    row = known_model(id)
+    return Abilities(
+        cache_terms(id),
+        images=IMAGES not in gaps.names,
+        makes_blocks=row is not None and row.compaction and COMPACTION not in gaps.names,
+        takes_blocks=takes_block(endpoint, gaps),
+        searches_web=is_public(endpoint) or None,
+        slots=endpoint.provider.slots,
+    )
+
+
+def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
+    """Return True if the server is known to accept a compaction block in the messages. Return False
+    for a server that has not yet made a block: it might ignore the block, and the model would lose
+    the summary.
+    """
+    seen = is_public(endpoint) or COMPACTION in gaps.supported
+    return COMPACTION not in gaps.names and seen
+
 
 HINTS = ServerHints(BASE_URL_VAR, f"{KEY_VAR} or {TOKEN_VAR}", "before /v1")
 

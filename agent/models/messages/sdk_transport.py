@@ -14,10 +14,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import NoCredentials, conceal
-from ..address import check_address
 from ..http_client import Timeouts, import_in_background, open_client, timeout_of
 from ..keys import ANY_TOKEN
-from ..providers import DEFAULT_PROVIDER, Endpoint
+from ..providers import DEFAULT_PROVIDER, Endpoint, check_address
 from ..transport import ErrorAnswer, NotConnected, parse_error
 from . import lazy_sdk
 from .credentials import KEY_VAR, TOKEN_VAR, find_key

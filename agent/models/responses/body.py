@@ -9,24 +9,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...context.compaction_block import with_plain_text
-from ...context.items import THINKING
+from ...context.items import THINKING, with_plain_text
 from ...context.request import ADDITION, Request
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..catalog import cache_terms
-from ..names import shorten_name
 from ..providers import resolve_model
+from ..wire import shorten_name
+from .draft import CALL, MESSAGE, ReasoningState, ResponseItem, arguments_of, unpack, with_reasoning
 from .gaps import BREAKPOINT, CACHE_OPTIONS
-from .state import (
-    CALL,
-    MESSAGE,
-    ReasoningState,
-    ResponseItem,
-    arguments_of,
-    unpack,
-    with_reasoning,
-)
 
 ENCRYPTED = "reasoning.encrypted_content"
 MIN_OUTPUT_TOKENS = 16  # the API refuses a lower limit

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...lazy import regex
 from ..gaps import IMAGES, NO_IMAGES_GAP, SHORT_REPLIES, Gap, short_reply_gap
-from .state import MESSAGE, REASONING, ResponseItem
+from .draft import MESSAGE, REASONING, ResponseItem
 
 CACHE_OPTIONS, BREAKPOINT = "prompt_cache_options", "prompt_cache_breakpoint"
 OMITTED_FILE = "[A file is left out here: the server takes no files.]"

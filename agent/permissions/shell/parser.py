@@ -5,6 +5,9 @@ here-documents, loops and functions, and the commands that wrappers such as `sud
 Every command that bash would run is among the parts, or `doubt` gives the reason why that is not
 certain. A text that the grammar and bash may parse differently is doubtful. Pure: runs nothing and
 reads no file.
+
+Bash syntax: node types of tree-sitter's grammar, quoting, expansions and tests. For text that
+the grammar cannot parse, it guesses the commands.
 """
 
 import re
@@ -15,11 +18,110 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ...lazy import dataclass, regex
-from . import bash
-from .wrappers import HARMLESS_VARIABLE, InnerCommands, find_inner_commands, is_shell
+from .wrappers import HARMLESS_VARIABLE, InnerCommands, find_inner_commands, is_shell, name_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
+
+# Words that bash reads as syntax or an assignment, not as the name of a command.
+NOT_A_COMMAND_NAME = regex(
+    r"\w+\+?=.*|.*[{}].*|!|\(|if|then|elif|else|fi|while|until|for|select|do|done|case|esac|in"
+    r"|function|\[\[|\]\]",
+    re.DOTALL,
+)
+# Node types that need no check: only their children are visited.
+PASSIVE_NODES = name_set(
+    "program list pipeline redirected_statement subshell compound_statement if_statement "
+    "elif_clause else_clause while_statement do_group case_statement case_item negated_command "
+    "command_substitution process_substitution command_name word string string_content "
+    "raw_string ansi_c_string concatenation number simple_expansion variable_name "
+    "special_variable_name brace_expression variable_assignments heredoc_start heredoc_content "
+    "heredoc_end heredoc_body file_descriptor herestring_redirect test_operator "
+    "binary_expression unary_expression parenthesized_expression regex extglob_pattern"
+)
+# Node types that a word of a command may have.
+WORD_NODES = frozenset(
+    ("word", "string", "raw_string", "ansi_c_string", "concatenation", "number",
+     "simple_expansion", "expansion", "command_substitution", "process_substitution")
+)  # fmt: skip
+
+_ESCAPE = regex(
+    r"\\(?:x(?P<hex>[\da-fA-F]{1,2})|u(?P<short>[\da-fA-F]{1,4})|U(?P<long>[\da-fA-F]{1,8})"
+    r"|(?P<octal>[0-7]{1,3})|(?P<plain>.))",
+    re.DOTALL,
+)
+_ESCAPE_LETTERS = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+# Expansions of a plain variable or of arithmetic with plain numbers.
+SIMPLE_EXPANSION = regex(
+    r"\$\{#?\w+\}|\$\(\([\d\s+*/%()<>=!&|^~-]*\)\)|\$\[[\d\s+*/%()<>=!&|^~-]*\]"
+)
+# `[[ x -gt y ]]` and `-v` evaluate their operands, including subscripts.
+_EVALUATING_OPERATOR = regex(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(&|]-[vR]\s")
+_QUOTED = regex(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+# `~`, `~/x` and `~name` are home folders; only the shell knows `~+`, `~-` and `~1`.
+_FOLDER_OF_THE_SHELL = regex(r"(?:^|[=:])~(?![A-Za-z_/]|$)")
+
+MAX_GUESSED_WORDS = 4_000  # of one command
+_COMMAND_SEPARATORS = regex(r"[;&|\n(){}`]+")
+_BRACES = regex(r"\{([^{}\s]+)\}")  # {curl,x} is `curl x`
+_OPENING_WORDS = frozenset(("!", "do", "then", "else", "if", "while", "time"))
+
+
+def decode_ansi_c(body: str) -> str | None:
+    """Decode the body of `$'…'` as bash does. Return None if only bash can decode it."""
+    pieces, end = [], 0
+    for match in _ESCAPE.finditer(body):
+        pieces.append(body[end : match.start()])
+        end = match.end()
+        code = match["hex"] or match["short"] or match["long"]
+        number = int(code, 16) if code else int(match["octal"], 8) if match["octal"] else None
+        if number is None:
+            meant = _ESCAPE_LETTERS.get(match["plain"])
+        else:
+            meant = chr(number) if 0 < number < 128 else None
+        if meant is None:
+            return None
+        pieces.append(meant)
+    return "".join([*pieces, body[end:]])
+
+
+def test_evaluates_operands(test: str) -> bool:
+    """Return True if a test evaluates its operands as code, or may do so at run time. In `[`, an
+    unquoted variable or pattern can expand to operators.
+    """
+    if _EVALUATING_OPERATOR.search(test):
+        return True
+    return not test.startswith("[[") and bool(re.search(r"[$*?\[]", _QUOTED.sub("", test[1:])))
+
+
+def may_name_shell_folder(word: str) -> bool:
+    """Return True if a word may start with a folder known only to the running shell (`~+`)."""
+    return bool(_FOLDER_OF_THE_SHELL.search(word))
+
+
+def has_quoted_bracket(word: str) -> bool:
+    """Return True if a pattern has a bracket and quotes, so that the bracket may be literal."""
+    return "[" in word and bool(re.search(r"""[\\'"]""", word))
+
+
+def guess_commands(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the words and the source of each possible command in a text."""
+    whole = _BRACES.sub(lambda match: match[1].replace(",", " "), text.replace("\\\n", ""))
+    seen = set()
+    for piece in _COMMAND_SEPARATORS.split(whole):
+        if piece in seen:
+            continue
+        seen.add(piece)
+        bare = re.sub(r"""[\\'"]""", "", re.sub(r"""\$(?=['"])""", "", piece))
+        words = bare.split(maxsplit=MAX_GUESSED_WORDS)[:MAX_GUESSED_WORDS]
+        while words and words[0] in _OPENING_WORDS:
+            del words[0]
+        if words:
+            yield words, piece.strip()
+
 
 MAX_PARSED_BYTES = 30_000  # longer commands are not parsed but doubtful
 MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
@@ -168,7 +270,7 @@ class _Reader:
                 self.doubts.append(_UNCERTAIN)
             elif visit := _VISITS.get(node.type):
                 visit(self, node)
-            elif node.is_named and node.type not in bash.PASSIVE_NODES:
+            elif node.is_named and node.type not in PASSIVE_NODES:
                 self.doubts.append(f"it uses {node.type.replace('_', ' ')}")
             self._check_gaps(node, whole=not level)
             if level < MAX_NODE_DEPTH:
@@ -217,7 +319,7 @@ class _Reader:
 
     def _guess(self) -> None:
         """Guess the commands in a text that cannot be parsed with certainty, for deny rules."""
-        for words, source in bash.guess_commands(self.text):
+        for words, source in guess_commands(self.text):
             self.add([Word(text) for text in words], source, _UNCERTAIN)
 
     def slice(self, node: "Node") -> str:
@@ -227,7 +329,7 @@ class _Reader:
         """Add one simple command and the commands that it starts."""
         if not words[0].fixed or words[0].glob:
             doubt = doubt or "the name of a command is known only at run time"
-        if bash.NOT_A_COMMAND_NAME.fullmatch(words[0].text):
+        if NOT_A_COMMAND_NAME.fullmatch(words[0].text):
             self.doubts.append(_UNCERTAIN)
         inner = find_inner_commands([word.text for word in words])
         wrapper = inner.transparent and not doubt
@@ -314,7 +416,7 @@ class _Reader:
             if redirect.type == "file_redirect":
                 yield from redirect.children_by_field_name("destination")[1:]
             elif redirect.type == "heredoc_redirect":
-                yield from (c for c in redirect.children if c.type in bash.WORD_NODES)
+                yield from (c for c in redirect.children if c.type in WORD_NODES)
                 for nested in redirect.children:
                     if nested.type == "file_redirect":
                         yield from nested.children_by_field_name("destination")[1:]
@@ -351,13 +453,13 @@ class _Reader:
 
     def test(self, node: "Node") -> None:
         text = self.slice(node)
-        if bash.test_evaluates_operands(text):
+        if test_evaluates_operands(text):
             self.doubts.append("its test evaluates its operands")
         if "\n" in text and not text.startswith("[["):
             self.doubts.append(_UNCERTAIN)
 
     def expansion(self, node: "Node") -> None:
-        if not bash.SIMPLE_EXPANSION.fullmatch(self.slice(node)):
+        if not SIMPLE_EXPANSION.fullmatch(self.slice(node)):
             self.doubts.append("it evaluates an expression with a variable")
 
     def compound(self, node: "Node") -> None:
@@ -431,7 +533,7 @@ class _Reader:
     def herestring(self, node: "Node") -> None:
         self._check_descriptor(node)
         self.input_texts += [
-            self.word(child).text for child in node.children if child.type in bash.WORD_NODES
+            self.word(child).text for child in node.children if child.type in WORD_NODES
         ]
 
     def word(self, node: "Node") -> Word:
@@ -442,7 +544,7 @@ class _Reader:
         if node.type == "raw_string":
             return Word(raw[1:-1])
         if node.type == "ansi_c_string":
-            text = bash.decode_ansi_c(raw[2:-1])
+            text = decode_ansi_c(raw[2:-1])
             return Word(raw, fixed=False, whole=False) if text is None else Word(text)
         if node.type == "string":
             literal = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw[1:-1])
@@ -453,8 +555,8 @@ class _Reader:
         if node.type in ("word", "number") or not node.is_named:
             bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
             glob = bool(re.search(r"[*?\[]", bare))
-            fixed = not (re.search(r"""[$`'"]""", bare) or bash.may_name_shell_folder(raw))
-            fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
+            fixed = not (re.search(r"""[$`'"]""", bare) or may_name_shell_folder(raw))
+            fixed = fixed and not (glob and has_quoted_bracket(raw))
             text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
             return Word(text if fixed else raw, fixed, glob, whole=fixed and not glob)
         inner = _SUBSTITUTION.fullmatch(raw) if node.type == "command_substitution" else None
@@ -467,7 +569,7 @@ class _Reader:
         text = "".join(piece.text for piece in pieces)
         glob = any(piece.glob for piece in pieces)
         fixed = all(piece.fixed for piece in pieces) and not braces
-        fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
+        fixed = fixed and not (glob and has_quoted_bracket(raw))
         whole = all(piece.whole for piece in pieces) and not braces
         return Word(text if fixed else raw, fixed, glob, whole=whole)
 

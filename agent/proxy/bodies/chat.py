@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ...models.chat.draft import ChatDraft
 from ...models.providers import CHAT
-from ...models.sse import parse_arguments
+from ...models.transport import parse_arguments
 from ...models.wire import Draft
 from ...session.entries import Block
 from ..forward import OPENAI

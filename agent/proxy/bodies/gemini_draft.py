@@ -11,9 +11,8 @@ from typing import Any
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...lazy import dataclass, regex
 from ...models.base import Reply
-from ...models.names import cut_name
 from ...models.transport import parse_error
-from ...models.wire import StreamError
+from ...models.wire import StreamError, cut_name
 from ...session.entries import Block, Usage
 from .base import OTHER_ITEM, Json
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import SessionBusy
 from ...lazy import dataclass
-from ..conversation.open_session import Conversation
+from ..conversation.open_session import Conversation, ConversationServices
 from ..conversation.questions import Questions
 from ..conversation.running import RunningTask
-from ..conversation.services import ConversationServices
 from ..screen import Screen
 
 if TYPE_CHECKING:

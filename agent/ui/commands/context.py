@@ -1,29 +1,38 @@
-"""Commands about the context: its content and its compaction."""
+"""Commands about the context: its content and its compaction.
+
+/rules and /preserve: the content that every compaction keeps, and missing sections.
+
+/log and /recover: log entries, the effect of compaction, and content that left the context.
+"""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
 from ...lazy import regex
-from ..question import BACK
+from ..screen import BACK
 from ..status import path_within
 from . import completions
 from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
-    from collections.abc import Reversible
+    from collections.abc import Callable, Reversible
 
     from rich.console import RenderableType
 
+    from ....tools.system.kept_text import KeptText
     from ...compaction.breakdown import Breakdown, LargeItem
     from ...compaction.history import Act
     from ...context.view import View
     from ...loop.agent import AgentState
     from ...session.entries import Entry
+    from ...session.log import Log
 
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
@@ -82,7 +91,7 @@ async def _compact(repl: CommandContext, argument: str) -> None:
             hint="Give at most one of --dry-run, --show and --probe-model. --all may be added.",
         )
     if "--dry-run" in flags:
-        from .. import compaction_plan
+        from .. import compaction_report as compaction_plan
 
         plan = compaction_plan.dry_run(repl.agent, limit=MAX_LIST_ITEMS, newest_only=newest_only)
         repl.show_lines(plan)
@@ -110,7 +119,7 @@ async def _choose_scope(
 
     Ask the user only if a summary would save little and no instructions were given.
     """
-    from .. import compaction_plan
+    from .. import compaction_report as compaction_plan
 
     agent = repl.agent
     little = compaction_plan.small_saving(agent, newest_only=newest_only)
@@ -202,7 +211,8 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
 async def _context(repl: CommandContext, argument: str) -> None:
     from ...compaction import breakdown
     from ...compaction.history import acts, marks
-    from .. import compaction_plan, compaction_report
+    from .. import compaction_report
+    from .. import compaction_report as compaction_plan
     from ..render import render
 
     agent = repl.agent
@@ -227,7 +237,7 @@ async def _context(repl: CommandContext, argument: str) -> None:
 
 def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
     """Return the context usage as a line, a bar and its legend."""
-    from .. import compaction_plan
+    from .. import compaction_report as compaction_plan
     from ..render import bar, render
 
     line = compaction_plan.usage_line(filled.window)
@@ -303,3 +313,137 @@ def _cache_lines(agent: "AgentState", entries: "Reversible[Entry]") -> list[str]
     if miss := compaction_report.last_cache_miss_reason(entries):
         lines.append(f"last cache miss: {miss}")
     return lines
+
+
+@command("what every compaction keeps, and what it may remove", anytime=True, group="context")
+async def _rules(repl: CommandContext, argument: str) -> None:
+    from .. import preserve_report
+
+    if argument:
+        raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
+    settings = repl.services.settings
+    origins = settings.loaded.origins if settings else {}
+    repl.show_lines(preserve_report.rules(repl.agent.handle.policy.rules, origins))
+
+
+@command(
+    "check the kept sections; --create adds missing ones",
+    argument="[SECTION] [--create]",
+    complete=completions.preserved,
+    group="context",
+)
+async def _preserve(repl: CommandContext, argument: str) -> None:
+    from .. import preserve_report
+
+    words = argument.split()
+    names = [word for word in words if word != "--create"]
+    if len(names) > 1 or any(name.startswith("--") for name in names):
+        raise UsageError(f"/preserve does not take {argument!r}", hint="/rules lists the sections.")
+    section, create = "".join(names), "--create" in words
+    rules, ledger = repl.agent.handle.policy.rules, repl.agent.ledger
+    found = preserve_report.check(
+        repl.services.cwd, rules, ledger, ledger.phase, section, create=create
+    )
+    repl.show_lines(preserve_report.sections(found))
+
+
+MAX_ENTRIES_SHOWN = 20
+MAX_TEXT_CHARS = 2_000_000  # shown of a text offloaded to a file
+
+
+@command(
+    "find earlier content, or show the state of the work",
+    argument="TOPIC|1|2|3",
+    anytime=True,
+    group="context",
+)
+async def _recover(repl: CommandContext, argument: str) -> None:
+    if not argument:
+        raise UsageError("/recover needs a topic", hint="/recover TOPIC, or a level: 1, 2 or 3.")
+    if argument in ("1", "2", "3"):
+        from ...compaction.recovery import failure_note, recover_session
+
+        entries = repl.agent.log.entries()
+        state = await asyncio.to_thread(recover_session, entries, int(argument), disk=True)
+        if state.failure:
+            repl.say(state.failure)
+            if not repl.agent.log.refusal:
+                repl.agent.record(failure_note(state.failure))
+        repl.show(state.text)
+        return
+    findings = await asyncio.to_thread(repl.agent.context.search, argument, "project")
+    if not findings.passages:
+        raise CtxagentError(f"nothing found: {argument}", hint=f"Searched: {findings.searched}.")
+    for passage in findings.passages:
+        head = f"{passage.ref} · {passage.what} · {passage.at}"
+        repl.say(head)
+        repl.show(passage.excerpt)
+    repl.say(f"searched: {findings.searched} · /log REF shows one of this session whole")
+
+
+@command(
+    "the newest entries of the log, or one in full",
+    argument="[REF|compaction|stats]",
+    anytime=True,
+    complete=completions.fixed(("compaction", "stats"), also=completions.refs),
+    group="context",
+)
+async def _log(repl: CommandContext, argument: str) -> None:
+    from ...compaction import history, metrics
+    from .. import compaction_report
+
+    log = repl.agent.log
+    if argument and argument not in ("compaction", "stats"):
+        repl.show(await asyncio.to_thread(_entry_text, log, argument, repl.agent.context.recall))
+        return
+    entries = log.entries()
+    if argument == "compaction":
+        done = await asyncio.to_thread(history.acts, entries)
+        others = await asyncio.to_thread(history.marks, entries)
+        text = compaction_report.event_log(done, others, limit=compaction_report.MAX_SHOWN_ACTS)
+        repl.show_report(text)
+    elif argument == "stats":
+        text = compaction_report.metrics(await asyncio.to_thread(metrics.session_metrics, entries))
+        repl.show_report(text)
+    else:
+        newest = await asyncio.to_thread(lambda: [*islice(reversed(entries), MAX_ENTRIES_SHOWN)])
+        rows = [(f"#{e.seq}", e.kind, compaction_report.entry_line(e)) for e in newest[::-1]]
+        repl.show_table(rows, wrap=False)
+        repl.say(str(log.path))
+
+
+def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
+    """Return an entry in full: a summary as the model reads it, a mask with its replacement texts,
+    any other entry as JSON, with its text that was offloaded to a file. The reason why it left the
+    context comes last, so that it stays on the screen. Raises UsageError for an unknown entry.
+    """
+    from ...compaction.history import why_not_in_context
+    from ...session.entries import Mask, Summary, encode
+    from ...session.log import find_entry
+    from ..compaction_report import mask_text
+
+    number = ref.removeprefix("#")
+    found = find_entry(log.path, int(number)) if number.isdecimal() else None
+    if found is None:
+        raise UsageError(
+            f"there is no entry {ref}",
+            hint=f"Entries are 1 to {log.last_seq}." if log.last_seq else "This session is empty.",
+        )
+    if isinstance(found, Summary):
+        return found.whole_text
+    if isinstance(found, Mask):
+        return mask_text(found)
+    text = json.dumps(encode(found), ensure_ascii=False, indent=1)
+    gone = why_not_in_context(log.entries(), found.seq)
+    return "\n".join(filter(None, (text, _filed_text(log, found, recall), gone)))
+
+
+def _filed_text(log: "Log", entry: "Entry", recall: "Callable[[int], KeptText | None]") -> str:
+    """Return the text of an entry that was offloaded to a file, "" for any other entry."""
+    name = getattr(entry, "offloaded", None)
+    kept = recall(entry.seq) if name else None
+    if kept is None:
+        return ""
+    text, size = kept.part(0, MAX_TEXT_CHARS)
+    more = f"\n[{size - len(text):,} more characters in {log.path.parent / str(name)}]"
+    return f"\n{text}{more if size > len(text) else ''}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.shorten import one_line
 from ....tools.system.unicode import clean
 from ...events import Notice
-from ...extensions.command_groups import OWN
+from ...extensions.command_files import OWN
 from .command_context import CommandContext
 from .registry import COMMANDS, Command
 
@@ -116,7 +116,7 @@ def _command(file: "CommandFile") -> Command:
 
 async def _say(name: str, repl: CommandContext, argument: str) -> None:
     """Send an MCP server's prompt as the next message."""
-    from ...loop.command_message import prompt_message
+    from ...loop.user_commands import prompt_message
 
     if (servers := _servers(repl)) is not None:
         repl.send_prompt(await prompt_message(repl.agent, servers, name, argument))
@@ -124,7 +124,7 @@ async def _say(name: str, repl: CommandContext, argument: str) -> None:
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:
     """Send the command's prompt as the next message."""
-    from ...loop.command_message import command_message, model_of_turn
+    from ...loop.user_commands import command_message, model_of_turn
 
     agent = repl.agent
     words = await command_message(agent, file, argument)

@@ -5,9 +5,9 @@ from dataclasses import fields
 
 from ...config.keyboard import KeyboardSettings, key_name
 from ...errors import UsageError
-from ...extensions.command_groups import GROUPS
+from ...extensions.command_files import GROUPS
 from ..foreign_names import foreign_names
-from ..menu import Menu, Option, Styled
+from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
 from .files import added_commands, read_command_files

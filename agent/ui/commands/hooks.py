@@ -1,15 +1,32 @@
-"""/hooks and /skills: hooks and skills from files, their origin and their use in the session."""
+"""/hooks and /skills: hooks and skills from files, their origin and their use in the session.
+
+/diagnostics: errors and warnings in changed files, and the language servers.
+
+/agents: the types of subagents.
+
+/add-dir: additional working directories of the session.
+
+/mcp: the MCP servers, their state, and their tools, prompts and resources.
+"""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
+from ...errors import UsageError
+from ..screen import Offer
 from ..status import short_path
 from .command_context import CommandContext
 from .registry import command
-from .settings_menu import NOT_IN_FORCE, user_settings
+from .settings import NOT_IN_FORCE, user_settings
+
+if TYPE_CHECKING:
+    from ...extensions.mcp.servers import McpServers, ServerStatus
+    from ...features.diagnostics import DiagnosticsFeature
 
 HOOKS = "hooks."  # prefix of the settings
 MAX_COMMAND_CHARS = 120
@@ -86,3 +103,141 @@ async def _skills(repl: CommandContext, argument: str) -> None:
         repl.say("there are no skills · `ctxagent guide skills` says where they are found")
     for warning in warnings:
         repl.notify("warning", warning)
+
+
+HEAD = ("language server", "state", "files", "")
+MAX_SHOWN = 200
+
+
+@command("the errors and warnings of changed files", anytime=True, group="files and work")
+async def _diagnostics(repl: CommandContext, argument: str) -> None:
+    from ...features.diagnostics import DiagnosticsFeature
+
+    feature = repl.agent.features.find(DiagnosticsFeature)
+    if feature is None:
+        repl.say("language servers are switched off, by features.off or --safe")
+        return
+    servers = await feature.servers()
+    if servers is None:
+        repl.say(f"no language server runs here: {feature.refusal}")
+        return
+    rows: list[tuple[str, str, str, str]] = [
+        (each.name, each.state, f"{len(each.documents):,}", each.error or str(each.root))
+        for each in servers.running.values()
+    ]
+    rows += [(name, "absent", "", why) for name, why in servers.absent.items()]
+    if not rows:
+        repl.say("the agent has not changed a file with a language server yet")
+        return
+    repl.show_table(rows, HEAD)
+    _show_problems(repl, feature)
+
+
+def _show_problems(repl: CommandContext, feature: "DiagnosticsFeature") -> None:
+    found = feature.problems()
+    if not found:
+        repl.say("there are no errors and warnings in the changed files")
+    lines = [
+        f"{feature.handle.context.shown(path)}:{each.shown}"
+        if each.is_error
+        else f"{feature.handle.context.shown(path)}:{each.shown} (warning)"
+        for path, each in found
+    ]
+    if len(lines) > MAX_SHOWN:
+        lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN:,} more"]
+    repl.show("\n".join(lines))
+
+
+@command("list the types of subagents", anytime=True, group="files and work")
+async def _agents(repl: CommandContext, argument: str) -> None:
+    from ...features.subagents import SubagentsFeature
+    from ..render import render
+
+    if argument:
+        raise UsageError(f"/agents does not take {argument!r}", hint="/tasks lists and stops them.")
+    feature = repl.agent.features.find(SubagentsFeature)
+    rows = [(each.name, each.source, each.description) for each in feature.types] if feature else []
+    if rows:
+        repl.put(render.table(rows, head=("subagent", "from", "")))
+    else:
+        repl.say("there are no subagents here")
+
+
+@command(
+    "also work in another directory; without DIR, list them",
+    argument="[DIR]",
+    group="files and work",
+)
+async def _add_dir(repl: CommandContext, argument: str) -> None:
+    from ...loop.user_commands import add_directory
+
+    if argument:
+        name = short_path(Path(await add_directory(repl.agent, argument)))
+        repl.say(f"the session also works in {name}, with the same permission mode and rules")
+        repl.say("checkpoints cover the project only: /rewind undoes no changes by commands there")
+        return
+    names = repl.agent.approval.folders.names
+    for name in names:
+        repl.say(short_path(Path(name)))
+    if not names:
+        repl.say("the session works in the project only · /add-dir DIR adds a directory")
+
+
+SERVER_HEAD = ("server", "state", "tools", "prompts", "resources", "calls", "in context", "")
+TOOLS_HEAD = ("tool", "tokens", "")
+MAX_TOOLS_SHOWN = 200
+
+
+async def _names(repl: CommandContext) -> Sequence[Offer]:
+    from ...features.mcp import servers_of
+
+    servers = servers_of(repl.agent)
+    return [(each.name, each.where) for each in servers.status()] if servers else []
+
+
+@command(
+    "the state of the MCP servers, and the tools of one",
+    argument="[SERVER]",
+    anytime=True,
+    complete=_names,
+    group="setup",
+)
+async def _mcp(repl: CommandContext, argument: str) -> None:
+    from ...features.mcp import servers_of
+    from ..render import render
+
+    servers = servers_of(repl.agent)
+    if servers is None:
+        repl.say("no MCP server is configured: `ctxagent mcp add NAME COMMAND` adds one")
+        return
+    if not argument:
+        rows = [_row(repl, each) for each in servers.status()]
+        repl.put(render.table(rows, head=SERVER_HEAD))
+        return
+    if argument not in servers.names:
+        raise UsageError(
+            f"there is no MCP server {argument}", hint=f"There are: {', '.join(servers.names)}"
+        )
+    tools = [*_tools(servers, argument)]
+    repl.put(render.table(tools[:MAX_TOOLS_SHOWN], head=TOOLS_HEAD, wrap=False))
+    if len(tools) > MAX_TOOLS_SHOWN:
+        repl.say(f"and {len(tools) - MAX_TOOLS_SHOWN:,} more")
+
+
+def _row(repl: CommandContext, server: "ServerStatus") -> tuple[str, ...]:
+    from ...compaction.breakdown import break_down
+
+    filled = break_down(repl.agent.view, repl.agent.model.current_window()).parts
+    tokens = sum(part.tokens for part in filled if part.of == f"mcp {server.name}")
+    facts = [server.error or server.where, *([server.protocol] if server.protocol else [])]
+    if server.notes:
+        facts.append(f"{count_of(len(server.notes), 'note')}: ctxagent mcp get {server.name}")
+    counts = (server.tools, server.prompts, server.resources, server.calls)
+    numbers = [f"{count:,}" for count in counts]
+    return (server.name, server.state, *numbers, f"{tokens:,} tokens", " · ".join(facts))
+
+
+def _tools(servers: "McpServers", server: str) -> Sequence[tuple[str, str, str]]:
+    return [
+        (name, f"{tokens:,}", description) for name, tokens, description in servers.tools(server)
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.files import replacing
 from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
-from ..menu import Menu, Option
+from ..screen import Menu, Option
 from ..status import path_within, short_path
 from . import completions
 from .command_context import CommandContext

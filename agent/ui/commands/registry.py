@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
-from ...extensions.command_groups import CommandGroup
+from ...extensions.command_files import CommandGroup
 from ...lazy import dataclass, regex
 from ..foreign_names import foreign_names
 from ..screen import Offer
@@ -77,7 +77,7 @@ def parse(text: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, st
         return commands[wanted], argument.strip()
     if wanted in aliases:
         return parse(f"{aliases[wanted]} {argument}", more)
-    found = [n for n in commands if n.startswith(wanted)]
+    found = sorted(n for n in commands if n.startswith(wanted))
     if len(found) == 1 and wanted not in hints:
         return commands[found[0]], argument.strip()
     near = found or difflib.get_close_matches(wanted, [*commands, *aliases], 1, MIN_LIKENESS)

@@ -17,7 +17,7 @@ from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
 from ...lazy import dataclass
-from ..menu import Menu, Option
+from ..screen import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command

@@ -1,14 +1,23 @@
-"""Commands about the session: start a new one, inspect this one, leave."""
+"""Commands about the session: start a new one, inspect this one, leave.
+
+/status and /copy: the state of this session, and its last answer to the clipboard.
+
+/cost: the session's tokens and cost, by purpose.
+"""
 
 import asyncio
 import os
 import re
+from collections.abc import Iterable, Reversible
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....tools.system.plural import count_of
+from ....tools.system.unicode import clean
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
+from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -18,6 +27,9 @@ if TYPE_CHECKING:
 
     from ...export import ExportFormat
     from ...loop.agent import AgentState
+    from ...loop.budget import BillLine, SessionBill
+    from ...session.entries import Entry, SubagentRun
+    from ...session.totals import Counts
 
 MAX_DIFF_FILES = 20
 _DIFF = (
@@ -245,3 +257,175 @@ def _write_new(cwd: Path, name: Path, text: str) -> Path:
     except OSError as error:
         raise CtxagentError(f"cannot write {path}: {error.strerror}") from error
     return path
+
+
+_CODE = regex(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
+
+
+@command(
+    "session, model, window, mode and cost on one screen",
+    anytime=True,
+    group="model and cost",
+)
+async def _status(repl: CommandContext, argument: str) -> None:
+    from .. import compaction_report
+    from ..render import render
+    from ..status import sandbox_mark, short_path
+
+    agent, facts = repl.agent, repl.conversation.facts()
+    sandbox, title = agent.context.sandbox, agent.ledger.title
+    branch = f" · branch {facts['branch']}" if facts["branch"] else ""
+    jobs, agents = len(repl.conversation.running_jobs), len(agent.context.agents)
+    rows = [
+        ("session", f"{facts['session']}{f' · {title}' if title else ''}"),
+        ("log", short_path(agent.log.path)),
+        ("directory", f"{short_path(repl.services.cwd)}{branch}"),
+        *(("", short_path(Path(name))) for name in agent.approval.folders.names),
+        *_fallback(agent),
+        ("model", f"{facts['model']} · effort {facts['effort'] or 'model default'}"),
+        ("window", compaction_report.usage_line(agent.model.current_window())),
+        ("mode", facts["mode"]),
+        ("sandbox", f"{sandbox_mark(sandbox)} {sandbox.describe()}".strip() if sandbox else "off"),
+        ("cost", render.price(facts["cost_usd"])),
+        ("running", f"{jobs:,} jobs, {agents:,} subagents"),
+        ("version", facts["version"]),
+    ]
+    repl.show_table(rows)
+
+
+def _fallback(agent: "AgentState") -> list[tuple[str, str]]:
+    """Return a row with the overloaded model that the fallback replaces, if there is one."""
+    first, seconds = agent.model.roles.overloaded
+    if not first:
+        return []
+    again = datetime.now() + timedelta(seconds=seconds)
+    when = f"from {again:%H:%M:%S} on" if seconds else "at the next request"
+    return [("overloaded", f"{first}, retried {when}; the fallback is answering")]
+
+
+@command(
+    "copy the last answer, or the last code block",
+    argument="[code]",
+    anytime=True,
+    complete=completions.fixed(("code",)),
+    group="conversation",
+)
+async def _copy(repl: CommandContext, argument: str) -> None:
+    if argument not in ("", "code"):
+        raise UsageError(f"/copy does not take {argument!r}", hint="/copy or /copy code")
+    what = "code block" if argument else "answer"
+    text = await asyncio.to_thread(_last, repl.agent.log.entries(), code=bool(argument))
+    if not text:
+        raise UsageError(f"there is no {what} to copy yet", hint="/export writes the session.")
+    repl.screen.copy(clean(text))
+    repl.say(f"sent to the terminal's clipboard: the last {what}, {len(text):,} characters")
+    if os.environ.get("TMUX"):
+        repl.say("tmux passes it on after: tmux set -g set-clipboard on")
+
+
+def _last(entries: "Reversible[Entry]", *, code: bool) -> str:
+    """Return the newest text of the agent, or the newest code block in it; "" if there is none."""
+    from ...session.entries import Assistant
+
+    for entry in reversed(entries):
+        if isinstance(entry, Assistant) and entry.purpose == "turn":
+            texts = [str(block["text"]) for block in entry.content if block.get("type") == "text"]
+            text = "\n\n".join(filter(str.strip, texts))
+            blocks = _CODE.findall(text)
+            if found := (blocks[-1][1] if code and blocks else "" if code else text):
+                return found
+    return ""
+
+
+MAX_SUBAGENT_ROWS = 10
+MAX_PURPOSE_CELLS = 26
+HEAD = ("of these", "calls", "prompt", "cached", "output", "cost")
+
+
+@command("tokens and cost of this session", anytime=True, group="model and cost")
+async def _cost(repl: CommandContext, argument: str) -> None:
+    from ..render import render
+
+    agent = repl.agent
+    found = await asyncio.to_thread(_bill, agent, agent.log.entries())
+    totals, usage = found.totals, found.totals.all.usage
+    price = "the model's price is not known"
+    rows = [
+        ("cost", price if totals.all.cost_usd is None else render.dollars(totals.all.cost_usd)),
+        ("input", f"{usage.input:,}"),
+        ("from cache", f"{usage.cache_read:,}"),
+        ("to cache", f"{usage.cache_creation:,}"),
+        ("output", f"{usage.output:,}"),
+        *_searches(totals.all),
+        ("calls", f"{totals.all.calls:,} to the model, {totals.all.tool_calls:,} to tools"),
+    ]
+    out = [render.table(rows)]
+    if len(found.lines) > 1:
+        out += ["", render.table(_rows(found), head=HEAD)]
+    if usage.prompt and found.saved is not None:
+        amount = render.dollars(abs(found.saved))
+        saved = f"the cache saved about {amount}"
+        if found.saved < 0:
+            saved = f"the cache has cost about {amount} more than it has saved so far"
+        out += ["", render.dim(saved)]
+    repl.put(*out)
+
+
+def _searches(counts: "Counts") -> list[tuple[str, str]]:
+    """Return a row for web searches, if there were any. Their price is part of the cost."""
+    from ...models.catalog import DOLLARS_PER_SEARCH
+    from ..render import render
+
+    made = counts.usage.web_searches
+    price = f", {render.dollars(made * DOLLARS_PER_SEARCH)} of the cost"
+    known = counts.cost_usd is not None
+    return [("web searches", f"{made:,}{price if known else ''}")] if made else []
+
+
+def _bill(agent: "AgentState", entries: "Iterable[Entry]") -> "SessionBill":
+    from ...loop.budget import session_bill
+    from ...session.log import Entries
+
+    def log_of(run: "SubagentRun") -> "Iterable[Entry]":
+        path = agent.folder / run.log
+        return Entries(path) if path.is_file() else ()
+
+    return session_bill(entries, log_of)
+
+
+def _rows(found: "SessionBill") -> list[tuple[str, ...]]:
+    """Return a row for each purpose, each expensive subagent, the other subagents, and the sum."""
+    from ...session.totals import Counts
+
+    agents = [line for line in found.lines if line.agent]
+    agents.sort(key=lambda line: (-(line.counts.cost_usd or 0.0), -line.counts.usage.total))
+    rows = [_row(_what(line), line.counts) for line in found.lines if line.agent is None]
+    rows += [_row(_what(line), line.counts) for line in agents[:MAX_SUBAGENT_ROWS]]
+    if rest := agents[MAX_SUBAGENT_ROWS:]:
+        counts = sum((line.counts for line in rest), Counts())
+        rows.append(_row(count_of(len(rest), "more subagent"), counts))
+    return [*rows, _row("all", found.totals.all)]
+
+
+def _what(line: "BillLine") -> str:
+    from rich.text import Text
+
+    if line.agent is None:
+        return line.what
+    named = Text(" ".join(f"{line.agent.type}: {line.what}".split()))
+    named.truncate(MAX_PURPOSE_CELLS, overflow="ellipsis")
+    return named.plain
+
+
+def _row(what: str, counts: "Counts") -> tuple[str, ...]:
+    from ..render import bar, render
+
+    usage = counts.usage
+    return (
+        what,
+        f"{counts.calls:,}",
+        f"{usage.prompt:,}",
+        bar.percentage(usage.cache_read, usage.prompt),
+        f"{usage.output:,}",
+        render.price(counts.cost_usd),
+    )

@@ -1,21 +1,33 @@
-"""Commands about other sessions: list them, resume one, or continue in a copy."""
+"""Commands about other sessions: list them, resume one, or continue in a copy.
+
+/history: the user's earlier messages in this project.
+
+/from-recording: continue a session of another agent.
+"""
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.history import FileHistory
+
 from ....tools.system.plural import count_of, format_size
+from ....tools.system.shorten import one_line
 from ...errors import UsageError
 from .. import status
-from ..menu import Menu, Option, Styled
+from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
-from .registry import command
+from .files import added_commands
+from .registry import COMMANDS, Command, command, parse
 
 if TYPE_CHECKING:
+    from ...library.from_recording import Recordings
+    from ...replay.formats.places import FoundRecording
     from ...session.listing import SessionRow
 
 MAX_LISTED_SESSIONS = 10
@@ -179,3 +191,140 @@ def age(changed: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {name}"
     return "now"
+
+
+MAX_MESSAGES = 2_000  # newest messages
+MAX_PRINTED = 20
+MAX_ROW_CHARS = 300
+EMPTY_TEXT = "no earlier messages yet"
+
+
+@command(
+    "your earlier messages in this project; Enter edits one again",
+    argument="[WORDS]",
+    group="conversation",
+)
+async def _history(repl: CommandContext, argument: str) -> None:
+    messages = await asyncio.to_thread(_messages, repl)
+    words = argument.casefold().split()
+    found = [each for each in messages if all(word in each.casefold() for word in words)]
+    if not found:
+        raise UsageError("no earlier message has these words" if words else EMPTY_TEXT)
+    if not repl.screen.paints:
+        repl.show("\n".join(one_line(each, MAX_ROW_CHARS) for each in found[:MAX_PRINTED][::-1]))
+    elif chosen := await repl.screen.pick(_history_menu(found)):
+        repl.screen.restore(found[int(chosen.key)])
+
+
+def _messages(repl: CommandContext) -> list[str]:
+    """Return the distinct messages, newest first. Built-in commands are left out; Up and Ctrl-R
+    find them. Blocks.
+    """
+    path = repl.services.history
+    if path is None or not path.is_file():
+        return []
+    newest = islice(FileHistory(str(path)).load_history_strings(), MAX_MESSAGES)
+    added = added_commands(repl)
+    return [each for each in dict.fromkeys(newest) if _is_message(each, added)]
+
+
+def _is_message(text: str, added: Mapping[str, Command]) -> bool:
+    try:
+        found = parse(text, added) if text.startswith("/") else None
+    except UsageError:  # a mistyped command
+        return False
+    return found is None or found[0].name not in COMMANDS
+
+
+def _history_menu(messages: Sequence[str]) -> Menu:
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [
+            Option(str(n), one_line(each, MAX_ROW_CHARS), words=each)
+            for n, each in enumerate(messages)
+        ]
+
+    return Menu(
+        title="Your earlier messages",
+        load=load,
+        action="put it into the input",
+        empty_text=EMPTY_TEXT,
+        preview=lambda key: [("", messages[int(key)])],
+        preview_rows=6,
+    )
+
+
+RECORDING_ROWS = 20  # menu rows read at a time
+MAX_TITLE_CHARS, MAX_PREVIEW_MESSAGES = 200, 4
+
+
+@command(
+    "continue a session of another agent",
+    argument="[FILE]",
+    complete=completions.paths,
+    group="conversation",
+)
+async def _from_recording(repl: CommandContext, argument: str) -> None:
+    if not argument:
+        await pick_recording(repl)
+    elif await repl.may_end_tasks():
+        await _continue(repl, argument)
+
+
+async def pick_recording(repl: CommandContext) -> bool:
+    """Continue a recording that the user picks. Return True if one was picked."""
+    picked = await repl.screen.pick(_recording_menu(_recordings(repl)))
+    if picked is None or (repl.session and not await repl.may_end_tasks()):
+        return False
+    await _continue(repl, picked.key)
+    return True
+
+
+async def _continue(repl: CommandContext, path: str) -> None:
+    made = await asyncio.to_thread(_recordings(repl).import_session, path)
+    await repl.switch_session(resume=made.id)
+    repl.say(made.line)
+
+
+def _recordings(repl: CommandContext) -> "Recordings":
+    if repl.services.recordings is None:
+        raise UsageError("sessions of other agents cannot be read here")
+    return repl.services.recordings
+
+
+def _recording_menu(recordings: "Recordings") -> Menu:
+    """Return a menu of the recordings, with scopes for this project and all projects."""
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        found = iter(recordings.find(everywhere=bool(scope)))
+        while part := [*islice(found, RECORDING_ROWS)]:
+            options = map(partial(_recording_option, recordings), part)
+            yield [option for option in options if option.title]
+
+    return Menu(
+        title="Continue",
+        load=load,
+        action="continue",
+        empty_text="no session of another agent was found",
+        scopes=("this project", "all projects"),
+        preview=partial(_recording_preview, recordings),
+    )
+
+
+def _recording_option(recordings: "Recordings", found: "FoundRecording") -> Option:
+    """Return the option for a recording; its title is empty if there is no message."""
+    said = recordings.first_messages(found.path)[:1] if not found.title else []
+    title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
+    size = format_size(found.size) if found.size else ""
+    return Option(
+        key=found.path,
+        title=title,
+        words=found.agent,
+        facts=(found.agent, age(found.changed), size),
+    )
+
+
+def _recording_preview(recordings: "Recordings", path: str) -> list[Styled]:
+    """Return the path of a recording and the user's first messages as styled lines."""
+    said = recordings.first_messages(path)[:MAX_PREVIEW_MESSAGES]
+    lines = [("message", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
+    return [("dim", status.short_path(Path(path))), *lines]

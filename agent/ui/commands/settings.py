@@ -1,12 +1,26 @@
-"""Commands that show and change the session's effort, permissions, extensions and tools."""
+"""Commands that show and change the session's effort, permissions, extensions and tools.
+
+/settings, /theme and /vim: show settings with their origins, and change them in the
+user's file.
+"""
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
-from ...errors import UsageError
+from ...config.keys import SWITCH, SettingKey
+from ...config.load import SettingRow
+from ...config.settings import KEYS, Theme
+from ...errors import ConfigError, UsageError
 from ..conversation.open_session import MODES
+from ..screen import BACK, Menu, Option, Styled
+from ..status import short_path
 from . import completions
 from .command_context import CommandContext
 from .registry import command
+
+if TYPE_CHECKING:
+    from ...config.user_settings import UserSettings
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 BYPASS_CHOICES = "[y]es, ask nothing from now on · [n]o · Enter: no"
@@ -124,3 +138,225 @@ async def _tools(repl: CommandContext, argument: str) -> None:
         (t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.handle.tools
     ]
     repl.show_table(rows)
+
+
+ALL, CHANGED = "all", "not the default"
+UNSET = "--unset"  # removes a value
+NAME_CELLS = 20  # width of a key in the menu
+NOT_IN_FORCE = "not in force"
+THEMES: dict[Theme, str] = {
+    "auto": "chosen by the terminal's background",
+    "dark": "for a dark background",
+    "light": "for a light background",
+    "high-contrast": "the strongest contrast with the background",
+    "ansi": "the sixteen colours of the terminal",
+    "none": "no colours; bold and underlined text stays",
+}
+_SAMPLE: tuple[Styled, ...] = (
+    ("message", "❯ rename parse() to read()"),
+    ("running", "● Edit src/parser.py"),
+    ("removed", "- def parse(text):"),
+    ("added", "+ def read(text):"),
+    ("error", "✗ 1 failed"),
+    ("warning", "the context is 80 % full"),
+    ("dim", "12,000 tokens · 0.04 $ · 8 s"),
+)
+
+
+@command(
+    "every setting, its value and origin; change one",
+    argument="[NAME [VALUE]]",
+    group="setup",
+    complete=completions.settings,
+)
+async def _settings(repl: CommandContext, argument: str) -> None:
+    name, _, text = argument.partition(" ")
+    settings = user_settings(repl)
+    if text:
+        change(repl, name, "" if text.strip() == UNSET else text.strip())
+    elif repl.screen.paints and (not name or name in KEYS):
+        await _edit(repl, name) if name else await _browse(repl)
+    else:
+        rows = [row for row in _rows(settings) if name in row.key]
+        if not rows:
+            raise UsageError(f"there is no setting {name!r}", hint="/settings lists them all.")
+        repl.show_table([_shown(row) for row in rows])
+
+
+@command("change the colours", argument="[NAME]", group="setup", complete=completions.fixed(THEMES))
+async def _theme(repl: CommandContext, argument: str) -> None:
+    settings = user_settings(repl)
+    name, now = argument, settings.loaded.settings.ui.theme
+    if not name:
+        chosen = await repl.screen.pick(_theme_menu(repl, now))
+        name = chosen.key if chosen else ""
+    try:
+        if name:
+            change(repl, "ui.theme", name)
+    finally:
+        repl.screen.use_theme(settings.loaded.settings.ui.theme)
+
+
+@command("vim keys in the input: on or off", group="setup", anytime=True)
+async def _vim(repl: CommandContext, argument: str) -> None:
+    now = user_settings(repl).loaded.settings.ui.editing_mode
+    change(repl, "ui.editing_mode", "emacs" if now == "vi" else "vi")
+
+
+def user_settings(repl: CommandContext) -> "UserSettings":
+    """Return the settings. Raises UsageError if they cannot be changed."""
+    if repl.services.settings is None:
+        raise UsageError("there are no settings here", hint="Start ctxagent in a terminal.")
+    return repl.services.settings
+
+
+def _rows(settings: "UserSettings") -> list[SettingRow]:
+    """Return all settings, with the values that the preset gives."""
+    from ...compaction.policy import with_preset_value
+
+    return [with_preset_value(row, settings.loaded.settings) for row in settings.rows()]
+
+
+def change(repl: CommandContext, name: str, text: str) -> None:
+    """Set a key in the user's file ("" removes it there), apply it if possible, and print the value
+    in force. Raises ConfigError.
+    """
+    settings = user_settings(repl)
+    row = settings.set(name, text)
+    saved = f"saved in {short_path(settings.path)}" if text else "removed from your file"
+    if text and row.origin.rpartition(":")[0] != str(settings.path) and "," not in row.origin:
+        repl.say(f"{saved} · {name} is still {row.value}")
+        repl.notify("warning", f"{row.origin} also sets {name}, and overrides your file")
+    else:
+        repl.say(f"{name} = {row.value} · {saved} · {_when(repl, name)}")
+
+
+def _when(repl: CommandContext, name: str) -> str:
+    """Apply a setting to this session, and return when it takes effect."""
+    now = user_settings(repl).loaded.settings
+    if name == "ui.theme":
+        repl.screen.use_theme(now.ui.theme)
+    elif name == "ui.editing_mode":
+        repl.screen.use_editing_mode(now.ui.editing_mode)
+    elif name == "model.effort" and now.model.effort and repl.session:
+        repl.agent.model.effort = now.model.effort
+    else:
+        return "takes effect at the next start"
+    return "in effect now"
+
+
+async def _browse(repl: CommandContext) -> None:
+    """Show the settings and change the chosen ones until the user leaves."""
+    while chosen := await repl.screen.pick(_menu(user_settings(repl))):
+        await _edit(repl, chosen.key)
+
+
+def _menu(settings: "UserSettings") -> Menu:
+    rows = {row.key: row for row in _rows(settings)}
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        changed = [row for row in rows.values() if row.origin != "default" or row.untrusted]
+        yield [_option(row) for row in (changed if scope else rows.values())]
+
+    def preview(name: str) -> Sequence[Styled]:
+        row = rows[name]
+        more = [("warning", f"{NOT_IN_FORCE}: {row.untrusted} (`ctxagent config --trust`)")]
+        return [
+            ("", f"{row.value} · {row.origin}"),
+            *(more if row.untrusted else []),
+            ("", row.help),
+        ]
+
+    return Menu(
+        title="Settings",
+        load=load,
+        action="change it",
+        empty_text="every setting has its default",
+        scopes=(ALL, CHANGED),
+        preview=preview,
+        preview_rows=6,
+    )
+
+
+def _option(row: SettingRow) -> Option:
+    kind = NOT_IN_FORCE if row.untrusted else _kind(row.origin)
+    title = f"{row.key:<{NAME_CELLS}}  {row.value}"
+    return Option(row.key, title, (kind,), words=f"{row.help} {row.origin}")
+
+
+def _kind(origin: str) -> str:
+    """Return a one-word origin of a value."""
+    if "," in origin:
+        return "several"
+    return origin.rpartition(":")[0].rpartition("/")[2] if "/" in origin else origin
+
+
+def _shown(row: SettingRow) -> tuple[str, str, str]:
+    more = f" · {NOT_IN_FORCE}: {row.untrusted}" if row.untrusted else ""
+    return row.key, row.value, f"{row.origin}{more}"
+
+
+async def _edit(repl: CommandContext, name: str) -> None:
+    """Ask for a value of a setting until it is valid or the user goes back."""
+    while (text := await _ask(repl, name)) != BACK:
+        try:
+            change(repl, name, "" if text == UNSET else text.strip())
+            return
+        except ConfigError as error:
+            repl.notify("warning", f"{error.message}. {error.hint}".rstrip())
+
+
+async def _ask(repl: CommandContext, name: str) -> str:
+    """Return the value that the user chooses or types for a setting, BACK for none."""
+    key, settings = KEYS.get(name), user_settings(repl)
+    if key and (words := _words(key)):
+        chosen = await repl.screen.pick(_values_menu(settings.row(name), words))
+        return chosen.key if chosen else BACK
+    wanted = key.value_type.wanted if key else "a value"
+    asked, own = f"{name}: {wanted}. Leave empty for the default.", settings.own_text(name)
+    return await repl.screen.answer(lambda typed: asked, BACK, [own] if own else ())
+
+
+def _words(key: SettingKey) -> Sequence[str]:
+    """Return the allowed values of a setting if they are words, else ()."""
+    kind = key.value_type
+    if kind is SWITCH:
+        return ("true", "false")
+    if isinstance(key.default, tuple) or not kind.words:
+        return ()
+    return tuple(dict.fromkeys([*kind.words, *filter(None, [kind.none])]))
+
+
+def _values_menu(row: SettingRow, words: Sequence[str]) -> Menu:
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        now = row.value.strip('"')
+        yield [Option(word, word, ("now" if word == now else "",)) for word in words]
+        yield [Option(UNSET, f"remove it from your file (the default is {_default(row.key)})")]
+
+    return Menu(title=row.key, load=load, action="use this value", empty_text="")
+
+
+def _default(name: str) -> str:
+    key = KEYS[name]
+    found = key.value_type.none if key.default is None else key.default
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def _theme_menu(repl: CommandContext, now: Theme) -> Menu:
+    """Return a menu that previews the selected theme, with the current one first."""
+    names = sorted(get_args(Theme), key=lambda name: name != now)
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [
+            Option(name, f"{name:<14} {THEMES[name]}", ("now" if name == now else "",))
+            for name in names
+        ]
+
+    return Menu(
+        title="Theme",
+        load=load,
+        action="use it",
+        empty_text="",
+        preview=lambda name: _SAMPLE,
+        moved=lambda name: repl.screen.use_theme(next(each for each in names if each == name)),
+    )

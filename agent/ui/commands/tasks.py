@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.shorten import one_line
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
-from ..menu import Menu, Option, Styled
+from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -189,7 +189,7 @@ def _show_one(repl: CommandContext, task: "SessionTask") -> None:
 def _output_of(repl: CommandContext, task: "SessionTask") -> list[str]:
     """Return the lines of a task's output. Raises CtxagentError."""
     from ....tools.job import tail_of
-    from ...loop.model_call import last_text
+    from ...loop.model_session import last_text
     from ..tasks import JOB, runs_of
 
     agent = repl.agent

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ....tools.system.unicode import clean
 from ...lazy import dataclass, regex
-from .code import Code, fold_line, lexer_named
+from .diffs import Code, fold_line, lexer_named
 from .markdown_stream import COLUMNS, TABLE_SAMPLE_ROWS, Blocks, Piece, cells
 from .render import indented
 

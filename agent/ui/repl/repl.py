@@ -31,10 +31,9 @@ from ..commands import (
     pick_session,
     read_command_files,
 )
-from ..conversation.open_session import Conversation
+from ..conversation.open_session import Conversation, ConversationServices
 from ..conversation.questions import Questions
 from ..conversation.running import REDRAW_INTERVAL_S, BackgroundTasks, RunningTask
-from ..conversation.services import ConversationServices
 from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput

@@ -22,7 +22,7 @@ from prompt_toolkit.key_binding import KeyPress
 
 from ...lazy import regex
 from ..capabilities import TerminalBackground
-from .tty_modes import bytes_waiting
+from .window import bytes_waiting
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 

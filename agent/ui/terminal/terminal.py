@@ -34,21 +34,16 @@ from ..capabilities import Colours, TerminalBackground
 from ..input.completion import InputCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
-from ..input.keys import key_bindings
+from ..input.keys import key_bindings, mode_name, vi_keys
 from ..input.pasted import PastedTexts
-from ..input.vi import mode_name, vi_keys
-from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
 from ..render.theme import choose_palette, prompt_toolkit_style
-from ..screen import ScreenHost
-from .clipboard import clipboard_sequence
+from ..screen import BACK, ChoiceRow, Choices, OpenQuestion, ScreenHost, row_of
 from .input_filter import FilteredInput
 from .layout import MIN_ROOMY_ROWS, make_layout
-from .notices import Notices, notice_sequence
-from .output import BatchedOutput, InlineRenderer
+from .output import BatchedOutput, InlineRenderer, clipboard_sequence
 from .picker import Picker, picker_keys
 from .readiness import Readiness
-from .tty_modes import TtyModes
-from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
+from .window import ASKING_MARK, WORKING_MARK, Notices, TerminalWindow, TtyModes, notice_sequence
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,8 +51,8 @@ if TYPE_CHECKING:
     from ...config.keyboard import KeyboardSettings
     from ...config.settings import EditingMode as EditingSetting
     from ...config.settings import NoticeStyle, Theme
-    from ..menu import Menu, Option
     from ..render.render import Depth
+    from ..screen import Menu, Option
 
 FRAME_S = 0.04  # interval between paints of streamed output
 RESIZE_SETTLE_S = 0.3  # a size is final after this time; tmux reports it late
@@ -351,7 +346,7 @@ class Terminal:
         self.app.layout.focus(buffer)
 
     async def paste_image(self) -> str:
-        from ..input.images import PASTE_HINT, save_clipboard_image
+        from ..input.pasted import PASTE_HINT, save_clipboard_image
 
         if self._image_folder is None:
             raise CtxagentError("no image can be kept here", hint=PASTE_HINT)
@@ -360,7 +355,7 @@ class Terminal:
         return self.pasted.add_image(mention_of(str(path)), about)
 
     def dropped(self, text: str) -> str:
-        from ..input.images import mentions_of_dropped
+        from ..input.pasted import mentions_of_dropped
 
         return mentions_of_dropped(text, self._cwd)
 

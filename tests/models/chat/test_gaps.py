@@ -9,7 +9,7 @@ import pytest
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.models.chat.body import body, parameters
-from ctxagent.agent.models.chat.gaps import FILLER_REPLY, GAPS, OMITTED_FILE
+from ctxagent.agent.models.chat.wire import FILLER_REPLY, GAPS, OMITTED_FILE
 from ctxagent.agent.models.gaps import ServerGaps
 
 from .test_body import FUNCTION, MARK, PDF, call, result, said, text, thought, user

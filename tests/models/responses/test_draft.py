@@ -7,8 +7,7 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
-from ctxagent.agent.models.responses.draft import ResponseDraft, draft_of
-from ctxagent.agent.models.responses.state import ReasoningState, unpack
+from ctxagent.agent.models.responses.draft import ReasoningState, ResponseDraft, draft_of, unpack
 from ctxagent.agent.models.wire import StreamError
 from ctxagent.agent.session.entries import Usage
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.models.responses.state import ReasoningState, pack
+from ctxagent.agent.models.responses.draft import ReasoningState, pack
 
 from .test_body import HELLO, Block, call, items, result, text
 

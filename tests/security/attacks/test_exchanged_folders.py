@@ -16,7 +16,7 @@ import pytest
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.security.search_bounds import search_bounds
+from ctxagent.agent.security.guarded_parts import search_bounds
 from ctxagent.tools.base import Context, Tool
 from ctxagent.tools.edit import EditTool
 from ctxagent.tools.file_access import MAX_FILE_BYTES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.features.prompt import environment_text
+from ctxagent.agent.features.environment import environment_text
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import safe_git_environment

@@ -13,9 +13,8 @@ from functools import partial
 
 import pytest
 
-from ctxagent.agent.security.bubblewrap import Bubblewrap
+from ctxagent.agent.security.bubblewrap import Bubblewrap, state_of
 from ctxagent.agent.security.sandbox import Sandbox
-from ctxagent.agent.security.sandbox_state import state_of
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.models.address import unencrypted_host
-from ctxagent.agent.models.bounded_body import MAX_BODY_BYTES, bound_body
+from ctxagent.agent.models.http_client import MAX_BODY_BYTES, bound_body
 from ctxagent.agent.models.messages.draft import MAX_BLOCKS, MAX_REPLY_CHARS, ReplyDraft
+from ctxagent.agent.models.providers import unencrypted_host
 
 from ...support.command import PATIENCE, Place
 from ...support.server.loopback import Fail, Say, Server

@@ -17,9 +17,9 @@ from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
+from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel, Step

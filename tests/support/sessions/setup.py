@@ -26,9 +26,9 @@ from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
+from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.loop.resume import create_session
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel

@@ -19,7 +19,7 @@ from ctxagent.agent.compaction.layers.break_even import (
     HistoryEdit,
     PromptPrices,
 )
-from ctxagent.agent.compaction.summary.account import SummaryAccount, SummaryCost
+from ctxagent.agent.compaction.summary.background import SummaryAccount, SummaryCost
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View
 from ctxagent.agent.replay.player import Player, Terms

@@ -13,12 +13,11 @@ from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Answer, Ask, Emit, Question
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.ui.commands import CommandContext, parse
-from ctxagent.agent.ui.conversation.open_session import Conversation
+from ctxagent.agent.ui.conversation.open_session import Conversation, ConversationServices
 from ctxagent.agent.ui.conversation.questions import Questions
 from ctxagent.agent.ui.conversation.running import RunningTask
-from ctxagent.agent.ui.conversation.services import ConversationServices
-from ctxagent.agent.ui.menu import Menu, Option
 from ctxagent.agent.ui.render import render
+from ctxagent.agent.ui.screen import Menu, Option
 from ctxagent.agent.ui.transcript import Transcript
 
 from ..sessions.conversation import Conversation as ScriptedConversation

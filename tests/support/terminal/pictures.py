@@ -27,7 +27,7 @@ from ctxagent.agent.cli.demo import CONTEXT_WINDOW
 from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.export.templates import render
-from ctxagent.agent.features.prompt import system_prompt
+from ctxagent.agent.features.environment import system_prompt
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
 from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep, Recording

@@ -25,9 +25,9 @@ from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
+from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.checkpoints import Checkpoints
@@ -35,7 +35,7 @@ from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.recall import text_of_ref
 from ctxagent.agent.session.store import Project, all_logs
-from ctxagent.agent.ui.conversation.services import ConversationServices
+from ctxagent.agent.ui.conversation.open_session import ConversationServices
 from ctxagent.agent.ui.repl.repl import Repl
 from ctxagent.agent.ui.terminal.output import BatchedOutput, output_for
 from ctxagent.tools.base import Context
