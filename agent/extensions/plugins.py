@@ -1,6 +1,6 @@
 """Plugins: folders with commands, skills, subagents, hooks, MCP servers and language servers.
 
-The layout is https://code.claude.com/docs/en/plugins-reference (see `plugin_layout.py`), so plugins
+The layout is https://code.claude.com/docs/en/plugins-reference, so plugins
 for other agents work here. A plugin is copied to `plugins/NAME` in the user's configuration folder.
 `plugins.json` next to that folder records each plugin's source and the digest of the content that
 the user has accepted. A plugin whose content has changed is not used.

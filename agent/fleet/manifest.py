@@ -1,7 +1,7 @@
 """The manifest of a fleet: a file with one task per line, each a JSON object.
 
 All lines are checked before anything starts. Prompts stay in the file: memory has only the offset,
-a digest and the scheduling fields of each task. A line can expand to several tasks (`variants.py`).
+a digest and the scheduling fields of each task. A line can expand to several tasks.
 
 The variants of a task: the cells of its matrix, for example each model with each preset.
 
