@@ -1,11 +1,8 @@
-"""`ctxagent fleet results` and `fleet compare`: the results of an evaluation.
+"""The fleet commands that show a run: its progress, its page, and its results.
 
-`ctxagent fleet collect`: gather the results of a fleet in a folder.
-
-Shared by the fleet commands: the manifest argument, and the state of its tasks.
-
-The progress of a fleet run: an updated line on a terminal, or one line per ended task in a pipe;
-and a page for browsers.
+A terminal shows the progress as an updated line, a pipe as one line per ended task. `fleet results`
+and `fleet compare` print the results of an evaluation, `fleet collect` gathers them in a folder.
+The manifest argument and the state of the tasks are shared by all fleet commands.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""A headless run: run one task, or the messages of a program, then exit with the code of the
-last result.
+"""A headless run: run one task, or the messages of a program, then exit with the last result's
+code.
 
-Recognises slash commands of the terminal in a task, so that `/compact` is not sent to a
+A task that is a slash command of the terminal, such as `/compact`, is rejected and not sent to a
 model.
 """
 

@@ -1,11 +1,7 @@
-"""`ctxagent log`: the compactions of a session, as text or JSON.
+"""The commands that read a log: `ctxagent log` lists the compactions, `ctxagent recover` the state.
 
-It only reads, so it also works while another process has the session open.
-
-`ctxagent recover`: the state of a session, or its records on a topic.
-
-It asks no model. It writes only to record a failed recovery, so it also works while another process
-has the session open.
+Both work while another process has the session open, and neither asks a model. `recover` writes
+only to record a failed recovery.
 """
 
 import json

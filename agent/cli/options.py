@@ -1,9 +1,8 @@
-"""The meaning of the command-line options, and the end of every command: an exit code, and errors
-without a traceback.
+"""The shared parts of all commands: option types, the meaning of the options, output, and the exit
+code.
 
-A command with subcommands, whose help describes each of them in full.
-
-Option types for numbers. Help and errors say in words which numbers are allowed.
+Every command ends with an exit code and without a traceback. Help and errors say in words which
+numbers an option allows. The help of a group describes each subcommand in full.
 """
 
 import errno

@@ -1,10 +1,8 @@
-"""The output of `ctxagent --version`. This module imports little, not even the command line.
+"""The output of `ctxagent --version`, and the commit that this program was built from.
 
-The commit that this program was built from.
-
-It is recorded in `commit.txt`: by git in its archives (`.gitattributes`), by `setup.py` in the
-sdist and the wheel. In a checkout, it is read from the repository. This module imports only the
-standard library, because `setup.py` loads it from its file.
+`commit.txt` records the commit: git writes it into its archives (`.gitattributes`), `setup.py` into
+the sdist and the wheel. In a checkout, the commit is read from the repository. This module imports
+little, not even the command line.
 """
 
 import re

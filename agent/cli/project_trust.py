@@ -1,7 +1,7 @@
-"""`ctxagent config --trust`: show what a project's files would start, then accept them.
+"""`ctxagent config --trust`: show what a project's files would start, then accept the files.
 
-The items that the user decides about when he trusts a project: each file, the programs that it
-would start, and what has changed since it was accepted.
+The user decides about each file by the programs that it would start, and by its changes since it
+was accepted.
 """
 
 import os

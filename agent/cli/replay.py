@@ -1,7 +1,6 @@
 """`ctxagent replay`: replay recorded sessions under several settings and compare their cost.
 
-`ctxagent replay --sweep`: find the cheapest settings for recorded sessions, and print the lines
-for a settings file.
+With `--sweep`, it finds the cheapest settings and prints the lines for a settings file.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""The columns of a comparison: the settings to replay recorded sessions with.
+"""The input of `ctxagent replay`: the recordings, and the settings to replay them with.
 
-The recordings for `ctxagent replay`: by path, by session ID, or all of a directory.
-
-If there are several, unreadable and duplicate recordings are skipped with a message.
+The settings are the columns of the comparison. Recordings are given by path, by session ID, or as
+all of a directory. If there are several, unreadable and duplicate recordings are skipped with a
+message.
 """
 
 import os

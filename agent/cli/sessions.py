@@ -1,10 +1,9 @@
-"""`ctxagent sessions`: list, show, export, fork, rename, delete and search sessions. `usage` and
-`prune` are in `sessions_disk`, `adopt` is in `sessions_adopt`.
+"""`ctxagent sessions`: the sessions of a project, their disk space, and sessions of a renamed
+folder.
 
-`ctxagent sessions usage` and `prune`: the disk space of sessions.
-
-`ctxagent sessions adopt`: use the sessions of a renamed folder here. The terminal asks before it
-starts.
+The subcommands list, show, export, fork, rename, delete and search sessions. `usage` and `prune`
+manage the disk space. `adopt` moves the sessions of a renamed folder here; the terminal offers this
+before it starts.
 """
 
 import json

@@ -1,11 +1,7 @@
-"""The protocols of a screen and of its host.
+"""The protocols of a screen and of its host, and the menus and questions that a screen shows.
 
-There are two screens: the inline application for a real terminal (terminal/terminal.py), and plain
-lines for everything else (terminal/plain.py).
-
-A question to the user: the possible answers, and the suggested texts to edit.
-
-A searchable menu from which the user chooses one option. Screens show it.
+There are two screens, both in `terminal`: the inline application for a real terminal, and plain
+lines for everything else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

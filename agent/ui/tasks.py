@@ -1,7 +1,7 @@
 """The tasks of a session as shown to the user: subagents and background commands.
 
-The state of subagents, derived from their events: name, progress and ending. Texts are plain,
-for terminals and for standard error.
+The state of a subagent is derived from its events: name, progress and ending. Texts are plain, for
+terminals and for standard error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Commands about the context: its content and its compaction.
+"""Commands about the context: its content, its compaction, and content that left it.
 
-/rules and /preserve: the content that every compaction keeps, and missing sections.
-
-/log and /recover: log entries, the effect of compaction, and content that left the context.
+/rules and /preserve show the content that every compaction keeps, and missing sections. /log and
+/recover show log entries, the effect of compaction, and content that left the context.
 """
 
 import asyncio

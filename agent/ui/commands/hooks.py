@@ -1,12 +1,10 @@
-"""/hooks and /skills: hooks and skills from files, their origin and their use in the session.
+"""Commands about the session's extensions, subagents and additional directories.
 
-/diagnostics: errors and warnings in changed files, and the language servers.
-
-/agents: the types of subagents.
-
-/add-dir: additional working directories of the session.
-
-/mcp: the MCP servers, their state, and their tools, prompts and resources.
+- /hooks and /skills: hooks and skills from files, their origin and their use in the session.
+- /diagnostics: errors and warnings in changed files, and the language servers.
+- /agents: the types of subagents.
+- /add-dir: additional working directories of the session.
+- /mcp: the MCP servers, their state, and their tools, prompts and resources.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Commands about the work: its intent and phase, AGENTS.md, folded output, and the setup.
+"""Commands about the work: its intent, phase and plan, and the user's own additions to it.
 
-/plan: the approved plan.
-
-The user's own additions to the conversation: shell commands, and notes kept in every summary.
+The additions are shell commands, and notes kept in every summary. Other commands create AGENTS.md,
+unfold output and check the setup.
 """
 
 import asyncio

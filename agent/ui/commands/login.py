@@ -1,7 +1,4 @@
-"""Commands about provider keys, and the setup form of the first start.
-
-Commands about models: the one in use, and the available ones.
-"""
+"""Commands about models and provider keys, and the setup form of the first start."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence

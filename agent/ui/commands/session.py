@@ -1,8 +1,7 @@
-"""Commands about the session: start a new one, inspect this one, leave.
+"""Commands about this session: start a new one, inspect, copy or export this one, leave.
 
-/status and /copy: the state of this session, and its last answer to the clipboard.
-
-/cost: the session's tokens and cost, by purpose.
+/status shows its state, /cost its tokens and cost by purpose. /copy puts its last answer on the
+clipboard.
 """
 
 import asyncio

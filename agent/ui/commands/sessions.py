@@ -1,8 +1,7 @@
 """Commands about other sessions: list them, resume one, or continue in a copy.
 
-/history: the user's earlier messages in this project.
-
-/from-recording: continue a session of another agent.
+/history shows the user's earlier messages in this project. /from-recording continues a session of
+another agent.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
-"""Commands that show and change the session's effort, permissions, extensions and tools.
+"""Commands about settings: effort, permissions, extensions, tools, theme and vim keys.
 
-/settings, /theme and /vim: show settings with their origins, and change them in the
-user's file.
+/settings, /theme and /vim change the user's file. /settings also shows the origin of each value.
 """
 
 import asyncio

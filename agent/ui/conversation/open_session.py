@@ -1,6 +1,6 @@
-"""The open session: opening it, switching to another, and settings that apply to all sessions.
+"""The open session of the REPL: opening it, switching to another, and settings for all sessions.
 
-The services that the command line passes to the REPL: the project, its sessions and settings.
+The command line passes the services: the project, its sessions and settings.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Questions to the user, one at a time: permission questions and questions from commands.
+"""Questions to the user, one at a time: permission questions, plan approvals, and questions from
+commands.
 
-The question whether to approve a plan. The plan is rendered and can be edited. The answer is a
-permission mode, or a refusal.
+A plan is rendered and can be edited. The answer is a permission mode, or a refusal.
 """
 
 import asyncio

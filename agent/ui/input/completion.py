@@ -1,11 +1,8 @@
 """Completion of typed text: `/commands` with their help, their arguments, `#refs`, and `@paths` of
 the project.
 
-Typing never waits. Files are listed and matched in threads, a listing is reused until the next one
-is ready, and the next key cancels a search.
-
-Search for project paths that match typed text, best first. It handles a hundred thousand paths
-while the user types: it works in small steps, and is cancelled when its result is no longer needed.
+Typing never waits, even with a hundred thousand paths. Files are listed and matched in threads, in
+small steps. A listing is reused until the next one is ready, and the next key cancels a search.
 
 Paths with a part that begins with the text come first (file name before folders), then paths that
 contain it (file name first), then paths with its letters in order. Case is ignored.

@@ -1,4 +1,4 @@
-"""The key bindings of the input and of an open question.
+"""The key bindings of the input and of an open question, with corrected vi keys.
 
 The settings `keys` define the keys to send, to insert a new line and so on. A backslash before the
 send key also inserts a new line. Ctrl-C stops the running task. When no task runs, Ctrl-C clears
@@ -6,10 +6,9 @@ the input, and Ctrl-C twice in an empty input leaves, as Ctrl-D does. When no ta
 moves the cursor left. Up in an empty input takes out queued messages for editing, newest first;
 Down puts them back.
 
-Corrections to prompt_toolkit's vi keys, and the name of the vi mode.
-
-`cw` and `cW` change up to the end of the word and keep the space after it; on a space they change
-spaces. `"x` before `c`, `d` or `y` stores the text in register x, which fails in prompt_toolkit.
+Two vi keys of prompt_toolkit are corrected. `cw` and `cW` change up to the end of the word and keep
+the space after it; on a space they change spaces. `"x` before `c`, `d` or `y` stores the text in
+register x, which fails in prompt_toolkit.
 """
 
 import asyncio

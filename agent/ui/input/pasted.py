@@ -1,11 +1,10 @@
-"""Long texts and images in the input. Each is shown as a short mark, so that typing stays fast. The
-mark is replaced by the full text when it is sent, edited elsewhere or saved in the history; for an
-image, this is the mention of its file.
+"""Long texts and images in the input, each shown as a short mark, so that typing stays fast.
 
-Images from the clipboard, and image files dropped on the terminal.
+The mark is replaced by the full text when it is sent, edited elsewhere or saved in the history. For
+an image, the full text is the mention of its file.
 
-A terminal cannot pass on an image. A dropped file arrives as a paste of its shell-quoted path; the
-clipboard is read by a desktop program.
+A terminal cannot pass on an image. A dropped file arrives as a paste of its shell-quoted path; a
+desktop program reads the clipboard.
 """
 
 import hashlib

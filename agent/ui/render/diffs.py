@@ -1,8 +1,8 @@
-"""Diffs as rows: each line with its number and a + or -, with syntax highlighting, and with changes
-within a line underlined. Long lines are wrapped, never cut.
+"""Code and diffs as styled rows: syntax highlighting, line numbers, and marks for changes.
 
-Syntax-highlighted code. Code may arrive in parts: the lexer state is kept between parts, so that
-no part is lexed twice.
+A diff line has a + or -, and changes within a line are underlined. Long lines are wrapped, never
+cut. Code may arrive in parts: the lexer state is kept between parts, so that no part is lexed
+twice.
 """
 
 import re

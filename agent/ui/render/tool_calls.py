@@ -1,8 +1,8 @@
 """Tool calls as renderables: running, finished and folded, or in a question; and the subagents that
 Task calls start.
 
-A command in a permission question, with a mark on the parts that caused the question. A long
-command is shown in a few rows: its beginning, these parts, and its end.
+A permission question marks the parts of a command that caused it. A long command is shown in a few
+rows: its beginning, these parts, and its end.
 """
 
 import math

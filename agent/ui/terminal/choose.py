@@ -1,7 +1,7 @@
-"""The choice of the screen: the inline terminal with its colours, or plain lines.
+"""The choice between two screens: the inline terminal with its colours, or plain lines.
 
-The screen for simple terminals, pipes and screen readers. It reads and writes lines, without
-escape sequences or repainting. The terminal itself edits the input line.
+The plain screen is for simple terminals, pipes and screen readers. It reads and writes lines,
+without escape sequences or repainting. The terminal itself edits the input line.
 """
 
 import asyncio

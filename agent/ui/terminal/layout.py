@@ -1,7 +1,4 @@
-"""The layout of the application, from the live region down to the completion menu.
-
-Windows of the terminal's layout: the input, an open question and the completion menu.
-"""
+"""The layout of the terminal application, from the live region down to the completion menu."""
 
 from collections.abc import Callable
 from typing import Protocol, cast

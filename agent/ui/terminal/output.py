@@ -1,15 +1,11 @@
-"""The output of a real terminal. Several paints are combined into one write, without blocking.
+"""The output to a real terminal or a pipe, without waiting for its reader; and its clipboard.
 
-Writing to a terminal or a pipe without waiting for its reader.
+Several paints are combined into one write. A paused terminal (a slow line, or selected text)
+accepts no output, and a normal write would block everything. So the file behind the stream is
+opened a second time in non-blocking mode, and unaccepted output is sent later, in order. Where that
+is impossible (a file on disk, a socket, a terminal of another user), writes block.
 
-A paused terminal (a slow line, or selected text) accepts no output, and a normal write would block
-everything. So the file behind the stream is opened a second time in non-blocking mode, and
-unaccepted output is sent later, in order. Where that is impossible (a file on disk, a socket, a
-terminal of another user), writes block.
-
-The terminal's clipboard, set by OSC 52. It works over ssh, because the local
-terminal sets it.
-
+The clipboard is set by OSC 52, which works over ssh, because the local terminal sets it. Source:
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 """
 

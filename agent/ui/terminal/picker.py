@@ -1,7 +1,7 @@
 """A menu on a real terminal, in place of the input: a search line, the options in rows, and a
-preview of the selected option. It opens before its options are loaded.
+preview of the selected option.
 
-Rows for the options of a menu, cut to width, with the search words marked.
+It opens before its options are loaded. Rows are cut to the width, with the search words marked.
 """
 
 import asyncio

@@ -1,24 +1,17 @@
-"""The terminal's window: its title, its keyboard focus, and its keyboard protocol.
+"""The terminal itself: its title, focus, keyboard protocol, notifications and line discipline.
 
 The title is saved on xterm's title stack, and restored whenever another program gets the terminal.
-Focus reports (DEC private mode 1004) arrive among the keys; `input_filter` removes them. Terminals
-ignore sequences they do not support.
+Focus reports (DEC private mode 1004) arrive among the keys; `input_filter` removes them. With
+kitty's keyboard protocol, Shift-Enter and other keys are distinguished. Terminals ignore sequences
+they do not support. Source: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 
-With kitty's keyboard protocol, Shift-Enter and other keys are distinguished. Source:
-https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
-
-Notifications to the user: the terminal's bell, or a desktop notification.
-
-A desktop notification is an OSC sequence in one of three forms:
+A notification is the terminal's bell, or an OSC sequence in one of three forms:
 
 - 9, of iTerm2: https://iterm2.com/documentation-escape-codes.html
 - 777, of rxvt-unicode, also supported by foot and others: https://codeberg.org/dnkl/foot
 - 99, of kitty: https://sw.kovidgoyal.net/kitty/desktop-notifications/
 
-Support cannot be detected, so `auto` chooses the form by the terminal's name, or else
-the bell.
-
-The modes of the terminal's line discipline: saved, repaired and restored.
+Support cannot be detected, so `auto` chooses the form by the terminal's name, or else the bell.
 """
 
 import fcntl
