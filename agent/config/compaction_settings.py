@@ -1,13 +1,6 @@
-"""The settings of compaction: when and how old content leaves the context.
+"""The settings of compaction, memory and state directory, and of traces and metrics.
 
-The settings of traces and metrics.
-
-The settings of the state directory: its place, and how much of the disk it may take.
-
-The settings of the memory: the folder of the project's facts, and when the model may save
-facts.
-
-The names of the presets. Their numbers are in `compaction.policy`.
+The names of the presets are here. Their numbers are in `compaction.policy`.
 """
 
 from pathlib import Path

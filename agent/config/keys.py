@@ -3,8 +3,6 @@
 The functions `loosens_…` compare a key's new value with its current one. They return True if the
 new value may give the agent more freedom or cost more. A project file needs the user's trust to set
 such a value. Each key states its function, so that none is free by oversight.
-
-The value types of the settings.
 """
 
 import json

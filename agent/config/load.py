@@ -1,12 +1,12 @@
 """Loads the layers of settings: defaults < user file < project file < environment < flags.
 
 `load_settings` checks every value and remembers its origin. A wrong value raises a ConfigError with
-file, line and the nearest known key. Lists of permission rules and hooks add up over the layers;
-other values replace lower ones. A project file may make settings stricter. Values that loosen them
-are ignored with a notice until the user trusts the file's content.
+file, line and the nearest known key. The standard parser reads the TOML; a scan of its tokens finds
+the line of each key.
 
-TOML with line numbers. The standard parser reads and checks the document; then a scan of its
-tokens finds the line of each key.
+Lists of permission rules and hooks add up over the layers; other values replace lower ones. A
+project file may make settings stricter. Values that loosen them are ignored with a notice until the
+user trusts the file's content.
 """
 
 import os

@@ -1,20 +1,18 @@
 """Trust in files: the contents that the user has accepted, and the files that need it.
 
-`trusted.json` in the state folder maps the path of a file to the SHA-256 of its accepted content.
-After a change the file is no longer trusted.
+Three files in the state folder record it:
 
-Marks of files that the agent wrote after text from outside had entered the context, such as a
-web page.
+- `trusted.json` maps the path of a file to the SHA-256 of its accepted content. After a change the
+  file is no longer trusted.
+- `pinned.json` has the SHA-256 of each accepted file that hooks, servers and other programs run, by
+  its path, and the command lines whose files were recorded.
+- `outside.jsonl` marks files that the agent wrote after text from outside, such as a web page, had
+  entered the context.
 
-`outside.jsonl` in the state folder has one row for each mark, newest last: the path, the SHA-256 of
-the content, and the source of the text. A row without a source removes the mark. A mark counts for
-its path, and for its content at any path: a file can be renamed, copied, linked or checked out
-elsewhere before an agent reads it as instructions.
-
-Pinned files: the accepted contents of the files that hooks, servers and other programs run.
-
-`pinned.json` in the state folder has the SHA-256 of each accepted file by its path, and the command
-lines whose files were recorded.
+Each row of `outside.jsonl` has the path, the SHA-256 of the content, and the source of the text,
+newest last. A row without a source removes the mark. A mark counts for its path, and for its
+content at any path: a file can be renamed, copied, linked or checked out elsewhere before an agent
+reads it as instructions.
 """
 
 import errno

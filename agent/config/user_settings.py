@@ -1,7 +1,4 @@
-"""The current settings, and edits of the user's file.
-
-Edits settings files. Comments, order and layout of a file stay.
-"""
+"""The current settings, and edits of settings files that keep comments, order and layout."""
 
 import copy
 import os

@@ -1,19 +1,14 @@
 """The items of a view: log entries as they appear in the context, and the blocks they show.
 
-The compaction block: a summary that the Messages API writes in place of messages.
+Line numbers of files that were read are left out. They are a fifth of the tokens of a read file,
+and no edit needs them. The log keeps the text as it was read.
 
-A request with `compaction` gets a reply with one such block: a readable text and a signature. Every
-later request starts with this block, byte for byte, in place of the summarised messages. Some
-models bind thinking to all messages before it. With these models, the replies after the block keep
-their thinking. After a summary of our own, they lose it.
-
-Source: platform.claude.com, "Compaction on demand" and "Compaction and preserved thinking", as of
-November 2026.
-
-Line numbers of files that were read: leave them out of the context.
-
-Line numbers are a fifth of the tokens of a read file, and no edit needs them. The log keeps the
-text as it was read. Only the view leaves the numbers out.
+A compaction block is a summary that the Messages API writes in place of messages. A request with
+`compaction` gets a reply with one such block: a readable text and a signature. Every later request
+starts with this block, byte for byte, in place of the summarised messages. Some models bind
+thinking to all messages before it. With these models, the replies after the block keep their
+thinking. After a summary of our own, they lose it. Source: platform.claude.com, "Compaction on
+demand" and "Compaction and preserved thinking", as of November 2026.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,12 @@
-"""Estimates of token counts until the API reports the real ones.
+r"""Estimates of token counts until the API reports the real ones.
 
 The usage of the last reply is exact, so only later additions are estimated. Each reply corrects a
-factor for the current model (`view.py`). The estimate counts word classes.
-Measured against a Claude tokenizer with one fitted factor, it errs by 5 % at the median and 17 % at
-p90. Characters/3.5 errs by 16 % and 51 %. If the vocabulary of tiktoken's cl100k is already on
-disk, it is used instead (7 % and 15 %, with fewer large errors).
+factor for the current model (`view.py`). The estimate counts word classes. Measured against a
+Claude tokenizer with one fitted factor, it errs by 5 % at the median and 17 % at p90.
+Characters/3.5 errs by 16 % and 51 %. If the vocabulary of tiktoken's cl100k is already on disk, it
+is used instead (7 % and 15 %, with fewer large errors).
 
-Counts word classes as an approximation of tokens.
-
-The count is the number of matches of this regular expression:
+The count of word classes is the number of matches of this regular expression:
 
     [A-Z]{1,4}[a-z]{0,9}|[a-z]{1,10}  runs of letters
     [0-9]{1,3}

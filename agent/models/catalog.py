@@ -1,9 +1,7 @@
-"""Context windows and prices of known models.
+"""Context windows and prices of known models, from `models.toml` or else the package genai-prices.
 
-Prices and context windows of models that are not in models.toml, from the package genai-prices.
-
-The package is imported at the first lookup of such a model, because its data takes 0.3 s and 20 MB.
-Nothing is downloaded.
+The package is imported at the first lookup of a model that is not in `models.toml`, because its
+data takes 0.3 s and 20 MB. Nothing is downloaded.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The wire protocols, and the model from the settings. Imports nothing slow, because the key of a
-model is checked before the prompt is drawn.
+"""The model from the settings: its full ID, its protocol, its key and its address.
 
-Short names of models, such as `haiku` or `gpt-5`, and notices about unknown names.
+Imports nothing slow, because the key of a model is checked before the prompt is drawn. A model may
+have a short name, such as `haiku` or `gpt-5`. Unknown names give a notice.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,10 +5,9 @@ that may be the cause. A feature is known to be missing once a request without i
 server's messages only choose which feature is tried first. Findings per server and model are stored
 with their date in the state directory, and tested again after a week.
 
-Read a model's context window from a server's answer; servers use different field names.
-
-Servers on the user's machine have interfaces of their own, which tell the window of the loaded
-model. The window in a list of models may be the largest possible one.
+The context window is read from descriptions of a model, in which servers use different field names.
+Servers on the user's machine have interfaces of their own for the window of the loaded model. The
+window in a list of models may be the largest possible one.
 """
 
 import json

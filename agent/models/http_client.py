@@ -1,7 +1,7 @@
-"""The `httpx2` client: import in the background, options and limits.
+"""The `httpx2` client: import in the background, options, time limits and size limits.
 
-Size limits for the bodies of HTTP messages, also after decompression: a few megabytes can
-decompress to gigabytes.
+Bodies of HTTP messages are also limited after decompression: a few megabytes can decompress to
+gigabytes.
 """
 
 import gc

@@ -1,11 +1,9 @@
-"""Providers of models as data: protocol, address and key variables.
+"""Providers of models as data: protocol, address and key variables; and checks of an address.
 
 A model ID is `provider/name`, such as `openrouter/qwen/qwen3-coder`; the server gets `name`. An ID
 that does not start with a provider belongs to the default provider. The data is from each
 provider's documentation in November 2026. The user's `providers.toml` adds providers and overrides
 fields.
-
-Checks of a model server's base URL: whether it is valid, and whether traffic is encrypted.
 """
 
 from collections.abc import Iterator, Mapping

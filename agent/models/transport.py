@@ -1,9 +1,8 @@
-"""Send bytes to a server and receive its answers, over `httpx2` (a dependency of the `anthropic`
-SDK).
+"""Send bytes to a server and receive its answers: whole, or as a stream of server-sent events.
 
-A protocol with an SDK has its own transport with the same methods.
-
-Parse server-sent events into JSON objects, within limits of size and of time between chunks.
+The events are parsed within limits of size and of time between chunks. The transport uses `httpx2`
+(a dependency of the `anthropic` SDK). A protocol with an SDK has its own transport with the same
+methods.
 """
 
 import asyncio

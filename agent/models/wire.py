@@ -1,6 +1,6 @@
 """The parts of a wire protocol: requests to bytes, and events to a reply.
 
-Limit the length of tool names and IDs from a server, and shorten them for protocols with lower
+Tool names and IDs from a server have a maximum length, and are shortened for protocols with lower
 limits.
 """
 

@@ -1,13 +1,11 @@
-"""The output of a command and its signs of success and errors.
+"""The work of a shell command, and its output with the signs of success and errors.
+
+`npm run build`, `cd app && npm run build 2>&1 | tail -20` and `CI=1 npm run build > log` do the
+same work: they differ only in set-up and in how the output is shown. A command that cannot be split
+with certainty has no work to compare.
 
 Most outputs are never read because the exit code is enough. The output is split into lines only on
 demand, because the ledger receives every output in a log.
-
-The work that a shell command does, to recognize the same work in a different command line.
-
-`npm run build`, `cd app && npm run build 2>&1 | tail -20` and `CI=1 npm run build > log` differ
-only in set-up and in how the output is shown. A command that cannot be split with certainty has no
-work to compare.
 """
 
 import posixpath

@@ -2,13 +2,12 @@
 
 Each entry's text is appended right after the entry is written to the log, and compaction does not
 change it. The expected file size is computed from the log, so a size check shows whether the file
-is complete. If the file is too short, the missing texts are appended. If its content differs from
-the log, the file is rewritten. The old file is kept if it has text that the log does not have.
+is complete. If the file is too short, the missing texts are appended.
 
-Compare `conversation.md` with the texts of a log, to find text that only the file has.
-
-The file is read as bytes. A text of the log is found at its heading, which contains the seq of its
-entry. Text between the found texts is foreign: the log lost it, or another version wrote it.
+If the content differs from the log, the file is rewritten. The old file is kept if it has text that
+the log does not have. To find such text, the file is read as bytes and each text of the log is
+found at its heading, which contains the seq of its entry. Text in between is foreign: the log lost
+it, or another version wrote it.
 """
 
 import json

@@ -1,20 +1,14 @@
-"""Keep the state directory below its limits, `state.max_gb` and `state.max_age_days`.
+"""The disk space of the state directory: measure it, delete sessions, and keep it below its limits.
 
-A session that was used in the last RECENT_DAYS days is only removed after a question. The oldest
-sessions are removed first.
-
-Delete sessions from disk, with everything that only they used.
-
-The disk space of the state directory, by project and session.
+The limits are `state.max_gb` and `state.max_age_days`. The oldest sessions are removed first. A
+session that was used in the last RECENT_DAYS days is only removed after a question.
 
 A measurement visits every file, so it is only made on demand and in the background. `usage.json`
 has the newest total. Sessions add what they write, so that it stays roughly right.
 
-Free the disk space that deleted sessions leave in the store of their project.
-
-Everything is decided by what exists now, so that an interrupted deletion is completed by the next
-one. A running session may be adding objects that no session names. While one runs, young objects
-stay until a later sweep.
+Deletion also frees the space in the project's store. Everything is decided by what exists now, so
+that an interrupted deletion is completed by the next one. A running session may be adding objects
+that no session names. While one runs, young objects stay until a later sweep.
 """
 
 import fcntl

@@ -5,11 +5,8 @@ When `append` returns, the entry is in the kernel; `sync` flushes it to the stor
 cuts off an incomplete last line left by a killed process. Readers skip any other line that is not
 an entry, with a warning.
 
-The log file of a session, open for writing.
-
-The file is written under the session's lock, and its length is known. If another program has
-written to the file, or the file is missing, nothing is appended. This also protects a log on a file
-system without locks.
+The writer knows the length of the file. If another program has written to the file, or the file is
+missing, nothing is appended. This also protects a log on a file system without locks.
 """
 
 import json

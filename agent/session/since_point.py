@@ -1,9 +1,8 @@
-"""Facts recorded in a log after a point: saved files, files changed by the session, and commands
-that may have changed more files. Computed from entries without disk access.
+"""Changes since a point in a log: saved files, files the session changed, and stale files.
 
-Stale files: files that changed on disk since the session last read or changed them.
-
-All functions block. Their work is bounded, however many files the session used.
+These facts are computed from entries without disk access. They also have the commands that may have
+changed more files. A stale file changed on disk since the session last read or changed it. The
+search for stale files blocks; its work is bounded, however many files the session used.
 """
 
 import os

@@ -1,14 +1,12 @@
-"""The logs of subagents, as used by their parent and by later subagents.
+"""The logs of subagents, as used by their parent and by later subagents with a similar task.
 
 Each subagent has an ordinary log in the parent's folder, in `agents/<id>/`. Entries in the parent's
 log contain what the parent needs to know. If a killed process could not record these entries, they
 are made from the subagent's log when the session continues.
 
-Similarity of the tasks of two subagents, used to give a new subagent the summary of an earlier
-one.
-
-A repeated task is rarely worded the same way, and parts of one job may differ only in a name. So
-files and directories count first, then the words that both tasks share:
+A new subagent gets the summary of an earlier one with a similar task. A repeated task is rarely
+worded the same way, and parts of one job may differ only in a name. So files and directories count
+first, then the words that both tasks share:
 
 1. Tasks that name files, but no common file, are different.
 2. Tasks with the same description are similar.

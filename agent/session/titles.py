@@ -1,10 +1,8 @@
-"""Session titles given by the user. The title is a note in the log. A small file next to the log
-has a copy, so that a list of sessions need not search for the note.
+"""Notes about the session in its log: its title, renames of its folder, and denied calls.
 
-Renames of the project's folder, as notes in a log. Absolute paths in earlier entries are below
-the old path.
-
-Denied calls in the notes of the topic `permission`.
+The user gives the title. A small file next to the log has a copy, so that a list of sessions need
+not search for the note. Absolute paths in entries before a rename are below the old path. Denied
+calls are notes of the topic `permission`.
 """
 
 from collections.abc import Iterable, Sequence

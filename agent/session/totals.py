@@ -1,11 +1,9 @@
-"""Totals over the log of a session: calls, tokens, cost and compaction. Subagents are included, and
-are also counted separately.
+"""Totals over the log of a session: calls, tokens, cost and compaction.
 
-Estimated cost of requests without a recorded reply.
-
-A note is recorded before each request. If the process is killed, the server may still finish the
-reply and bill it, although the log has no reply. The estimate then stays in the session's totals
-when another process continues the session.
+Subagents are included, and are also counted separately. The cost includes an estimate for requests
+without a recorded reply. A note is recorded before each request: if the process is killed, the
+server may still finish the reply and bill it. The estimate then stays in the totals when another
+process continues the session.
 """
 
 import operator

@@ -1,8 +1,8 @@
-"""Reports on compaction as plain text: the status, the event log, the preserved intent and the
-metrics. They are made from log entries, so a resumed session reports the same.
+"""Reports on compaction as plain text: status, log, preserved intent, metrics, next compaction.
 
-The effect and the time of the next compaction, in the same figures for `/context`, `/compact
---dry-run` and `ctxagent compact --dry-run`.
+They are made from log entries, so a resumed session reports the same. The effect and the time of
+the next compaction have the same figures in `/context`, `/compact --dry-run` and `ctxagent compact
+--dry-run`.
 """
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence

@@ -1,10 +1,9 @@
-"""The headless front end: one task, one result on standard output, a meaningful exit code.
+"""The headless front ends: results on standard output and a meaningful exit code.
 
 `text` prints only the final answer, `json` one document, `stream-json` every event as one line and
-the result last. Everything else goes to standard error.
-
-The headless front end for a program that sends many messages. Each message gets a result; the
-program also answers questions and can interrupt.
+the result last. Everything else goes to standard error. One front end runs one task. The other
+serves a program that sends many messages: each message gets a result, and the program can answer
+questions and interrupt.
 """
 
 import asyncio

@@ -1,14 +1,11 @@
-"""Standard input from a program that controls a run: messages in order, answers,
-interrupts.
+"""The input of a program that controls a run with `--input-format stream-json`.
+
+Each line is a JSON object: a user message (one turn), an answer to a question, or an interrupt. A
+message has the form `{"type": "user", "text": "…"}`, or has a Messages API message in `message`.
 
 A thread reads the lines, so that an interrupt is handled at any time; the event loop does the rest.
 Line length and queue size are limited. A rejected line is answered with an `error` line and has no
 other effect.
-
-The lines that a program writes to a run with `--input-format stream-json`.
-
-Each line is a JSON object: a user message (one turn), an answer to a question, or an interrupt. A
-message has the form `{"type": "user", "text": "…"}`, or has a Messages API message in `message`.
 """
 
 import asyncio

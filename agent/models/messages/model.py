@@ -1,7 +1,6 @@
-"""A model behind the Messages API, using the `anthropic` SDK.
+"""A model behind the Messages API, using the `anthropic` SDK, and its abilities.
 
-The abilities of a model behind the Messages API, from the table of models and the
-server's gaps.
+The abilities are from the table of models and the server's gaps.
 """
 
 import os

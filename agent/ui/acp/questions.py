@@ -1,6 +1,6 @@
-"""Questions to the user, sent to the editor one at a time as permission requests.
+"""Questions to the user, sent to the editor one at a time: as permission requests or as forms.
 
-Question forms for editors that can show them ("elicitation" in the protocol).
+Forms are for editors that can show them ("elicitation" in the protocol).
 """
 
 import asyncio

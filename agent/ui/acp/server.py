@@ -1,9 +1,8 @@
 """The agent's side of the protocol: the methods that an editor calls, for all its sessions.
 
-JSON-RPC messages, one per line, over two file descriptors.
-
-Threads read and write, so that a slow editor or a long line does not block the sessions. An invalid
-line is answered with its JSON-RPC error, and has no other effect.
+Messages are JSON-RPC, one per line, over two file descriptors. Threads read and write, so that a
+slow editor or a long line does not block the sessions. An invalid line is answered with its
+JSON-RPC error, and has no other effect.
 """
 
 import asyncio

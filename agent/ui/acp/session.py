@@ -1,6 +1,6 @@
 """One session of an editor: its conversation, the running turn, and the updates for the editor.
 
-The screen for slash commands called from an editor. Their output becomes text.
+The output of slash commands that the editor calls becomes text.
 """
 
 import asyncio

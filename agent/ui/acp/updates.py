@@ -1,7 +1,6 @@
-"""Conversion of events to session updates of the protocol, and of a log to updates that
-replay it.
+"""Conversion of events, tool calls and logs to session updates of the protocol.
 
-The protocol's view of a tool call: its kind, its locations and its changes.
+The updates from a log replay it.
 """
 
 import re
