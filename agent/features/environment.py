@@ -1,12 +1,9 @@
-"""The surroundings of a session: the machine, the project and its instructions.
-
-The model gets a description of the surroundings at the start of a new session and after each
-summary. In a resumed session it gets a list of changed files.
-
-The first texts for the model: the system prompt, the environment, the instruction files.
+"""The surroundings of a session for the model: the machine, the project and its instructions.
 
 The system prompt never changes within a session. Facts that can change (date, git status) and
 project files (AGENTS.md, CLAUDE.md) are recorded once, as user entries before the first message.
+After each summary, the model gets the description of the surroundings again. In a resumed session
+it gets a list of changed files.
 """
 
 import os

@@ -1,10 +1,7 @@
 """Run hooks: a shell command or an HTTP request gets an event as one line of JSON.
 
-When a command ends, all processes that it started are killed too.
-
-The input of hooks in the published format: calls and modes under the names of that format.
-
-Tools and arguments have the names of the agent that defined the format. Changed arguments are
+When a command ends, all processes that it started are killed too. Hooks in the published format get
+calls and modes under the names of the agent that defined the format. Changed arguments are
 converted back.
 """
 

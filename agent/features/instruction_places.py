@@ -1,11 +1,9 @@
-"""The possible paths of instruction files: the user's, the project's, and those of added
-directories.
+"""Instruction files: their possible paths, their text, their imports, and whether a rule applies.
 
-Only known paths are checked, and all files below folders of rules. In each folder the order is
-`FILES`, then the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model
-reads the most specific text last.
-
-Read instruction files: their text, their imports, and whether a rule applies.
+The files are the user's, the project's, and those of added directories. Only known paths are
+checked, and all files below folders of rules. In each folder the order is `FILES`, then the rules,
+then LOCAL_FILE. Files of nearer folders come later, so that the model reads the most specific text
+last.
 
 `@path` in a text imports another file. An imported file comes before its importer as a separate
 text, so each file appears once, however many files import it. A rule (a file in `.claude/rules`)

@@ -1,13 +1,12 @@
-"""End a turn in which the model repeats itself.
+"""End a turn in which the model repeats itself: in its text, or in calls with the same results.
 
 The model first gets a notice of the repetition. If it continues, the user is asked in a terminal;
 otherwise the turn ends with a limit. A reply that repeats its text is stopped while it streams;
-`loop.odd_replies` then notifies the model, or ends the turn.
+`loop.turn` then notifies the model, or ends the turn.
 
-Find calls that a model repeats with the same results: a single call, or a short cycle of calls.
-
-The state is computed from the entries of the log, so it is the same after a resume. The cost per
-call does not depend on the length of the session: only the newest few calls are compared.
+A repetition of calls is a single call or a short cycle of calls. It is computed from the entries of
+the log, so it is the same after a resume. Only the newest few calls are compared, so the cost per
+call does not depend on the length of the session.
 """
 
 import hashlib

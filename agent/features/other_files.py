@@ -1,8 +1,4 @@
-"""Files of other agents: which are used here, which can be copied and how, and which are not
-supported.
-
-A line for the user about the files in a project's `.claude` folder that ctxagent uses.
-"""
+"""Files of other agents: those used here, those that can be copied and how, and the unsupported."""
 
 import json
 import tomllib

@@ -1,14 +1,11 @@
 """The hooks of a conversation in the published format: which run at an event, and their answers.
 
 The hooks of an event run one after another. Each gets the arguments as changed by the previous
-hook. At an event that hooks can block, no hook runs after one that denies. The text of a hook for
-the model becomes an entry of source HOOK.
+hook. At an event that hooks can block, no hook runs after one that denies. A hook answers with its
+exit code, and text or JSON on stdout. Its text for the model becomes an entry of source HOOK.
 
-The answer of a hook in the published format: exit code, and text or JSON on stdout.
-
-The transcript for hooks in the published format: one JSON line per message.
-
-It is written from the log before each run of these hooks, in sessions that have such hooks.
+The transcript for these hooks has one JSON line per message. It is written from the log before each
+run, only in sessions that have such hooks.
 """
 
 import asyncio

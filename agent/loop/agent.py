@@ -1,9 +1,8 @@
 """One conversation: its record, its model, its tools, its features and the compaction engine.
 
 `AgentState.record` writes to the log, `AgentState.emit` shows an event in the front end.
-`loop.turn` runs the turns of an agent.
-
-The entries that are recorded before the first turn of a session.
+`loop.turn` runs the turns of an agent. The entries before the first turn are collected once, in a
+thread.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Count the model calls and the cost of a run, and check its budget before each call.
+"""The cost of a run and of a session: the budget check before each call, and the bill by purpose.
 
-The bill of a session: its cost by purpose, computed from its entries.
-
-The lines add up to the session's totals. If a price is unknown, every sum that contains it is
-unknown.
+The lines of a bill are computed from the session's entries and add up to its totals. If a price is
+unknown, every sum that contains it is unknown.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,10 +1,8 @@
-"""The features of one conversation, called in order.
+"""The features of one conversation, called in order, with checks of what they return.
 
 Features that do not override an event's method cost nothing at that event. An extension that fails
 is named in a warning and switched off for the session. It fails if it raises an exception (except a
 Veto where that is allowed) or returns a value of the wrong type.
-
-Check the return values of features' methods, since extensions may return anything.
 """
 
 import asyncio

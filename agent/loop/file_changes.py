@@ -1,21 +1,14 @@
-"""Find the files that a tool call changed, by scanning the work tree before and after each command.
-If no job runs and a watch shows no change since the last scan, that scan is reused.
+"""Find the files that a tool call changed, and decide which session changed them.
 
-Calls and changes are reported to the other sessions of the project (`touch_record`). These reports
-decide which session made a change (`attribution`). Files that a call may change are saved before it
-runs (`saving`).
+The work tree is scanned before and after each command. If no job runs and a watch shows no change
+since the last scan, that scan is reused. Files that a call may change are saved before it runs,
+once between two rewind points. Subagents save for the session that started them.
 
-Decide which session made a change that was found after a command: this one, another one, or
-uncertain.
-
-A change is only proved if the command visibly writes to the file (`> a.txt`, `sed -i … b`) or a
-session's record names it. A change without proof is listed as made while the command ran, since an
-editor or another program may have made it. If a command of another session ran at the same time,
-neither session lists the change as its own.
-
-Save files before calls change them, and record the saves in the session's log.
-
-Each file is saved once between two rewind points. Subagents save for the session that started them.
+Calls and changes are reported to the other sessions of the project (`touch_record`). A change is
+only proved if the command visibly writes to the file (`> a.txt`, `sed -i … b`) or a session's
+record names it. A change without proof is listed as made while the command ran, since an editor or
+another program may have made it. If a command of another session ran at the same time, neither
+session lists the change as its own.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The model of one conversation: its limits, its window and its calls.
 
-Record and reserve the estimated cost of a request until its reply arrives.
-
-The log entry of one model call, also for a partial reply.
+The estimated cost of a request is recorded and reserved until its reply arrives. Each call gets a
+log entry, also for a partial reply.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-"""Find and open the log of the requested session.
+"""Open the log of the requested session, and the state computed from its entries.
 
-The entry that records how a process opens a session.
-
-The log of a conversation, and the state computed from its entries.
-
-All entries of an open session are written by `SessionRecord.record`.
+An entry records how a process opens the session. All entries of an open session are
+written by `SessionRecord.record`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The interface of a conversation for its features.
 
-Permission rules that apply until the end of the turn, from command files and skills.
+It includes the permission rules that command files and skills add until the end of the turn.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,10 +2,9 @@
 
 Each call is checked (`call_arguments`), permitted (`call_gate`) and run. Calls that change nothing
 run in parallel. Other calls run one after another, in the order of the reply. Each result is
-recorded as soon as it is finished, so that an interrupt, a crash or a kill loses no result.
-
-Session files for tool results: large texts, images, and outputs that were written to a file
-while the command ran.
+recorded as soon as it is finished, so that an interrupt, a crash or a kill loses no result. Large
+texts, images, and outputs that were written to a file while the command ran become files of the
+session.
 """
 
 import asyncio

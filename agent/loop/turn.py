@@ -1,8 +1,9 @@
 """A turn: from a user message to the agent's final answer.
 
-1. The message is recorded.
+1. The message is recorded. Its images become attachments.
 2. The context is compacted if needed, and the model is called.
-3. Its reply is recorded.
+3. Its reply is recorded. A reply that is empty, paused, repeated or cut off is continued, but only
+   a few times in a row. A refusal ends the turn.
 4. The tool calls of the reply are run, and each result is recorded. Messages that the user has sent
    meanwhile are recorded. Back to 2.
 5. A reply without calls ends the turn.
@@ -10,15 +11,8 @@
 The features (`loop.feature`) are called at each step. If a turn ends early (an interrupt, a limit,
 an error of the model), the log stays valid and the agent accepts the next message.
 
-Ask the model for the next reply of a turn.
-
-Handle replies that are neither an answer nor tool calls.
-
-Record the user's messages.
-
-Tell the user when a model has sent nothing of its reply for a long time.
-
-A server can keep the connection open with pings, so nothing else would show that the run waits.
+A notice tells the user when a model has sent nothing of its reply for a long time. A server can
+keep the connection open with pings, so nothing else would show that the run waits.
 """
 
 import asyncio

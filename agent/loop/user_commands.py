@@ -1,7 +1,7 @@
-"""Manual commands of the user: run a shell command (`!cmd`), pin a note (`#words`), unpin it, set
-the session's title, add a directory.
+"""Manual commands of the user, and the message for the model when a command comes from a file.
 
-The message for the model when the user runs a command from a file.
+The commands run a shell command (`!cmd`), pin a note (`#words`), unpin it, set the session's title,
+or add a directory.
 """
 
 import asyncio

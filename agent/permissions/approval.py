@@ -1,11 +1,10 @@
-"""Permissions: judge every tool call before it runs. Judging never raises.
+"""Permissions: judge every tool call before it runs, and show why it needs approval.
 
-The objections to a call are collected first (`command_objections.py`, `path_judge.py`). Rules, the
-mode and the sandbox then lift those that the table in `objections.py` lets them lift. A path is
-allowed if it is allowed both as written and with links resolved, and denied if either form is. A
-shell command is allowed if every part is allowed or read-only, and denied if any part is.
-
-Why a command needs approval: the parts that no rule allows, dangerous parts first.
+Judging never raises. The objections to a call are collected first (`command_objections.py`,
+`path_judge.py`). Rules, the mode and the sandbox then lift those that the table in `objections.py`
+lets them lift. A path is allowed if it is allowed both as written and with links resolved, and
+denied if either form is. A shell command is allowed if every part is allowed or read-only, and
+denied if any part is. A question names the parts that no rule allows, dangerous parts first.
 """
 
 import os

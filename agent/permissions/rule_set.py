@@ -1,10 +1,8 @@
-"""The rules of a session by kind, and lookups of the rules that match.
+"""The permission rules: those of a session by kind, and those in settings files.
 
-The permission rules in settings files: the user's file for all projects, and the project's file.
-
-Edits keep comments, order and layout. A file is read again right before each edit and replaced as a
-whole. A project file stays trusted after an edit if all its previous content was trusted or needed
-no trust.
+The files are the user's, for all projects, and the project's. Edits keep comments, order and
+layout. A file is read again right before each edit and replaced as a whole. A project file stays
+trusted after an edit if all its previous content was trusted or needed no trust.
 """
 
 import os

@@ -1,13 +1,11 @@
-"""Find bubblewrap and check which of its features work here.
+"""Find bubblewrap and check its features here, and report the sandbox's state to the user.
 
-It tries each start mode once, the strictest first. The strictest mode runs under Landlock, so that
-commands cannot connect to sockets without a path, and forbids nested user namespaces. A setuid-root
-bubblewrap supports neither.
+The check tries each start mode once, the strictest first. The strictest mode runs under Landlock,
+so that commands cannot connect to sockets without a path, and forbids nested user namespaces. A
+setuid-root bubblewrap supports neither.
 
-The state of the sandbox on this machine, and whether the user knows it.
-
-Interactive starts tell the user the state once on each machine, and again when it has become worse.
-A file in the state folder keeps the state that each machine had at its last interactive start.
+Interactive starts show the state once on each machine, and again when it has become worse. A file
+in the state folder keeps the state that each machine had at its last interactive start.
 """
 
 import functools

@@ -1,12 +1,12 @@
-"""Parts of a session's folders that no command may change: the parts of a repository that make git
-run programs, settings files, and programs that the agent would run.
+"""Limits on a session's folders: parts that no command may change, and files a search may read.
 
-The files that a search may read: the approved folder, ignore files, and the files of the search
-program.
+Guarded parts are those of a repository that make git run programs, settings files, and programs
+that the agent would run.
 
-ripgrep opens files by path. If a folder is replaced by a link during the search, ripgrep would
-leave the approved folder. Landlock prevents that. A search also writes nothing and opens no socket,
-whatever program it is.
+A search may read the approved folder, ignore files, and the files of the search program. ripgrep
+opens files by path: if a folder is replaced by a link during the search, ripgrep would leave the
+approved folder. Landlock prevents that. A search also writes nothing and opens no socket, whatever
+program it is.
 """
 
 import os

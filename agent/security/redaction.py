@@ -1,14 +1,13 @@
-"""Redaction of secrets before text is stored: known secret values, and texts that look like a key.
+"""Redaction of secrets in stored and shown text: known values, and texts that look like a key.
 
 Known values are the model's API key and the values of other variables that look like secrets. They
 never reach the disk or a tool result. Shapes of keys, tokens and passwords are redacted on request,
 in tool results and project files but not in the user's messages. Each secret is replaced by
 `[redacted: KIND]`.
 
-Remove known secrets from a model's reply, since a server may return the API key it received.
-
-Streamed text is filtered before it is displayed. A possible beginning of a secret is held back
-until the rest arrives, even across deltas.
+A model's reply is filtered too, since a server may return the API key it received. Streamed text is
+filtered before it is displayed. A possible beginning of a secret is held back until the rest
+arrives, even across deltas.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

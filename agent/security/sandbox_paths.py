@@ -1,16 +1,13 @@
-"""Paths that sandboxed commands must not see.
+"""The paths that sandboxed commands can access: no secrets, readable toolchains, private caches.
 
-Secrets are found at the places where programs store them, sockets in the kernel's list. All paths
-exist and have links resolved: nothing is created for the sandbox.
+Bubblewrap, Landlock and the file tools share this one description. Secrets are found at the places
+where programs store them, sockets in the kernel's list. All paths exist and have links resolved:
+nothing is created for the sandbox.
 
-The parts of a home that commands in the sandbox see: readable toolchain folders, and private
-caches in place of the user's. The rest of the home is hidden.
-
-If commands could write to the user's caches, they could escape: shells, package managers and git
-hooks run files there. Downloaded packages are readable, so that builds work without the network.
-
-The access that commands have to each path. Bubblewrap, Landlock and the file tools share this
-one description.
+In a home, commands see readable toolchain folders, and private caches in place of the user's. The
+rest is hidden. If commands could write to the user's caches, they could escape: shells, package
+managers and git hooks run files there. Downloaded packages are readable, so that builds work
+without the network.
 """
 
 import os

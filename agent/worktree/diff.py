@@ -1,6 +1,6 @@
 """Differences between two states of files: two git trees, or two sets of signatures.
 
-Detect file changes without git: by size, times and mode, and by content for named files.
+Signatures detect changes without git: by size, times and mode, and by content for named files.
 """
 
 import hashlib

@@ -4,17 +4,14 @@ Git runs here only with its own settings. It reads no configuration of the proje
 it starts no filter, monitor or hook, and `.gitattributes` do not change any bytes. Every failure
 raises `GitFailed`.
 
-A git command that keeps running: it reads questions from stdin, one per line, and answers them.
-Many questions then need only one start.
-
-Git repeats a line that is not a question and then flushes its output. An unguessable line after
-each question therefore marks the end of the answer. The process ends when its stdin is closed, and
-so at the latest with our own process.
-
-Copy objects that the store borrows from the project's repository into the store.
+A running git answers many questions from stdin, one per line, with only one start. It repeats a
+line that is not a question and then flushes its output. An unguessable line after each question
+therefore marks the end of the answer. The process ends when its stdin is closed, and so at the
+latest with our own process.
 
 Objects reachable from the repository's HEAD may stay borrowed. Others (staged, stashed, or of a
-deleted commit) may disappear at the repository's next garbage collection, and snapshots need them.
+deleted commit) may disappear at the repository's next garbage collection. Snapshots need them, so
+they are copied into the store.
 """
 
 import hashlib

@@ -1,12 +1,11 @@
-"""Staging: update the index of a store from the files of a work tree.
+"""Staging: update the index of a store from the files of a work tree, or a few files of a git tree.
 
 Git lists the files that differ from the index. This module selects the files to stage: those not
 ignored, and ignored ones that the project's repository tracks. Large files, unreadable files and
 names that git refuses are only watched by signature. Other repositories inside are skipped.
 
-Replace a few files in a git tree. The result is the same as `git write-tree` on a whole index,
-but only the folders of these files are rewritten. Git is started only to read folders that are not
-cached.
+Replacing a few files gives the same tree as `git write-tree` on a whole index, but only the folders
+of these files are rewritten. Git is started only to read folders that are not cached.
 """
 
 import os

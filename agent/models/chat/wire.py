@@ -1,6 +1,4 @@
-"""Chat Completions as a `Wire`.
-
-Features that Chat Completions servers lack, and their additional requirements.
+"""Chat Completions as a `Wire`, with the features that servers lack or additionally require.
 
 The patterns match error messages of OpenAI, Gemini, DeepSeek, Moonshot, Mistral, Groq, OpenRouter,
 vLLM, Ollama, LM Studio and llama.cpp. A complete body is changed after it is built, so the requests

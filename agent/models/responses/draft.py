@@ -4,16 +4,14 @@ The reply is built from the finished items, because deltas contain only text. Un
 and item are ignored. Servers are not trusted: the size of the reply and the token counts are
 limited. IDs of calls that are already used, or cannot be sent back, are replaced.
 
-Data that the API requires back but the log cannot store, packed into thinking blocks.
+A reasoning item must be sent back unchanged, with its encrypted content, and followed by the same
+item with the same ID as before. Otherwise the API refuses it ("provided without its required
+following item"). The API also refuses an item with an ID if its reasoning item is missing. Messages
+of newer models have a phase that must be sent back too.
 
-A reply is a list of items. A reasoning item must be sent back unchanged, with its encrypted
-content, and followed by the same item with the same ID as before. Otherwise the API refuses it
-("provided without its required following item"). The API also refuses an item with an ID if its
-reasoning item is missing. Messages of newer models have a phase that must be sent back too.
-
-Therefore the `signature` of a `thinking` block contains the reasoning item, and the ID and phase of
-each following item up to the next reasoning item. If the context drops the thinking, the following
-items are sent without IDs.
+The log cannot store these data, so they are packed into thinking blocks. The `signature` of a
+`thinking` block contains the reasoning item, and the ID and phase of each following item up to the
+next reasoning item. If the context drops the thinking, the following items are sent without IDs.
 """
 
 import json

@@ -3,11 +3,8 @@
 `parse` uses tree-sitter's bash grammar. It lists every simple command in pipelines, substitutions,
 here-documents, loops and functions, and the commands that wrappers such as `sudo` or `sh -c` start.
 Every command that bash would run is among the parts, or `doubt` gives the reason why that is not
-certain. A text that the grammar and bash may parse differently is doubtful. Pure: runs nothing and
-reads no file.
-
-Bash syntax: node types of tree-sitter's grammar, quoting, expansions and tests. For text that
-the grammar cannot parse, it guesses the commands.
+certain. A text that the grammar and bash may parse differently is doubtful. For text that the
+grammar cannot parse, the commands are guessed. Pure: runs nothing and reads no file.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Visible needs of a shell command that a sandbox does not grant: the network, other privileges,
-files outside the project, and protected files.
+"""The reach of a shell command: its programs, its files, and its needs beyond a sandbox.
 
-This allows asking before the command fails in the sandbox. The sandbox itself prevents everything
+The needs are the network, other privileges, files outside the project, and protected files. Visible
+needs allow asking before the command fails in the sandbox. The sandbox itself prevents everything
 that a command does without showing it.
-
-Find the programs that a shell runs for the names in a command.
 
 A name such as `ls` is trusted only if the shell finds the program in a place that only the user can
 write to. Otherwise a project could bring its own `ls` in a folder that comes first on the PATH. The

@@ -1,13 +1,11 @@
 """Read-only simple commands, and the files that a command names.
 
-A command is read-only if its program is (`commands.toml`) and the table lists all its options. The
-files it may read are judged elsewhere: `path_arguments` returns the words that may be files.
-`touched_paths` is for watching changes; no permission depends on it.
-
-Check whether sed and awk programs only print.
-
-Both languages can write files and start commands from their program text. A program counts as
+A command is read-only if its program is (`commands.toml`) and the table lists all its options. sed
+and awk can write files and start commands from their program text. Their program counts as
 print-only if every part of it is recognised.
+
+The files that a command may read are judged elsewhere: `path_arguments` returns the words that may
+be files. `touched_paths` is for watching changes; no permission depends on it.
 """
 
 import os
