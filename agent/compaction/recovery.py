@@ -7,8 +7,7 @@ The base is the newest readable summary, corrected from the ledger. Texts are cu
 as cut; paths are never cut. A failed recovery is recorded with a flag for reviewers and replaced by
 level 3.
 
-The intent of a session, for an agent that takes over: the user's requests and the changes so
-far.
+An agent that takes over gets the intent of the session: the user's requests and the changes so far.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence

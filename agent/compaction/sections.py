@@ -1,19 +1,15 @@
-"""Split a summary's Markdown into sections.
+"""Split a summary's Markdown into sections, after removal of the text that models put around it.
 
 A known title opens its section. Any other heading opens a section of its own, so that its text
 never joins the section before it. Headings are hash titles of any level, underlined titles, HTML
-titles and lines that are bold as a whole. A code block with a heading is also a separate section.
+titles and lines that are bold as a whole.
 
-Read a record that a model wrote as JSON: turn it into the Markdown that `sections` splits.
-
-Keys are titles. So both forms of an answer have one parser. Keys with other names become sections
-of their own, like other titles.
-
-Remove the text that models put around a document: tags, code fences, reasoning and closing
+A code block with a heading is also a separate section. Markup in code blocks is not parsed. A fence
+without an end does not start a block. The removed text is tags, code fences, reasoning and closing
 remarks.
 
-`unwrapped_lines` removes it. `code_lines` finds the code blocks, where markup is not parsed. A
-fence without an end does not start a block.
+An answer in JSON is turned into Markdown first, so both forms have one parser. Keys are titles.
+Keys with other names become sections of their own, like other titles.
 """
 
 import json

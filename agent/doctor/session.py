@@ -1,11 +1,8 @@
-"""Check and repair one session.
+"""Check and repair one session: the references in its log, its lock, file modes and disk space.
 
-A repair writes a new log file and replaces the old one, of which an exact copy is kept next to it.
-An intact log is not rewritten, so a second repair has nothing to do.
-
-Checks of a session's folder: its lock, file modes and disk space.
-
-Collect the references of a log's entries, to each other and to files, in one pass.
+The references, to entries and to files, are collected in one pass. A repair writes a new log file
+and replaces the old one, of which an exact copy is kept next to it. An intact log is not rewritten,
+so a second repair has nothing to do.
 """
 
 import fcntl

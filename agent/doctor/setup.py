@@ -1,8 +1,6 @@
-"""Checks of required and optional parts of the set-up.
+"""Checks of required and optional parts of the set-up, each with its result.
 
-Count the repaired calls in logs by model, to show which repair helps which model.
-
-The result of one check by the doctor.
+Repaired calls in logs are counted by model, to show which repair helps which model.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""A session as Markdown: messages, calls and results in order, without compaction.
+"""A session as Markdown, without compaction; and text of a session made safe to show.
 
-The agent's Markdown as HTML. HTML tags stay plain text and images become links. Only http, https
-and mailto addresses become links, so the page shows exactly what was written.
-
-Make texts of a session safe and short enough to show.
+Messages, calls and results are in order. The agent's Markdown becomes HTML for the page: HTML tags
+stay plain text and images become links. Only http, https and mailto addresses become links, so the
+page shows exactly what was written.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""A session as one HTML page that needs no network: its facts, its totals, the context over time,
-and every entry in order. Everything from the session is shown as text.
+"""A session as one HTML page that needs no network.
 
-The relations between a log's entries, needed before rendering a page: the result of each call,
-reverted entries, the address of each entry, and the budget for texts.
+The page has the facts of the session, its totals, the context over time, and every entry in order.
+Everything from the session is shown as text. The relations between the entries are found before
+rendering: the result of each call, reverted entries, the address of each entry, and the budget for
+texts.
 """
 
 from collections import Counter

@@ -9,7 +9,7 @@ for other agents work here.
 Command files of a project are offered without trust, like its AGENTS.md. Their shell commands,
 `allowed-tools` and `model` apply only after the user has trusted the content of the file.
 
-The groups of slash commands, in the order in which /help shows them.
+The groups of slash commands are in the order in which /help shows them.
 """
 
 import os

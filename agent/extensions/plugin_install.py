@@ -1,9 +1,7 @@
-"""Install a plugin from a folder or a git repository, and remove a plugin.
+"""Install a plugin from a folder or a git repository, show its contents for review, and remove it.
 
 A new plugin is written to a temporary folder and then renamed to its final place. If the process is
 killed before the end, either the old plugin or no plugin is installed.
-
-The contents of a plugin, as lines for the user to review.
 """
 
 import json

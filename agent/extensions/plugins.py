@@ -1,15 +1,13 @@
 """Plugins: folders with commands, skills, subagents, hooks, MCP servers and language servers.
 
-The layout is https://code.claude.com/docs/en/plugins-reference, so plugins
-for other agents work here. A plugin is copied to `plugins/NAME` in the user's configuration folder.
-`plugins.json` next to that folder records each plugin's source and the digest of the content that
-the user has accepted. A plugin whose content has changed is not used.
+The layout is https://code.claude.com/docs/en/plugins-reference, so plugins for other agents work
+here. A part is in its default place or in places that the manifest names. Commands and subagents
+that the manifest names replace the default folder. Skills, hooks and servers that it names are
+added to the default place. A manifest can also contain hooks and servers directly.
 
-Find the parts of a plugin: in default places and in places that its manifest names.
-
-The rules are https://code.claude.com/docs/en/plugins-reference. Commands and subagents that the
-manifest names replace the default folder. Skills, hooks and servers that it names are added to the
-default place. A manifest can also contain hooks and servers directly.
+A plugin is copied to `plugins/NAME` in the user's configuration folder. `plugins.json` next to that
+folder records each plugin's source and the digest of the content that the user has accepted. A
+plugin whose content has changed is not used.
 """
 
 import fcntl

@@ -1,9 +1,7 @@
-"""A server process of a session, with pipes to its stdin and stdout.
+"""A server process of a session, with pipes to its stdin and stdout, and the reason of its end.
 
 The server and its child processes end with the session, even if the agent is killed. Its output on
-stderr is kept for the message about its end.
-
-The line in the output of a failed program that says why it failed.
+stderr is kept: one of its lines says why the server failed.
 """
 
 import asyncio

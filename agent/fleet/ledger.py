@@ -1,10 +1,9 @@
-"""The folder of a fleet, and its ledger: an append-only file of started attempts and their
-outcomes. A new run continues from the ledger.
+"""The folder of a fleet, its task locks, and its ledger: started attempts and their outcomes.
 
-Each line is synced to disk before the event it describes. An incomplete last line, left by a kill
-during a write, is removed when the ledger is opened for writing.
-
-The lock of a task: an open file that also names the process working on the task.
+The ledger is an append-only file, and a new run continues from it. Each line is synced to disk
+before the event it describes. An incomplete last line, left by a kill during a write, is removed
+when the ledger is opened for writing. The lock of a task is an open file that also names the
+process working on the task.
 """
 
 import errno

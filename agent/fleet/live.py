@@ -1,12 +1,11 @@
-"""Live view of a fleet: progress, current activity of each agent, cost, and estimated end. Each
-refresh reads only the new lines of the ledger and of running tasks' logs.
+"""The live view of a fleet and its page: progress, activity of each agent, cost, estimated end.
 
-A run's notes for other processes that watch it: when it began, and which outages it waits for.
-Only the ledger is authoritative.
+Each refresh reads only the new lines of the ledger and of running tasks' logs. A run leaves notes
+for other processes that watch it: when it began, and which outages it waits for. Only the ledger is
+authoritative.
 
-The page of a running fleet, served on the loopback address under a secret path.
-
-This module renders HTML, so importing it loads jinja2.
+The page is served on the loopback address under a secret path. This module renders HTML, so
+importing it loads jinja2.
 """
 
 import json

@@ -1,13 +1,12 @@
 """The manifest of a fleet: a file with one task per line, each a JSON object.
 
 All lines are checked before anything starts. Prompts stay in the file: memory has only the offset,
-a digest and the scheduling fields of each task. A line can expand to several tasks.
+a digest and the scheduling fields of each task.
 
-The variants of a task: the cells of its matrix, for example each model with each preset.
-
-An axis maps names to values. A value of `model`, `preset` or `effort` is a value of that setting; a
-value of `prompt` is a text with {prompt} in it; a value of any other axis is an object with
-settings. A list is short for an axis whose values are their own names.
+A line can expand to several tasks: the cells of its matrix, for example each model with each
+preset. An axis maps names to values. A value of `model`, `preset` or `effort` is a value of that
+setting; a value of `prompt` is a text with {prompt} in it; a value of any other axis is an object
+with settings. A list is short for an axis whose values are their own names.
 """
 
 import hashlib

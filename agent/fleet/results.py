@@ -1,9 +1,7 @@
-"""The results of an evaluation: pass rates in each cell of the matrix, the cost per pass, and the
-comparison of two runs.
+"""The results of an evaluation: pass rates in each cell of the matrix, cost per pass, comparisons.
 
-Format results as tables and sentences, for the terminal and for a page.
-
-Predictions for the SWE-bench harness: the patch of each task, by the ID of its line.
+They are formatted as tables and sentences, for the terminal and for a page. Predictions for the
+SWE-bench harness have the patch of each task, by the ID of its line.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Schedule a fleet: the start of each task, its maximum cost, and the end of the run.
+"""Schedule a fleet: the checks before it, the start of each task, its maximum cost, and the end.
 
-Check a fleet before it starts: files and variables that tasks refer to, and problems that would
-stop every agent before its first request.
+The checks find missing files and variables that tasks refer to, and problems that would stop every
+agent before its first request.
 """
 
 import json

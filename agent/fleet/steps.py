@@ -1,11 +1,9 @@
 """Run the steps of a task after its agent has ended: the score, and the command after the score.
 
 Both commands come from the manifest's author. The score runs code from the model, so it runs in the
-sandbox of the agent's commands. The command after the score has the network and the user's keys and
-is started at most once: its start is synced to disk first. A step survives a killed fleet; the next
-run reads its exit code from a file.
-
-Run a command in the container of a task, and remove the container.
+sandbox of the agent's commands, or in the container of the task. The command after the score has
+the network and the user's keys and is started at most once: its start is synced to disk first. A
+step survives a killed fleet; the next run reads its exit code from a file.
 """
 
 import json

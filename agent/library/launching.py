@@ -1,8 +1,7 @@
-"""Build the `LaunchOptions` of a conversation from settings files and choices.
+"""Build the parts of a launch: the `LaunchOptions`, the commands from files, and the MCP servers.
 
-Commands defined in files, for headless runs and the REPL.
-
-The MCP servers of a run: read their configuration and start them.
+The options come from settings files and choices. The commands are for headless runs and the REPL.
+The MCP servers of a run are read from their configuration and started.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Saved files: copies of single files, made before a call changes them.
+"""Saved files: copies of single files, made before a call changes them, and permissions of files.
 
 A snapshot needs a scan of the whole work tree, which can be too large or impossible. Saved files
 need no scan, no git and no repository. They cover ignored files, large files and files outside the
@@ -8,11 +8,10 @@ under its git blob name. A copy of the session has hard links to them.
 Every small content is kept as long as the session. Of a large file, which has no diff, only the
 newest versions are kept.
 
-Permissions of files and folders. A git tree records only whether the owner can execute a file.
-
-The permissions are stored in the message of a commit of the tree. One name then identifies both,
-and git accepts it in place of a tree. The commit's parent, if any, records the files that were left
-out (see `left_out`). File owners and access control lists are not saved.
+A git tree records only whether the owner can execute a file. So the permissions are stored in the
+message of a commit of the tree. One name then identifies both, and git accepts it in place of a
+tree. The commit's parent, if any, records the files that were left out (see `left_out`). File
+owners and access control lists are not saved.
 """
 
 import difflib

@@ -5,11 +5,9 @@ checks five indicators. It uses structure only: calls, files, exit codes, todo i
 marks. It does not interpret language and calls no model. Each indicator is reported once, with its
 evidence.
 
-Constraints to check calls against: rules that name a path, and calls that the user denied.
-
-The code does not decide whether a rule forbids or demands something, since that depends on the
-language. A rule that names a path is only checked when a call changes a file there for the first
-time.
+Calls are checked against calls that the user denied and against rules that name a path. The code
+does not decide whether a rule forbids or demands something, since that depends on the language. So
+a path is only checked when a call changes a file there for the first time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

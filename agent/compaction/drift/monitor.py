@@ -3,8 +3,6 @@
 Drift is shown to the user and recorded. For the model, a notice repeats the intent, the user's own
 messages and matching lines of the archive. Then the turn continues. `detector` decides what counts
 as drift.
-
-The messages about drift for the user and the model.
 """
 
 import asyncio

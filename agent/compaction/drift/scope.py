@@ -1,14 +1,12 @@
 """The scope of the task, and a check whether calls have anything in common with it.
 
-Remember the calls of a session, to detect repeated calls and reverted edits.
+The subject, commands and written files of a call are read from its arguments. The calls of a
+session are remembered, to detect repeated calls and reverted edits.
 
-Decisions that name alternatives, and calls that bring in another alternative than before.
-
-The code does not read the sentence: which name was chosen depends on the language. It checks a name
-of a decision only when a call installs it, imports it or names a file for it, for the first time
-and without a request.
-
-Read a tool call's subject, commands and written files from its arguments.
+A decision can name alternatives, and a call can bring in another alternative than before. The code
+does not read the sentence: which name was chosen depends on the language. It checks a name of a
+decision only when a call installs it, imports it or names a file for it, for the first time and
+without a request.
 """
 
 import json

@@ -1,10 +1,8 @@
-"""Analyse texts in any language without a vocabulary: find terms, paths and questions.
+"""Analyse texts in any language without a vocabulary: find terms, names, paths and questions.
 
 A term is the beginning of a word, so that "deploy" and "deployment" have the same term. In scripts
 without spaces, each pair of characters is a term. Short words are left out, unless they are part of
-a name, such as a path.
-
-The names in a text: identifiers of several parts, and paths.
+a name. A name is a path or an identifier of several parts.
 """
 
 import re

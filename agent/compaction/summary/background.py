@@ -1,11 +1,8 @@
-"""Write a summary in the background, so that it is ready when it is due.
+"""Write a summary in the background, so that it is ready when it is due, and decide when it pays.
 
 At most one prepared summary exists. It is usable while all items that it covers are in the view and
 it would leave enough room. Otherwise another is requested, at a limited rate, since each costs a
 call.
-
-The account of a summary: the cost of reading the old part so far, compared with the price of a
-summary.
 
 Every call reads the old part of the context, long before a large window is full. The number of
 future calls is unknown, so the engine uses a break-even rule, as for clearing

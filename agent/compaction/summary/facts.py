@@ -1,15 +1,13 @@
-"""The facts of a summary: their sources, and what replaces or removes them.
+"""The facts and resolved errors of a summary: their sources, and what replaces or removes them.
 
 The model quotes an entry for each fact. A fact whose quotation is found gets the ref of the entry.
 Another fact is the model's note: it is removed if a fact with a source contradicts it, or if no
 summary states it again.
 
-Match the errors that a summary marks as resolved with recorded failures.
-
 The ledger cannot know that a problem was solved in another way if the failed command is never run
-again. So a model's claim is recorded with the summary: its author, its text and the refs of the
-failures. Later failures have new refs, so older claims do not apply to them. If a summary calls a
-failure both resolved and open, it is open.
+again. So a model's claim that an error is resolved is recorded with the summary: its author, its
+text and the refs of the failures. Later failures have new refs, so older claims do not apply to
+them. If a summary calls a failure both resolved and open, it is open.
 """
 
 import re

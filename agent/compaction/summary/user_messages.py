@@ -1,14 +1,13 @@
-"""The user's messages in a summary: verbatim, in order, within one budget.
+"""The user's messages and rules in a summary: verbatim, in order, within one budget.
 
 The code does not interpret messages. Each message that left the context is listed with its ref and
 how its turn ended, in order, so later messages override earlier ones. Beyond the budget, long
 messages are shortened: pasted text before typed text, old messages before new ones. At least the
 ref of each message, or of its range, stays.
 
-The user's rules in a summary. The model names and lifts rules; the code only checks quotations.
-
-A rule counts if a user message contains its words. The whole sentence is kept verbatim. It stays
-until the model names it as lifted and quotes a later user message.
+The model names and lifts rules; the code only checks quotations. A rule counts if a user message
+contains its words. The whole sentence is kept verbatim. It stays until the model names it as lifted
+and quotes a later user message.
 """
 
 import re

@@ -5,15 +5,13 @@ unusable answer is requested once more, with the reason. The result is merged wi
 summary; facts are corrected from the ledger when it is applied. If the policy says so, the API's
 own summary is requested first (`block`). Cancelling changes nothing.
 
-Find the entry that a fact of a summary quotes: a message of the user or the result of a call.
+A fact quotes a message of the user or the result of a call. The model's own words are no source.
+The search for the quoted entry blocks, because long texts are read from the log.
 
-The model's own words are no source. Blocking: long texts are read from the log.
-
-Remove entries of an earlier summary that the model marks as no longer true.
-
-A claim quotes the entry. If several entries match, the claim's kind, ref and number decide. A
-user's rule is lifted only if the claim also quotes a later message of the user. Decisions, facts
-and rules are never treated as outdated for another reason.
+Entries of the earlier summary that the model marks as no longer true are removed. A claim quotes
+the entry. If several entries match, the claim's kind, ref and number decide. A user's rule is
+lifted only if the claim also quotes a later message of the user. Decisions, facts and rules are
+never treated as outdated for another reason.
 """
 
 import asyncio

@@ -1,13 +1,9 @@
-"""Probes: questions about facts that a summary must still answer.
+"""Probes: questions about facts that a summary must still answer, and the facts that it misses.
 
 `choose_probes` chooses them from recorded facts, before the summary is read: all changed files that
 are listed by name, and the most important other facts. The facts may take PROBED_SHARE of the
-summary's cap. `is_answered` looks for a fact in a rendered summary.
-
-Add facts that a summary misses, and count the answered probes before and after.
-
-The fact of a failed probe is added to its section, within the summary's cap. `probes.py` has the
-questions and the check of answers.
+summary's cap. `is_answered` looks for a fact in a rendered summary. The fact of a failed probe is
+added to its section, within the summary's cap. The answered probes are counted before and after.
 """
 
 import re

@@ -1,15 +1,12 @@
-"""One language server: send it file contents, and collect the errors that it reports.
+"""One language server: send it file contents, and collect the errors and warnings that it reports.
 
 Changes are sent in batches. A file is first opened with its content before the change, so that its
 old errors are known. A server with pull diagnostics is asked for the errors of each open file. A
 server without them sends errors itself; its report is complete when it stays quiet for QUIET_S.
 
-JSON-RPC with a language server: framed messages, requests in both directions, size limits.
-
 The protocol is https://microsoft.github.io/language-server-protocol; only a few of its messages are
-used. Invalid data from the server ends the connection.
-
-Errors and warnings that language servers report, and the comparison that finds new errors.
+used: JSON-RPC in framed messages of limited size, with requests in both directions. Invalid data
+from the server ends the connection.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""The language servers of a session. Each starts at the first change of a file of its language.
+"""The language servers of a session, which plugins define.
 
-Language servers of plugins, from `.lsp.json` or `lspServers` of a plugin's manifest.
-
-The format is https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME: {"command",
-"args", "env", "extensionToLanguage", "initializationOptions", "settings", "startupTimeout"}}`.
-`${VAR}` and `${VAR:-default}` are replaced by environment variables.
+Each starts at the first change of a file of its language. The definitions are in `.lsp.json` or in
+`lspServers` of a plugin's manifest. The format is
+https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME: {"command", "args", "env",
+"extensionToLanguage", "initializationOptions", "settings", "startupTimeout"}}`. `${VAR}` and
+`${VAR:-default}` are replaced by environment variables.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The measures of one run or several, and the format of each figure in the terminal table and on
-the page. Rounding never flatters: a share reads 100% only if nothing is missing.
+"""The measures of one run or several, the format of their figures, and the terminal table.
 
-The comparison as a terminal table: one column per setting, one row per measure over all
-recordings, then one row with the cost of each recording.
+The table and the page have the same figures. Rounding never flatters: a share reads 100% only if
+nothing is missing. The table has one column per setting, one row per measure over all recordings,
+then one row with the cost of each recording.
 """
 
 import math
