@@ -7,7 +7,7 @@ new process equals the live one.
 A request has the thinking and the call signatures of its own model only. Those of another model are
 shown again when that model is used again. Newer models bind each thinking block to everything
 before it. So an edit of history (a mask, a summary) hides the thinking after it, except after a
-summary by the API (`compaction_block`). Thinking from requests with another system prompt or other
+summary by the API (`items`). Thinking from requests with another system prompt or other
 tools is hidden until that prompt and those tools are used again.
 """
 

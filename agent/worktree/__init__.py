@@ -1,12 +1,10 @@
 """The work tree: snapshots of its files, their changes, and restoring them.
 
 `snapshots` is the entry point and `object_store` the private git store behind it. `staging` decides
-which files a snapshot contains, `watch` finds unchanged folders, `tree_edit` stages a few files,
-and `restore` writes files back. `file_modes` adds permissions, `borrowed_objects` keeps objects
-available, and `garbage` deletes unneeded ones. `diff`, `running_git` and `signatures` compare
-states. `saved_files` saves single files without a scan, and `touch_record` lists the files that
-other sessions touch. `repository_record` records the project's repository, and `repository_restore`
-restores it.
+which files a snapshot contains, `watch` finds unchanged folders, and `restore` writes files back.
+`garbage` deletes objects that nothing needs, and `diff` compares states. `saved_files` saves single
+files and their permissions without a scan, and `touch_record` lists the files that other sessions
+touch. `repository_record` records the project's repository, and `repository_restore` restores it.
 """
 
 from .diff import TreeChange, blob_digest

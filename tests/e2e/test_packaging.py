@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.cli.program_version import RECORD
+from ctxagent.agent.cli.commit import RECORD
 from ctxagent.tests.install.fresh_install import SHARED
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent import __version__
-from ctxagent.agent.cli.program_version import RECORD, find_commit
+from ctxagent.agent.cli.commit import RECORD, find_commit
 from ctxagent.tests.support.command import Place
 
 ROOT = Path(__file__).parents[2]

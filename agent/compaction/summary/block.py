@@ -1,6 +1,6 @@
 """A summary written by the API: its cut, its request and the text next to it.
 
-The API returns a signed block (`context.compaction_block`) that must not be changed. So a separate
+The API returns a signed block (`context.items`) that must not be changed. So a separate
 text, after the remaining messages, has the facts that the block lacks: open errors, rules, changed
 files, missed facts, the user's messages and pins. Unanswered messages are there in full. The block
 must cover everything before a reply, without a gap, since otherwise later replies lose their
