@@ -124,11 +124,11 @@ def _asks_model(launch: "LaunchOptions") -> bool:
 
 
 async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_only: bool) -> int:
-    from ..ui import compaction_report as compaction_plan
+    from ..ui import compaction_report
 
     async with _open_agent(launch, choice) as agent:
         await _load_known_window(agent, launch)
-        say_lines(compaction_plan.dry_run(agent, newest_only=newest_only, option=ALL))
+        say_lines(compaction_report.dry_run(agent, newest_only=newest_only, option=ALL))
     return 0
 
 
@@ -138,7 +138,7 @@ async def _apply(
     """Compact a session. If it would save little, print a warning first. Return False, without
     changes, if the user must confirm.
     """
-    from ..ui import compaction_report as compaction_plan
+    from ..ui import compaction_report
 
     async with _open_agent(launch, choice) as agent:
         if _asks_model(launch):
@@ -146,7 +146,7 @@ async def _apply(
         else:
             await _load_known_window(agent, launch)
         newest_only = apply_options.newest_only
-        little = compaction_plan.small_saving(agent, newest_only=newest_only, option=ALL)
+        little = compaction_report.small_saving(agent, newest_only=newest_only, option=ALL)
         if little and not apply_options.is_confirmed:
             say(f"warning: {little}", err=True)
             if apply_options.must_confirm:

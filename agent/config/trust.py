@@ -31,7 +31,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...tools.project_encodings import text_of
 from ...tools.system.files import (
     make_private_folder,
     open_kept,
@@ -39,7 +38,6 @@ from ...tools.system.files import (
     replace_file,
     write_private,
 )
-from ...tools.text import NotText
 from ..errors import ConfigError
 from ..lazy import dataclass
 
@@ -308,6 +306,9 @@ class FileChange:
     is_new: bool = False  # never accepted
 
     def _text(self, data: bytes) -> str:
+        from ...tools.project_encodings import text_of
+        from ...tools.text import NotText
+
         try:
             return text_of(Path(self.path), data)
         except NotText:

@@ -10,12 +10,12 @@ from typing import Any
 from ...tools.system.files import make_private_folder, replacing
 from ..errors import ConfigError
 from ..lazy import regex
-from . import load as toml_lines
 from .keys import value_text
 from .load import (
     LoadedSettings,
     SettingRow,
     explain_settings,
+    parse_toml,
     raw_value,
     rules_in_file,
     setting_key,
@@ -45,7 +45,7 @@ def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], 
     """
     import tomlkit
 
-    wanted, _ = toml_lines.parse_toml(data, path)
+    wanted, _ = parse_toml(data, path)
     rules_in_file(path, data)  # raises if there is anything but settings in it
     before = copy.deepcopy(wanted.get(section, {}))
     change(wanted.setdefault(section, {}))
@@ -63,7 +63,7 @@ def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], 
         written = re.sub(r"(?<!\r)\n", "\r\n", written)
     changed = _BOM * data.startswith(_BOM) + written.encode()
     rules_in_file(path, changed)
-    if toml_lines.parse_toml(changed, path)[0] != wanted:
+    if parse_toml(changed, path)[0] != wanted:
         raise ConfigError(
             "its layout does not allow a change here",
             where=str(path),

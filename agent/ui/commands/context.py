@@ -90,9 +90,9 @@ async def _compact(repl: CommandContext, argument: str) -> None:
             hint="Give at most one of --dry-run, --show and --probe-model. --all may be added.",
         )
     if "--dry-run" in flags:
-        from .. import compaction_report as compaction_plan
+        from .. import compaction_report
 
-        plan = compaction_plan.dry_run(repl.agent, limit=MAX_LIST_ITEMS, newest_only=newest_only)
+        plan = compaction_report.dry_run(repl.agent, limit=MAX_LIST_ITEMS, newest_only=newest_only)
         repl.show_lines(plan)
         return
     repl.agent.log.check_writable()
@@ -118,10 +118,10 @@ async def _choose_scope(
 
     Ask the user only if a summary would save little and no instructions were given.
     """
-    from .. import compaction_report as compaction_plan
+    from .. import compaction_report
 
     agent = repl.agent
-    little = compaction_plan.small_saving(agent, newest_only=newest_only)
+    little = compaction_report.small_saving(agent, newest_only=newest_only)
     if not little:
         return newest_only
     repl.notify("warning", little)
@@ -211,7 +211,6 @@ async def _context(repl: CommandContext, argument: str) -> None:
     from ...compaction import breakdown
     from ...compaction.history import acts, marks
     from .. import compaction_report
-    from .. import compaction_report as compaction_plan
     from ..render import render
 
     agent = repl.agent
@@ -219,7 +218,7 @@ async def _context(repl: CommandContext, argument: str) -> None:
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
     # A turn may be running, so copy its mutable state before the first await.
     window = agent.model.current_window()
-    view, facts = agent.view.copy(), [] if argument else compaction_plan.next_lines(agent)
+    view, facts = agent.view.copy(), [] if argument else compaction_report.next_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
     if argument == "status":
@@ -236,10 +235,10 @@ async def _context(repl: CommandContext, argument: str) -> None:
 
 def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
     """Return the context usage as a line, a bar and its legend."""
-    from .. import compaction_report as compaction_plan
+    from .. import compaction_report
     from ..render import bar, render
 
-    line = compaction_plan.usage_line(filled.window)
+    line = compaction_report.usage_line(filled.window)
     parts = []
     for part in filled.parts:
         name = f"{part.kind}: {part.of}" if part.of else PART_NAMES.get(part.kind, part.kind)
