@@ -20,7 +20,7 @@ from ..models.retry import Fault
 from ..models.transport import parse_error, parse_events
 from ..models.wire import StreamError
 from ..session.entries import End
-from .asides import aside_of
+from .asides import asks_for_compaction
 from .bodies.base import BodyFormat, Json, ServerReply
 from .conversations import Conversations
 from .forward import UPSTREAMS, Headers, Upstream, chunks_of, decoded, read_ahead
@@ -64,11 +64,11 @@ class Exchanges:
             return Exchange(format, body, data, data)
         preamble = format.preamble(body)
         messages = messages[preamble.messages :]
-        aside = aside_of(messages)
-        if aside or not preamble.tools:
+        is_compaction = asks_for_compaction(messages)
+        if is_compaction or not preamble.tools:
             known = self.conversations.closest(format, messages)
-            if known and (aside or known[0].host.view.tools):
-                return self._aside(*known, body, data, whole=aside != "question")
+            if known and (is_compaction or known[0].host.view.tools):
+                return self._aside(*known, body, data)
         model = model_id(format.model(body, url), format, url)
         client = {"protocol": format.name, "upstream": host_of(url), "agent": agent}
         while True:
@@ -83,7 +83,7 @@ class Exchanges:
         if session is None:
             return Exchange(format, body, data, data)
         if session.is_repeated_by(messages):
-            exchange = self._aside(session, len(messages), body, data, whole=False)
+            exchange = self._aside(session, len(messages), body, data)
             return replace(exchange, session=session)
         async with session.lock, self.conversations.close_on_error(session):
             host = session.host
@@ -107,7 +107,7 @@ class Exchanges:
         if messages is not None:
             known = self.conversations.closest(format, messages[format.preamble(body).messages :])
             if known:
-                return self._aside(*known, body, data, whole=False)
+                return self._aside(*known, body, data)
         return Exchange(format, body, data, data)
 
     async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
@@ -140,15 +140,10 @@ class Exchanges:
                 session.host.record(End(status="ok"))
                 session.host.log.sync_all()
 
-    def _aside(
-        self, session: ProxySession, count: int, body: Json, data: bytes, *, whole: bool
-    ) -> Exchange:
+    def _aside(self, session: ProxySession, count: int, body: Json, data: bytes) -> Exchange:
         """Return a request outside of the main line, with the session's edits applied to its first
-        `count` messages. With `whole`, apply no edits if the complete history fits the window.
+        `count` messages, which the server has in its cache.
         """
-        window = session.host.current_window()
-        if whole and window.tokens + session.saved_tokens() < window.full_at:
-            return Exchange(session.format, body, data, data)
         sent, is_edited = _edited(session, body, data, count)
         return Exchange(session.format, body, sent, data, is_edited=is_edited)
 

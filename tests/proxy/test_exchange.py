@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.policy import PRESETS
+from ctxagent.agent.proxy.asides import PHRASES
 from ctxagent.agent.proxy.bodies import BODY_FORMATS, format_at
 from ctxagent.agent.proxy.bodies.base import BodyFormat
 from ctxagent.agent.proxy.exchange import dumps, model_id, read_reply
@@ -106,6 +107,26 @@ def test_a_request_that_is_too_long_is_made_shorter(protocol: str, tmp_path: Pat
         assert any(isinstance(entry, Mask) for entry in proxy.entries())
         too_long = [received for received in server.requests if len(received.body) > longest]
         assert 0 < len(too_long) < 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["messages", "chat"])
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_summary_by_the_client_reads_its_history_from_the_cache(
+    protocol: str, phrase: str, tmp_path: Path
+) -> None:
+    client = session_of(protocol, 12)
+    with recorder() as server, running_proxy(tmp_path, server.url, EAGER) as proxy:
+        play(proxy, server, client, lambda body: None)
+        before, main = proxy.entries(), json.loads(server.requests[-1].body)["messages"]
+        assert STUB in server.requests[-1].body
+        body = [*client.bodies()][-1]
+        asked = {"role": "user", "content": f"Now {phrase}."}
+        proxy.post(
+            client.path, json.dumps({**body, "messages": [*body["messages"], asked]}).encode()
+        )
+        assert json.loads(server.requests[-1].body)["messages"] == [*main, asked]
+        assert proxy.entries() == before
 
 
 @pytest.mark.slow
