@@ -49,6 +49,9 @@ class Policy:
     preview_end: bool = True  # False: a preview shows only the beginning of a text
     line_numbers: bool = False  # show the line numbers of files that were read
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
+    # What reading the old texts must have cost before an edit, as a multiple of the price of the
+    # rewrite. With 1.0, edits come sooner, and fewer texts share a rewrite.
+    edit_margin: float = 2.0
     clear_from: PolicyThreshold = 0.50
     clear_keep: int = 3  # newest results that are not cleared
     clear_above: int = 100
@@ -170,6 +173,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="lean",
         outline=False,  # outlines caused more misses here
+        edit_margin=1.0,
+        clear_keep=1,  # the chances of a miss protect the newest results
         demote_reads_above=6_000,
         preview_chars=3_000,
         summarize_when="pays",

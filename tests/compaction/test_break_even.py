@@ -6,24 +6,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.break_even import (
-    EDIT_MARGIN,
     BreakEven,
     DueMask,
     HistoryEdit,
     PromptPrices,
 )
 from ctxagent.agent.compaction.layers.need_chances import MISS_TOKENS
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.view import View
 
 from ..support.sessions.history import History, words
 
 READ, WRITE = 0.1, 1.25
 REWRITTEN = WRITE - READ
+MARGIN = DEFAULT.edit_margin
 
 
 def priced(read: float = READ, write: float = WRITE, *, is_cold: bool = False) -> PromptPrices:
     """The prices of a model that charges the same for prompts of every size."""
-    return PromptPrices(read, write, 100_000, MISS_TOKENS, lambda prompt: 1.0, is_cold)
+    return PromptPrices(read, write, 100_000, MISS_TOKENS, lambda prompt: 1.0, MARGIN, is_cold)
 
 
 def session(*sizes: int) -> tuple[History, list[int]]:
@@ -63,13 +64,13 @@ def test_nothing_is_due() -> None:
 def test_it_pays_when_reading_has_cost_what_the_rewrite_costs(write: float) -> None:
     history, (first, _) = session(2_000, 500)
     view, listed, prices = history.view(), [due(first, 1_900)], priced(write=write)
-    rewrite = EDIT_MARGIN * (tail(view, first) - 1_900)
+    rewrite = MARGIN * (tail(view, first) - 1_900)
     account, calls = BreakEven(), 0
     while not best(account, listed, view, prices).pays:
         account.charge_reading(listed, prices)
         calls += 1
     assert (calls - 1) * READ * 1_900 < (write - READ) * rewrite <= calls * READ * 1_900
-    assert EDIT_MARGIN * best(account, listed, view).rewritten == rewrite
+    assert MARGIN * best(account, listed, view).rewritten == rewrite
 
 
 def test_without_a_cache_only_what_may_be_needed_waits() -> None:
@@ -173,14 +174,14 @@ def test_a_price_that_rises_with_the_prompt_counts() -> None:
     def factor(prompt: int) -> float:
         return 5.0 if prompt > 100_000 else 1.0
 
-    prices = PromptPrices(READ, WRITE, 105_000, MISS_TOKENS, factor)
+    prices = PromptPrices(READ, WRITE, 105_000, MISS_TOKENS, factor, MARGIN)
     account.charge_reading(listed, prices)
     assert account.reading_cost == {listed[0].id: 4_950.0, listed[1].id: 50.0}
     assert account.surcharge == 4 * READ * 95_000
     edit = account.best_edit(listed, view, prices)
     assert edit is not None
     assert edit.due == tuple(listed)
-    assert edit.gain == 43_000 - REWRITTEN * EDIT_MARGIN * edit.rewritten
+    assert edit.gain == 43_000 - REWRITTEN * MARGIN * edit.rewritten
     account.charge_reading(listed[1:], prices)
     assert account.surcharge == 0.0, "clearing that alone spares no surcharge"
 
@@ -208,6 +209,6 @@ def test_no_other_beginning_gains_more(sizes: list[int], owed: list[float], read
     for n in range(len(listed)):
         saved = sum(each.saved for each in listed[n:])
         rewrite = max(0, tail(view, listed[n].seq) - saved)
-        gains.append(sum(owed[n : len(listed)]) - EDIT_MARGIN * (WRITE - read) * rewrite)
+        gains.append(sum(owed[n : len(listed)]) - MARGIN * (WRITE - read) * rewrite)
     assert abs(edit.gain - max(gains)) < 1e-6
     assert edit.due == tuple(listed[-len(edit.due) :])

@@ -188,6 +188,7 @@ class LayerRunner:
             prompt=window.tokens,
             extra_call=min(MISS_TOKENS, MAX_MISS_SHARE * window.size),
             factor=self.host.price_factor,
+            margin=self.policy.edit_margin,
             is_cold=self.host.cache_is_cold(),
         )
 

@@ -7,10 +7,10 @@ the chance that a cleared text is needed again, times the price of one more call
 
 The number of future calls is unknown, so the engine uses a break-even rule (the ski-rental
 problem). It adds up the cost of reading each due text. An edit is made once this sum, over all
-texts that it clears, reaches `EDIT_MARGIN` times the price of the rewrite plus the price of the
-misses. So the total is never far from the best choice in hindsight. Of all possible beginnings, the
-one with the largest gain is chosen. So a small result far back does not cause the rewrite of a long
-context. A text stays if its expected miss costs more than reading it.
+texts that it clears, reaches the policy's margin times the price of the rewrite plus the price of
+the misses. So the total is never far from the best choice in hindsight. Of all possible beginnings,
+the one with the largest gain is chosen. So a small result far back does not cause the rewrite of a
+long context. A text stays if its expected miss costs more than reading it.
 
 Some models charge higher prices for a whole prompt above a size. While clearing could avoid that,
 the surcharge on the rest of the prompt is added up separately. It counts for an edit that brings
@@ -23,10 +23,6 @@ from typing import Any
 
 from ...context.view import View
 from ...lazy import dataclass
-
-# While the cache is valid, reading must have cost this many times the price of the rewrite. With
-# 1.0, edits come sooner, fewer texts share a rewrite, and more texts are needed again.
-EDIT_MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +84,7 @@ class PromptPrices:
     prompt: int  # tokens of the next prompt without an edit
     extra_call: float  # of a call to restore a text, without its prompt; see `MISS_TOKENS`
     factor: Callable[[int], float]  # factor of all prices, by tokens of the prompt
+    margin: float  # the policy's `edit_margin`, while the cache is valid
     is_cold: bool = False  # the cache has expired: the whole next prompt is written
 
     @property
@@ -181,6 +178,6 @@ class BreakEven:
             rewritten = max(0, view.scaled(after) - saved)
             then = prices.factor(prices.prompt - saved)
             spared = self.surcharge if then < factor else 0.0
-            written = -saved if prices.is_cold else EDIT_MARGIN * rewritten
+            written = -saved if prices.is_cold else prices.margin * rewritten
             gain = worth + spared - then * prices.rewrite * written
             yield gain, saved, rewritten, len(chosen)

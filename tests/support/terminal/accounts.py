@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import patch
 
 from ctxagent.agent.compaction.layers.break_even import (
-    EDIT_MARGIN,
     BreakEven,
     DueMask,
     HistoryEdit,
@@ -97,7 +96,7 @@ class NotingPlayer(Player):
             edit = best_edit(account, due, view, prices)
             every = [each for whole in due for each in (whole, *whole.parts)]
             texts = {each.id: _text(account, each, view, prices) for each in every}
-            self._choice = _Choice(texts, EDIT_MARGIN * prices.rewrite, edit)
+            self._choice = _Choice(texts, prices.margin * prices.rewrite, edit)
             return edit
 
         def noted_summary(account: SummaryAccount, cost: SummaryCost) -> bool:
