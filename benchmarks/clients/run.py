@@ -197,7 +197,9 @@ def do_subagent(run: Run) -> Figures:
 
 def with_subagent(run: Run) -> None:
     replies = [*of_commands(SUB_CALLS, run.options.bytes), Reply(SUB_DONE, [])]
-    subagent = Model(replies, run.options.window, clock=run.model.clock)
+    subagent = Model(
+        replies, run.options.window, clock=run.model.clock, has_marks=run.model.has_marks
+    )
     run.model.subagents = {SUBTASK: subagent}
 
 
@@ -379,7 +381,10 @@ def play(client: Client, command: str, name: str, options: argparse.Namespace) -
         options = argparse.Namespace(**vars(options))
         options.bytes = min(options.bytes, client.largest_output or options.bytes)
         replies = scenario.replies(client, folder, options)
-        model = Model(replies, options.window, clock=lambda: (0.0, 0.0), has_tools=client.has_tools)
+        model = Model(
+            replies, options.window, clock=lambda: (0.0, 0.0), has_tools=client.has_tools,
+            has_marks=client.protocol == "messages",
+        )  # fmt: skip
         server = stack.enter_context(SERVERS[client.protocol](model))
         if options.capture is not None:
             options.capture.mkdir(parents=True, exist_ok=True)
