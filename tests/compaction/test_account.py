@@ -91,7 +91,8 @@ def _has_dropped_summary(window: int) -> bool:
 @pytest.mark.slow
 def test_profitable_masks_are_applied_with_the_summary() -> None:
     """The next call writes everything after a summary to the cache, so an edit there is free."""
-    terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
+    late = replace(PRESETS["lean"], edit_margin=2.0, clear_keep=3)  # else nothing is left for it
+    terms = Terms("late", late, "claude-sonnet-5-5", 200_000, "", (), fills=0)
     acts = replay(workday(), terms).acts
     (place,) = (n for n, act in enumerate(acts) if act.trigger == WITH_SUMMARY)
     assert acts[place - 1].layer == "summary"
