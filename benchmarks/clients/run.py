@@ -64,7 +64,7 @@ AGAIN_CALLS, AGAIN_NEEDS = 60, 4
 RESUMED_CALLS = 24  # in each of two processes
 MIN_AGE = 12  # of an output that is needed again, in commands
 LARGE = 20  # each 20th command prints twice as much
-OVERLOADED = {"messages": 529, "responses": 503, "chat": 503}  # statuses
+OVERLOADED = {"messages": 529, "responses": 503, "chat": 503, "gemini": 503}  # statuses
 WAYS = ("file", "recall", "call")  # to get an older output
 FOUND_S = 60.0  # timeout until a proxy listens
 Figures = dict[str, float | str]
@@ -344,8 +344,8 @@ def proxied(words: str, server: Server, folder: Path, env: Mapping[str, str]) ->
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    base = server.url if server.protocol == "messages" else f"{server.url}/v1"
-    kind = "messages" if server.protocol == "messages" else "openai"
+    kind = server.protocol if server.protocol in ("messages", "gemini") else "openai"
+    base = f"{server.url}/v1" if kind == "openai" else server.url
     given = {"port": str(port), "url": base, "upstream": f"{kind}={base}"}
     command = [word.format(**given) for word in shlex.split(words)]
     with (folder / "proxy.txt").open("w") as out, subprocess.Popen(
@@ -379,6 +379,7 @@ def play(client: Client, command: str, name: str, options: argparse.Namespace) -
         for place in (home / "tmp", project):
             place.mkdir(parents=True)
         options = argparse.Namespace(**vars(options))
+        options.window = client.window or options.window
         options.bytes = min(options.bytes, client.largest_output or options.bytes)
         replies = scenario.replies(client, folder, options)
         model = Model(

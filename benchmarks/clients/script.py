@@ -16,6 +16,7 @@ from scripted import SUMMARY, Script, Scripted, asks_for_summary, common
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.tests.support.server.chat import ChatServer
+from ctxagent.tests.support.server.gemini import GeminiServer
 from ctxagent.tests.support.server.loopback import Body, Fail, Say, Server, Step
 from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
 
@@ -165,8 +166,19 @@ class Chat(ChatServer):
         return told
 
 
+class Gemini(GeminiServer):
+    capture = Capture()
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        self.capture.write(self.paths[-1], headers, raw)
+        if body["contents"][0].get("role") == "model":  # the client has removed what was before
+            first = {"role": "user", "parts": [{"text": EMPTY}]}
+            body = {**body, "contents": [first, *body["contents"]]}
+        return super().answer(body, headers, raw)
+
+
 SERVERS: Mapping[str, type[Server]] = {
-    "messages": Messages, "responses": Responses, "chat": Chat,
+    "messages": Messages, "responses": Responses, "chat": Chat, "gemini": Gemini,
 }  # fmt: skip
 
 

@@ -22,7 +22,10 @@ MOCK = "@copilotkit/aimock"
 KEY = "sk-a-key-of-this-run-alone-4711"
 MODEL = "walrus"
 START_TIMEOUT_S = 180.0
-_ENDS = {"/messages": "messages", "/responses": "responses", "/chat/completions": "chat"}
+_ENDS = {
+    "/messages": "messages", "/responses": "responses", "/chat/completions": "chat",
+    ":generateContent": "gemini", ":streamGenerateContent": "gemini",
+}  # fmt: skip
 _HOP_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 
 

@@ -217,7 +217,7 @@ def in_blocks(body: Body) -> Body:
     if declared:
         out["tools"] = [
             {"name": each["name"], "description": each.get("description") or "-",
-             "input_schema": {"type": "object"}}
+             "input_schema": each.get("parametersJsonSchema") or {"type": "object"}}
             for each in declared
         ]  # fmt: skip
     return out
