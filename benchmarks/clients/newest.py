@@ -42,7 +42,7 @@ LABELS = {
     "subagent": "a subagent",
     "faults": "an overload, and a cut stream",
     "bound": "bound thinking",
-    "refused": "requests refused because of the proxy",
+    "refused": "requests refused",
     "direct": "dollars directly",
     "proxy": "dollars through the proxy",
     "relative": "relative",
@@ -68,8 +68,7 @@ def played(one: Installed, options: argparse.Namespace) -> Row:
             for proxy in (None, OUR_PROXY)
         ]
         row["version"] = str(both[0]["version"]).rstrip(".")
-        direct, proxied = (_number(each, "  refused by a rule") for each in both)
-        refused += max(0.0, proxied - direct) + max(0.0, _number(both[1], "  that failed") - direct)
+        refused += _number(both[1], "  refused by a rule") + _number(both[1], "  that failed")
         if name == "again":
             cells |= _given_back(both[1])
             if "recall" not in cells:

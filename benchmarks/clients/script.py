@@ -171,15 +171,25 @@ class Gemini(GeminiServer):
 
     def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
         self.capture.write(self.paths[-1], headers, raw)
-        if body["contents"][0].get("role") == "model":  # the client has removed what was before
-            first = {"role": "user", "parts": [{"text": EMPTY}]}
-            body = {**body, "contents": [first, *body["contents"]]}
-        return super().answer(body, headers, raw)
+        return super().answer(plain_gemini(body), headers, raw)
+
+    def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
+        return super().message(step, plain_gemini(body), id, usage)
 
 
 SERVERS: Mapping[str, type[Server]] = {
     "messages": Messages, "responses": Responses, "chat": Chat, "gemini": Gemini,
 }  # fmt: skip
+
+
+def plain_gemini(body: Body) -> Body:
+    """Normalize a request without tools, such as the client's search for loops, to one text. It has
+    a cut from the history, whose first and last calls have no results.
+    """
+    if body.get("tools"):
+        return body
+    text = json.dumps(body["contents"], ensure_ascii=False)
+    return {**body, "contents": [{"role": "user", "parts": [{"text": text}]}]}
 
 
 def plain_responses(body: Body) -> Body:
