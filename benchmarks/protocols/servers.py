@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,6 +78,8 @@ def relay(target: str, image: str) -> Iterator[Relay]:
     needle = image.encode()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # a client of HTTP/1.0 cannot see that an answer is cut off
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             sent = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_HEADERS}
@@ -96,12 +98,15 @@ def relay(target: str, image: str) -> Iterator[Relay]:
             for name, value in answer.getheaders():
                 if name.lower() not in _HOP_HEADERS:
                     self.send_header(name, value)
-            self.end_headers()  # no content length: closing the connection ends the answer
-            # The command was killed, or the server has cut the answer.
-            with suppress(ConnectionError, http.client.IncompleteRead):
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
                 while first:
-                    self.wfile.write(first)
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(first), first))
                     first = answer.read1()
+                self.wfile.write(b"0\r\n\r\n")
+            except (ConnectionError, http.client.IncompleteRead):
+                self.close_connection = True  # the command was killed, or the answer was cut off
             upstream.close()
 
         do_GET = do_POST
