@@ -33,6 +33,7 @@ NOT_PROXIED = "not through the proxy"
 NOT_DIRECTLY = "it fails without the proxy"
 LABELS = {
     "task": "a task",
+    "start": "starts with `recall` in the first request",
     "long": f"{CALLS} calls",
     "file": "older outputs, whole from the named file",
     "recall": "older outputs, whole by `recall`",
@@ -69,6 +70,12 @@ def played(one: Installed, options: argparse.Namespace) -> Row:
         ]
         row["version"] = str(both[0]["version"]).rstrip(".")
         refused += _number(both[1], "  refused by a rule") + _number(both[1], "  that failed")
+        if name == "start":
+            offered, starts = (
+                _number(both[1], name) for name in ("  with recall in the first request", "starts")
+            )
+            cells[name] = f"{offered:.0f} of {starts:.0f}"
+            continue
         if name == "again":
             cells |= _given_back(both[1])
             if "recall" not in cells:

@@ -171,6 +171,26 @@ def do_long(run: Run) -> Figures:
     return {"done": float(ended and run.model.said == len(run.model.replies))}
 
 
+def do_start(run: Run) -> Figures:
+    """Start the client several times; count the starts whose first request offers `recall`."""
+    done = offered = 0
+    for _ in range(run.options.starts):
+        before = len(run.server.requests)
+        done += run.start(run.client.task(TASK))
+        offered += offers_recall(run.server.requests[before:])
+    return {
+        "done": float(done == run.options.starts),
+        "starts": run.options.starts,
+        "  with recall in the first request": offered,
+    }
+
+
+def offers_recall(requests: Sequence[Body]) -> bool:
+    """Return True if the first request with tools has a tool `recall`."""
+    first = next((one for one in requests if one.get("tools")), {"tools": []})
+    return any(RECALL.fullmatch(tool["name"].lower()) for tool in first["tools"])
+
+
 def do_resume(run: Run) -> Figures:
     first = run.start(run.client.task(TASK))
     before = len(run.server.requests)
@@ -312,6 +332,7 @@ def _without_tools(client: Client) -> str:
 
 SCENARIOS = {
     "task": Scenario(do_task, task),
+    "start": Scenario(do_start, lambda c, f, o: parts(o.starts, 0, o.bytes), _without_tools),
     "long": Scenario(do_long, long, _without_tools),
     "again": Scenario(do_long, again, _without_tools),
     "resume": Scenario(do_resume, lambda c, f, o: parts(2, RESUMED_CALLS, o.bytes), _without_tools),
@@ -435,9 +456,7 @@ def counts(run: Run) -> Figures:
     }
     if run.relay is not None:
         sent = [one for one in run.relay.exchanges if one.protocol == run.client.protocol]
-        first = next((one for one in run.server.requests if one.get("tools")), {"tools": []})
-        offered = any(RECALL.fullmatch(tool["name"].lower()) for tool in first["tools"])
-        figures["recall in the first request"] = float(offered)
+        figures["recall in the first request"] = float(offers_recall(run.server.requests))
         figures["bodies of the client"] = len(sent)
         figures["  that came on as they were"] = sum(o.digest in server.digests for o in sent)
         refused = sum(one.status >= 400 for one in sent)
@@ -461,6 +480,7 @@ def asked(given: Sequence[str] | None = None) -> argparse.Namespace:
     )  # fmt: skip
     words.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable")
     words.add_argument("--calls", type=int, default=300, help="commands of the long session")
+    words.add_argument("--starts", type=int, default=5, help="starts of the client in `start`")
     words.add_argument(
         "--needs", type=int, default=30, metavar="N",
         help="each N-th reply of the long session needs an older output; 0: none",

@@ -99,6 +99,7 @@ def relay(target: str, image: str) -> Iterator[Relay]:
                 if name.lower() not in _HOP_HEADERS:
                     self.send_header(name, value)
             self.send_header("Transfer-Encoding", "chunked")
+            self.send_header("Connection", "close")
             self.end_headers()
             try:
                 while first:
@@ -106,7 +107,7 @@ def relay(target: str, image: str) -> Iterator[Relay]:
                     first = answer.read1()
                 self.wfile.write(b"0\r\n\r\n")
             except (ConnectionError, http.client.IncompleteRead):
-                self.close_connection = True  # the command was killed, or the answer was cut off
+                pass  # the command was killed, or the answer was cut off: so is this one
             upstream.close()
 
         do_GET = do_POST
