@@ -26,8 +26,9 @@ from ..session.log import Entries, Log
 from ..session.searches import SEARCH_TOOL
 from ..session.store import Project
 from .bodies.base import BodyFormat, Json, Preamble
+from .history import PROXY_TOPIC, Digests, batches_of, common_batches
 from .host import ProxyHost
-from .session import EDITING_STOPPED, PROXY_TOPIC, Batch, Digests, ProxySession, batches_of
+from .session import EDITING_STOPPED, ProxySession
 
 MAX_OPEN_SESSIONS = 64
 MAX_SEARCHED_LOGS = 200  # per project, newest first, for sessions of earlier processes
@@ -74,13 +75,13 @@ class Conversations:
         idle = [session for session in self.open if not session.lock.locked()]
         for oldest in idle[:-MAX_OPEN_SESSIONS]:
             await self._close(oldest)
-        digests = Digests(messages)
+        digests = Digests(format, messages)
         found = self._next_of_open(format, digests, preamble)
         if found is None:
             search = self._next_of_logs if _has_reply(format, messages) else self._unanswered
             found = search(format, digests, model)
         if found is None and (preamble.tools or self._was_seen(digests)):
-            client = {"first": digests.of(0), **client}
+            client = {"first": digests.of(0).whole, **client}
             found = self._session(format, Log(self.project.new_log()), model, client)
         if found is None:
             return None
@@ -95,7 +96,7 @@ class Conversations:
         """Return the open session that shares the most messages with a request, and their
         number.
         """
-        digests = Digests(messages)
+        digests = Digests(format, messages)
         found = [(s, s.common(digests)) for s in self._open(format)]
         best = max(found, key=lambda each: each[1], default=None)
         return best if best and best[1] else None
@@ -104,7 +105,7 @@ class Conversations:
         """Return the open session for a request without new messages: a retry of the client, or a
         request that keeps the cache warm.
         """
-        digests, count = Digests(messages), len(messages)
+        digests, count = Digests(format, messages), len(messages)
         for session in self._open(format):
             is_older = len(session.known) > count or session.pending is not None
             if is_older and session.common(digests) == count and _has_reply(format, messages):
@@ -159,12 +160,12 @@ class Conversations:
         """
         opened = {session.host.log.path for session in self.open}
         paths = [s.host.log.path for s in self._open(format) if s.common(digests)]
-        paths += self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]
+        paths += self._closed.get(digests.of(0).whole, [])[:MAX_READ_LOGS]
         best: tuple[int, int, Path] | None = None
         for path in paths:
             entries = [*Entries(path)]
             batches, pending = batches_of(entries)
-            matched = [*_matching(batches, digests)]
+            matched = common_batches(batches, digests, pending)
             count = sum(len(batch.digests) for batch in matched)
             has_reply = _has_reply(format, digests.messages[:count])
             if not has_reply and pending is None:
@@ -196,11 +197,11 @@ class Conversations:
         answered.
         """
         opened = {session.host.log.path for session in self.open}
-        for path in self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]:
+        for path in self._closed.get(digests.of(0).whole, [])[:MAX_READ_LOGS]:
             if path in opened or any(isinstance(entry, Assistant) for entry in Entries(path)):
                 continue
-            batches, _ = batches_of(Entries(path))
-            if len([*_matching(batches, digests)]) == len(batches):
+            batches, pending = batches_of(Entries(path))
+            if len(common_batches(batches, digests, pending)) == len(batches):
                 return self._resumed(format, path, digests, model)
         return None
 
@@ -208,7 +209,7 @@ class Conversations:
         """Return True if messages continue an earlier request that was not recorded. Otherwise
         remember them.
         """
-        made = [digests.of(index) for index in range(len(digests.messages))]
+        made = [digests.of(index).whole for index in range(len(digests.messages))]
         if any(len(seen) < len(made) and made[: len(seen)] == seen for seen in self._unrecorded):
             return True
         self._unrecorded.append(made)
@@ -235,7 +236,7 @@ class Conversations:
                 session.editing_stopped = session.editing_stopped or _why_editing_stopped(entry)
             batches, session.pending = batches_of(entries)
             session.host.last_call = _last_call(entries)
-            if session.resume(digests.messages, batches):
+            if session.resume(digests, batches):
                 log.release()
                 return session
         log.close()
@@ -261,25 +262,12 @@ class Conversations:
         session.host.log.close()
         if session.known:
             path = session.host.log.path
-            closed = self._closed.setdefault(session.known[0].digest, [])
+            closed = self._closed.setdefault(session.known[0].digest.whole, [])
             closed[:] = [path, *(each for each in closed if each != path)]
 
     async def _close(self, session: ProxySession) -> None:
         await session.engine.close()
         self._forget(session)
-
-
-def _matching(batches: Sequence[Batch], digests: Digests) -> Iterator[Batch]:
-    """Yield the leading batches whose messages equal those of a request."""
-    start = 0
-    for batch in batches:
-        end = start + len(batch.digests)
-        if end > len(digests.messages):
-            return
-        if [digests.of(index) for index in range(start, end)] != batch.digests:
-            return
-        yield batch
-        start = end
 
 
 def _has_reply(format: BodyFormat, messages: Sequence[Json]) -> bool:

@@ -6,8 +6,6 @@ changed.
 """
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -17,7 +15,8 @@ from typing import Any
 from ...tools.recall import MAX_CHARS
 from ...tools.text import strings_in
 from ..compaction.engine import CompactionEngine
-from ..compaction.layers.clear import KEPT_IN, recall_pages
+from ..compaction.layers.clear import KEPT_IN, plan_all, recall_pages
+from ..compaction.layers.clear import NAME as CLEAR
 from ..compaction.layers.demote import demote_to_file
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
@@ -36,6 +35,7 @@ from ..session.entries import (
     Block,
     Content,
     Entry,
+    Mask,
     Note,
     Session,
     ToolResult,
@@ -55,43 +55,26 @@ from .bodies.base import (
     Preamble,
     ServerReply,
     is_same,
-    plain,
     split_reminders,
+)
+from .history import (
+    PROXY_TOPIC,
+    SHORTENED,
+    Batch,
+    Digest,
+    Digests,
+    KnownMessage,
+    comparable,
+    count_common,
+    digest_of,
+    is_sent_back,
+    text_of_result,
 )
 from .host import ProxyHost
 from .way_back import policy_with, way_back_of
 
-PROXY_TOPIC = "proxy"  # topic of notes
 EDITING_STOPPED = "left_alone"  # key in the data of a note
-DIGEST_CHARS = 16
 _ID_MARK = "~"  # separates an ID and the suffix that makes it unique
-
-
-class Digests:
-    """The digests of a client's messages, computed lazily."""
-
-    def __init__(self, messages: Sequence[Json]) -> None:
-        self.messages = messages
-        self._made: dict[int, str] = {}
-
-    def of(self, index: int) -> str:
-        if index not in self._made:
-            self._made[index] = digest_of(self.messages[index])
-        return self._made[index]
-
-
-def digest_of(message: Json) -> str:
-    """Return a digest of a message's content, independent of cache marks."""
-    text = json.dumps(plain(message), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
-
-
-@dataclass(slots=True)
-class KnownMessage:
-    """A message of the client that is in the log."""
-
-    digest: str
-    message: Json | None = None  # as last sent; None after resuming, until the client sends it
 
 
 @dataclass(slots=True)
@@ -103,15 +86,6 @@ class SentPart:
     calls: Mapping[str, BodyPlace] = field(default_factory=dict)  # position by the log's call ID
     thinking: tuple[BodyPlace, ...] = ()
     is_replaced: bool = False  # the view has another text instead
-
-
-@dataclass
-class Batch:
-    """The entries recorded for the new messages of one request."""
-
-    digests: list[str]
-    entries: list[Entry]
-    before: int  # seq of the entry before the batch
 
 
 @dataclass
@@ -146,17 +120,10 @@ class ProxySession:
         return self.pending.seq if self.pending else max(self.parts, default=0)
 
     def common(self, digests: Digests) -> int:
-        """Return the number of leading messages that are equal to those of a request."""
-        count = 0
-        for known, message in zip(self.known, digests.messages, strict=False):
-            if known.message is not None:
-                is_known = is_same(known.message, message)
-            else:
-                is_known = known.digest == digests.of(count)
-            if not is_known:
-                break
-            count += 1
-        return count
+        """Return the number of leading messages that are those of a request."""
+        pairs = zip(self.known, range(len(digests.messages)), strict=False)
+        found = (known.likeness(digests, index) for known, index in pairs)
+        return count_common(found, digests, self.pending)
 
     def is_followed_by(self, messages: Sequence[Json]) -> bool:
         """Return True if the messages, which begin with the known ones, can be the client's next
@@ -164,8 +131,7 @@ class ProxySession:
         """
         if self.pending is None or self.is_repeated_by(messages):
             return True
-        first = next(self.format.pieces(messages, len(self.known)), None)
-        return first is not None and first.kind == "reply" and _is_echo(first, self.pending)
+        return is_sent_back(self.format, messages, len(self.known), self.pending)
 
     def is_repeated_by(self, messages: Sequence[Json]) -> bool:
         """Return True if a request that begins with the known messages has no new ones: a retry of
@@ -184,10 +150,9 @@ class ProxySession:
         if self.pending is not None and len(pieces) == 1:
             return False  # the reply itself, for the model to continue
         self._take_preamble(preamble, model)
-        for known, message in zip(self.known, messages, strict=False):
-            known.message = message
-        new = [KnownMessage(digest_of(message), message) for message in messages[start:]]
-        client: dict[str, Any] = {"messages": [each.digest for each in new]}
+        self._follow_history(messages)
+        new = [KnownMessage(digest_of(self.format, each), each) for each in messages[start:]]
+        client: dict[str, Any] = {"messages": [str(each.digest) for each in new]}
         is_words = False
         for number, (piece, is_mid_turn) in enumerate(_in_turns(pieces)):
             if number == 0 and self.pending is not None:
@@ -201,11 +166,12 @@ class ProxySession:
             self.known += new
         return is_words
 
-    def resume(self, messages: Sequence[Json], batches: Sequence[Batch]) -> bool:
+    def resume(self, digests: Digests, batches: Sequence[Batch]) -> bool:
         """Match the entries of the log with the client's messages. Record messages of the last
         batch that a killed process did not record. Return False if log and messages do not match.
         """
         self._follow_tools()
+        messages = digests.messages
         for batch in batches:
             start = len(self.known)
             end = start + len(batch.digests)
@@ -218,7 +184,9 @@ class ProxySession:
                     self._match(batch.entries[number], piece)
                 else:
                     self._record(piece, {"client": {}}, mid_turn=is_mid_turn)
-            self.known += map(KnownMessage, batch.digests, messages[start:end])
+            for digest, message in zip(batch.digests, messages[start:end], strict=True):
+                is_unchanged = digests.of(len(self.known)).whole == digest.whole
+                self.known.append(KnownMessage(digest, message if is_unchanged else None))
         return True
 
     async def decide(self, *, turn_start: bool) -> None:
@@ -295,7 +263,7 @@ class ProxySession:
         not send it back.
         """
         request = {"client": {}, "saved": saved}
-        if is_newest and self.pending is None and _comparable(reply.content) != ("", 0):
+        if is_newest and self.pending is None and comparable(reply.content) != ("", 0):
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
@@ -342,6 +310,54 @@ class ProxySession:
     def _follow_tools(self) -> None:
         """Remove only what the client's tools can get back."""
         self.engine.use_policy(policy_with(self.policy, way_back_of(self.host.view.tools)))
+
+    def _follow_history(self, messages: Sequence[Json]) -> None:
+        """Remember the known messages as the client sends them now. Replace each result that the
+        client has shortened with a stub, because the log has the whole text.
+        """
+        shortened = dict[int, Digest]()
+        for index, (known, message) in enumerate(zip(self.known, messages, strict=False)):
+            if known.message is None or not is_same(known.message, message):
+                digest = digest_of(self.format, message)
+                if digest.whole != known.digest.whole:
+                    shortened[index] = known.digest = digest
+            known.message = message
+        if not shortened:
+            return
+        seqs, sent = {part.places[0]: seq for seq, part in self.parts.items()}, dict[int, Content]()
+        for index in shortened:
+            for piece in self.format.pieces(messages[: index + 1], index):
+                seq = seqs.get(piece.places[0])
+                if piece.kind == "result" and seq is not None:
+                    self.parts[seq].size = _size_of_result(piece)
+                    sent[seq] = piece.content
+        self._clear_shortened(sent)
+        digests = {str(index): str(digest) for index, digest in shortened.items()}
+        self.note("the client has shortened results", {SHORTENED: digests})
+
+    def _clear_shortened(self, sent: Mapping[int, Content]) -> None:
+        """Clear results of which the client now sends another text. Keep those that were edited
+        already, and those that no file has.
+        """
+        view, before = self.host.view, self.host.current_window().tokens
+        if self.editing_stopped or self.engine.policy.clear_when == "off":
+            return
+        whole = {
+            result.item.seq
+            for result in view.results()
+            if KEPT_IN in result.details
+            and (seq := result.item.seq) in sent
+            and not self.parts[seq].is_replaced
+            and _own_text(sent[seq]) != _own_text(result.block.get("content", ""))
+        }
+        due = plan_all(view, str(self.host.folder), answered_only=False)
+        if targets := [target for target in due if target["seq"] in whole]:
+            mask = Mask(
+                layer=CLEAR, targets=targets, tokens_before=before, tokens_after=before,
+                trigger="shortened by the client",
+            )  # fmt: skip
+            saved = view.scaled(view.size - view.size_with(mask))
+            self.host.record(replace(mask, tokens_after=max(0, before - saved)))
 
     def _record(self, piece: BodyPiece, details: dict[str, Any], *, mid_turn: bool) -> None:
         if piece.kind == "reply":
@@ -393,7 +409,7 @@ class ProxySession:
         return recorded
 
     def _record_result(self, piece: BodyPiece, details: dict[str, Any]) -> None:
-        host, text, reminders = self.host, _text_of_result(piece.content), ""
+        host, text, reminders = self.host, text_of_result(piece.content), ""
         call = self._calls.get(piece.call)
         seq, content, offloaded = host.log.last_seq + 1, piece.content, None
         ours, sources = TranslatedCall("", {}), list[str]()
@@ -510,23 +526,14 @@ class ProxySession:
             edits.dropped.update(part.thinking)
 
 
-def batches_of(entries: Iterable[Entry]) -> tuple[list[Batch], Assistant | None]:
-    """Return the batches of a session's log, and the reply that no batch contains yet."""
-    batches: list[Batch] = []
-    pending: Assistant | None = None
-    for entry in entries:
-        client = _client_of(entry)
-        if client is not None and "messages" in client:
-            begun = [pending] if pending else list[Entry]()
-            batches.append(
-                Batch(client["messages"], [*begun, entry], (begun or [entry])[0].seq - 1)
-            )
-            pending = None
-        elif isinstance(entry, Assistant) and client is not None and "saved" in entry.request:
-            pending = entry
-        elif client is not None and batches:
-            batches[-1].entries.append(entry)
-    return batches, pending
+def _own_text(content: Content) -> str | None:
+    """Return the text of a result without reminders, None if it contains more than text."""
+    text = text_of_result(content)
+    return None if text is None else split_reminders(text)[0]
+
+
+def _size_of_result(piece: BodyPiece) -> int:
+    return tokens.estimate_block({"type": "tool_result", "content": piece.content})
 
 
 def _in_turns(pieces: Iterable[BodyPiece]) -> Iterator[tuple[BodyPiece, bool]]:
@@ -535,35 +542,3 @@ def _in_turns(pieces: Iterable[BodyPiece]) -> Iterator[tuple[BodyPiece, bool]]:
     for piece in pieces:
         is_mid_turn = piece.kind == "result" or (is_mid_turn and piece.kind == "words")
         yield piece, is_mid_turn
-
-
-def _client_of(entry: Entry) -> dict[str, Any] | None:
-    """Return the record of the client's messages in an entry, None if it was not made from them."""
-    if isinstance(entry, User | ToolResult):
-        found = entry.details.get("client")
-    elif isinstance(entry, Assistant) and entry.purpose == "turn":
-        found = entry.request.get("client")
-    else:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _is_echo(piece: BodyPiece, reply: Assistant) -> bool:
-    """Return True if a piece is the reply that the client sends back. Ignore thinking and
-    blanks.
-    """
-    return _comparable(piece.blocks) == _comparable(reply.content)
-
-
-def _comparable(blocks: Sequence[Block]) -> tuple[str, int]:
-    text = "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
-    return "".join(text.split()), sum(b.get("type") == "tool_use" for b in blocks)
-
-
-def _text_of_result(content: Content) -> str | None:
-    """Return the text of a result, None if it contains more than text."""
-    if isinstance(content, str):
-        return content
-    if all(block.get("type") == "text" for block in content):
-        return content_text(content)
-    return None

@@ -39,7 +39,7 @@ from ..session.entries import (
 from ..session.log import parse_entry
 from ..session.store import content_text
 from ..session.titles import TITLE_TOPIC
-from .session import PROXY_TOPIC
+from .history import PROXY_TOPIC
 from .way_back import WARNINGS, WayBack, way_back_of
 
 MAX_SESSIONS = 50  # shown, newest first
