@@ -62,7 +62,7 @@ PATHS = ("path", "file_path", "filePath", "absolute_path")
 CONTENTS = ("content", "file_text")
 MAX_OUTPUT_TOKENS = 50_000  # for shells whose call limits its output
 RECALL = re.compile(r"(?:.*[-_.])?recall")  # names of the tool of ctxagent and of its proxy
-REF = re.compile(r"[\w.-]+#\d+(?=[,. \n]|$)")
+REF = re.compile(r"[\w.-]+#\d+(?=[],. \n]|$)")
 FILE = re.compile(r"/\S+/sessions/\S+/offloaded/\S+?\.md")
 # Phrases that identify a client's summary request, in its system prompt or its last text.
 COMPACTIONS = (
