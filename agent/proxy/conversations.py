@@ -21,7 +21,7 @@ from ..lazy import dataclass, regex
 from ..models.catalog import DEFAULT_LIMITS, known_limits
 from ..security.redaction import redaction_for
 from ..session.conversation import conversation_text
-from ..session.entries import Assistant, Entry, Note
+from ..session.entries import Assistant, Entry, Note, Session
 from ..session.log import Entries, Log
 from ..session.searches import SEARCH_TOOL
 from ..session.store import Project
@@ -229,7 +229,7 @@ class Conversations:
             return None
         with log.closed_on_error():
             entries = [*log.entries()]
-            session = self._session(format, log, model, {}, entries)
+            session = self._session(format, log, model, _client_of(entries), entries)
             session.host.view = fold(entries)
             for entry in entries:
                 session.host.ledger.add(entry)
@@ -268,6 +268,11 @@ class Conversations:
     async def _close(self, session: ProxySession) -> None:
         await session.engine.close()
         self._forget(session)
+
+
+def _client_of(entries: Sequence[Entry]) -> Mapping[str, Any]:
+    """Return what a log has about its client."""
+    return next((e.client for e in entries if isinstance(e, Session) and e.client), {})
 
 
 def _has_reply(format: BodyFormat, messages: Sequence[Json]) -> bool:

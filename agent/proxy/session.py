@@ -15,9 +15,9 @@ from typing import Any
 from ...tools.recall import MAX_CHARS
 from ...tools.text import strings_in
 from ..compaction.engine import CompactionEngine
-from ..compaction.layers.clear import KEPT_IN, plan_all, recall_pages
+from ..compaction.layers.clear import BY_REF, KEPT_IN, plan_all, recall_pages
 from ..compaction.layers.clear import NAME as CLEAR
-from ..compaction.layers.demote import demote_to_file
+from ..compaction.layers.demote import demote_to_file, without_file
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
@@ -71,7 +71,7 @@ from .history import (
     text_of_result,
 )
 from .host import ProxyHost
-from .way_back import policy_with, way_back_of
+from .way_back import policy_with, reads_session_files, way_back_of
 
 EDITING_STOPPED = "left_alone"  # key in the data of a note
 _ID_MARK = "~"  # separates an ID and the suffix that makes it unique
@@ -104,6 +104,7 @@ class ProxySession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's call ID
     _has_reply: bool = False
+    _is_by_ref: bool = False  # the model gets removed texts only by their refs
     _decided_at: int = 0  # newest seq when the engine last ran
     _stable_before: int | None = None  # seq of the first entry just edited, or to be edited next
 
@@ -309,7 +310,9 @@ class ProxySession:
 
     def _follow_tools(self) -> None:
         """Remove only what the client's tools can get back."""
-        self.engine.use_policy(policy_with(self.policy, way_back_of(self.host.view.tools)))
+        way_back, agent = way_back_of(self.host.view.tools), str(self.client.get("agent"))
+        self._is_by_ref = way_back == "recall" and not reads_session_files(agent)
+        self.engine.use_policy(policy_with(self.policy, way_back))
 
     def _follow_history(self, messages: Sequence[Json]) -> None:
         """Remember the known messages as the client sends them now. Replace each result that the
@@ -432,13 +435,18 @@ class ProxySession:
             if len(text) > MAX_CHARS:
                 details["characters"] = len(text)
             if demoted is not None:
-                shown = f"*Or with the ref {self.id}#{seq}, {recall_pages(len(text))}*"
-                content, offloaded = f"{demoted[0].reference}\n{shown}{reminders}", demoted[1]
+                reference, by = demoted[0].reference, "Or with"
+                if self._is_by_ref:
+                    reference, by = without_file(reference), "Full content: with"
+                shown = f"*{by} the ref {self.id}#{seq}, {recall_pages(len(text))}*"
+                content, offloaded = f"{reference}\n{shown}{reminders}", demoted[1]
                 details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
                 if not (sources or self.policy.line_numbers):
                     details |= unnumbered(ours.name, text)
                 details[KEPT_IN] = self._file_with(text, seq, sources)
+            if self._is_by_ref and KEPT_IN in details:
+                details[BY_REF] = True
         entry = host.record(
             ToolResult(
                 tool_use_id=call.id if call else piece.call,

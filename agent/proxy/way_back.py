@@ -11,6 +11,8 @@ from .session_tools import RecallEntryTool
 
 WayBack = Literal["recall", "files", "none"]
 _READERS = ("Read", "Bash", "Grep")
+# Starts of the User-Agent of clients whose tools refuse files outside of the project.
+_IN_PROJECT_ONLY = ("GeminiCLI",)
 WARNINGS: dict[WayBack, str] = {
     "recall": "",
     "files": "the client offers no tool `recall`: only texts that a file has leave the context",
@@ -27,6 +29,11 @@ def way_back_of(tools: Sequence[Any] | None) -> WayBack:
     ):
         return "recall"
     return "files" if any(our_name(name) in _READERS for name, _ in offered) else "none"
+
+
+def reads_session_files(agent: str) -> bool:
+    """Return True if the tools of a client with this User-Agent read files of the sessions."""
+    return not agent.startswith(_IN_PROJECT_ONLY)
 
 
 def policy_with(policy: Policy, way_back: WayBack) -> Policy:

@@ -48,6 +48,10 @@ LABELS = {
     "proxy": "dollars through the proxy",
     "relative": "relative",
 }
+NO_WAY = {  # why no output came back this way
+    "file": "the proxy names no files for it",
+    "recall": "it gets no tool `recall`",
+}
 Row = dict[str, Any]
 
 
@@ -78,8 +82,7 @@ def played(one: Installed, options: argparse.Namespace) -> Row:
             continue
         if name == "again":
             cells |= _given_back(both[1])
-            if "recall" not in cells:
-                why["recall"] = "it gets no tool `recall`"
+            why |= {way: why_not for way, why_not in NO_WAY.items() if way not in cells}
             continue
         for each in shown:
             done, done_proxied = (float(f.get(each, f["done"])) > 0 for f in both)

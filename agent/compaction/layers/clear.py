@@ -35,6 +35,8 @@ MAX_ERROR_LINE_CHARS = 120
 # Key in a result's details: the session file with the result's text, for models without the
 # Recall tool.
 KEPT_IN = "kept_in"
+# Key in a result's details: true if the model cannot read this file, so that stubs do not name it.
+BY_REF = "by_ref"
 
 _TOOL_CATEGORIES = {  # possible categories of a tool's results, in addition to "tool_results"
     "Bash": {"debug_output", "intermediate_outputs"},
@@ -161,7 +163,8 @@ def stub(
     where = f"#{result.item.seq}"
     if KEPT_IN in result.details:  # the ref must name the session: a server may have several
         where = f"{folder.rpartition('/')[2]}{where}"
-    if kept := result.offloaded or result.details.get(KEPT_IN):
+    kept = result.offloaded or result.details.get(KEPT_IN)
+    if kept and not result.details.get(BY_REF):
         where += f", or {folder}/{kept}" if folder else f", or {kept}"
     if KEPT_IN in result.details and isinstance(size := result.details.get("characters"), int):
         where += f" · {recall_pages(size)}"

@@ -32,6 +32,10 @@ PREVIEW_CHARS_PER_NAME_TOKEN = 12  # a short preview has few names
 PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token of the window
 
 
+_FILE = "**File:** "
+_READ = "*Full content: Read this file with offset and limit, or Grep it for what you need.*"
+
+
 @dataclass(frozen=True, slots=True)
 class Demotion:
     """The replacement for a demoted text."""
@@ -71,14 +75,14 @@ def plan(
     reference = "\n".join(
         (
             "## Offloaded Content Reference",
-            f"**File:** {path}",
+            f"{_FILE}{path}",
             f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
             *cut,
             f"**Preview:** {which} of {lines:,} lines, {characters:,} characters",
             *(f"{PREVIEW_MARK}{line}" for line in preview),
             *_names(text, policy, preview),
             "",
-            "*Full content: Read this file with offset and limit, or Grep it for what you need.*",
+            _READ,
         )
     )
     saved = tokens - estimate(reference)
@@ -102,6 +106,12 @@ def plan_within(
 def without_preview(reference: str) -> str:
     """Return a reference without its preview of the text."""
     return "\n".join(line for line in reference.split("\n") if not line.startswith(PREVIEW_MARK))
+
+
+def without_file(reference: str) -> str:
+    """Return a reference that does not name the file."""
+    lines = reference.split("\n")
+    return "\n".join(line for line in lines if not line.startswith(_FILE) and line != _READ)
 
 
 def _names(text: str, policy: Policy, preview: Sequence[str]) -> Iterator[str]:
