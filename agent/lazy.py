@@ -1,4 +1,5 @@
-"""Data classes and regular expressions that are compiled on first use.
+"""Data classes and regular expressions that are compiled on first use, and names of a module that
+are imported on first use.
 
 A start imports hundreds of data classes and expressions, but uses few of them. The standard library
 compiles up to seven methods per data class, and each expression, at import: half of the CPU time of
@@ -7,15 +8,18 @@ checkers see the standard functions.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, fields
 from dataclasses import dataclass as with_fields
 from functools import cache
+from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass", "regex"]
+__all__ = ["dataclass", "names_on_demand", "regex"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -133,3 +137,35 @@ _FROZEN = {
     "__getstate__": _state,
     "__setstate__": _set_state,
 }
+
+
+_IMPORT = re.compile(r"^ +from (\.+)(\S*) import (?:\(([^)]*)\)|(.+))$", re.MULTILINE)
+
+
+def names_on_demand(module: str, file: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module. It imports a name when it is first used. The names are
+    those that `file` imports for type checkers, in indented lines.
+    """
+
+    @cache
+    def places() -> dict[str, tuple[str, str]]:
+        found = {}
+        for dots, path, block, line in _IMPORT.findall(Path(file).read_text("utf-8")):
+            for word in (block or line).replace("\n", " ").split(","):
+                if words := word.split():
+                    found[words[-1]] = f"{dots}{path}", words[0]
+        return found
+
+    def __getattr__(name: str) -> Any:
+        if name not in places():
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, there = places()[name]
+        package = module if Path(file).stem == "__init__" else module.rpartition(".")[0]
+        found = import_module(place, package)
+        if not hasattr(found, there):
+            import_module(f".{there}", found.__name__)
+        value = getattr(found, there)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return __getattr__

@@ -28,8 +28,8 @@ from typing import Any
 
 import measure
 
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetLedger
-from ctxagent.agent.fleet.manifest import Manifest
+from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetLedger
+from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import LOG_NAME, Entries, encode_line
 from ctxagent.tests.support import fleet as support
@@ -223,8 +223,8 @@ def page_costs(fleet: support.Fleet) -> dict[str, float]:
     """Return the CPU time of the first live page, and of a page after each running log has grown by
     a call.
     """
-    from ctxagent.agent.fleet import live
-    from ctxagent.agent.fleet import live as live_page
+    from ctxagent.addons.fleet import live
+    from ctxagent.addons.fleet import live as live_page
 
     manifest, entry = fleet.place.project / "tasks.jsonl", ToolResult(tool_use_id="c", content="w")
     line, seconds = encode_line(replace(entry, seq=99, at=AT)), list[float]()

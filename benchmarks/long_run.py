@@ -18,9 +18,9 @@ from typing import Any
 import measure
 from serving import SUMMARY, environ
 
+from ctxagent.addons.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.models.catalog import cache_terms
-from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Say, Server
 
 WINDOW = 200_000

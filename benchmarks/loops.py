@@ -20,12 +20,12 @@ from typing import Any
 
 import measure
 
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.features.loops import RepeatedCalls, Repetition
 from ctxagent.agent.loop.repeated_text import RepeatedText
 from ctxagent.agent.permissions.rules import TOOL_NAMES
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedCall, RecordedReply
-from ctxagent.agent.replay.tool_names import translate
+from ctxagent.agent.recordings.recording import RecordedCall, RecordedReply
+from ctxagent.agent.recordings.tool_names import translate
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}

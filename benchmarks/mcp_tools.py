@@ -16,8 +16,8 @@ from typing import Any
 import measure
 from serving import environ
 
+from ctxagent.addons.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.agent.models.catalog import cache_terms
-from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Say, Server
 
 PLAIN = Path(__file__).resolve().parents[1] / "tests" / "support" / "mcp" / "plain.py"

@@ -19,8 +19,8 @@ from typing import Any
 
 import measure
 
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import Recording
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.agent.recordings.recording import Recording
 from ctxagent.tests.support.sessions.recording import USELESS, made, play
 from ctxagent.tests.support.sessions.summarizers import SUMMARIZERS
 from ctxagent.tests.support.sessions.survivors import lost, survivors

@@ -20,10 +20,10 @@ from typing import Any
 
 import measure
 
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedReply, Recording
-from ctxagent.agent.replay.tool_names import translate
+from ctxagent.agent.recordings.recording import RecordedReply, Recording
+from ctxagent.agent.recordings.tool_names import translate
 from ctxagent.tools.bash import BashParams, BashTool
 
 COMMANDS = 131

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from ...tools.system.descriptors import raise_limit
 from ...tools.system.hardening import close_memory
+from ..border.entry_points import service
 from ..config.load import LoadedSettings, load_settings
 from ..config.user_settings import UserSettings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..lazy import dataclass
-from ..library.from_recording import Recordings
 from ..library.launching import RunServers, check_key, command_files_of, warm
 from ..library.login import Logins
 from ..permissions.rule_set import RuleFiles
 from ..permissions.rules import parse_rule
+from ..recordings.other_sessions import other_sessions
 from ..security.redaction import redaction_for
 from ..session.store import all_logs
 from ..ui.conversation.open_session import ConversationServices, Opener
 from ..version import __version__
-from .doctor import check_all, row_of
 from .options import choice_of, cwd_of, launch_of, project_of, setting_flags
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def conversation_place(
         warm=lambda: warm(launch),
         sessions=project.logs,
         all_sessions=lambda: all_logs(project.state),
-        recordings=Recordings(launch),
+        recordings=lambda: other_sessions(launch),
         copy=project.fork,
         command_files=lambda: command_files_of(launch),
         skills=skills,
         settings=_settings(options, loaded),
-        checks=lambda: [row_of(each) for each in check_all(loaded, project)],
+        checks=lambda: service("checks")(loaded, project),
         models=_models,
         without_key=_without_key,
         listed_models=lambda: _listed_models(launch),

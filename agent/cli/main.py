@@ -46,28 +46,22 @@ if TYPE_CHECKING:
 _TASK_MARK = "\0"  # no argument of a process contains it
 VALUE_IS_OPTIONAL = ("task", "resume", "recording")  # options that may have no value
 GC_THRESHOLD = 50_000  # new objects per collection; Python's 700 makes a start 6 % slower
-# Module of each command, imported when the command runs.
+# Module of each command of the kernel, imported when the command runs. Add-ons declare theirs as
+# entry points.
 _COMMAND_MODULES = {
-    "acp": "acp",
     "compact": "compact",
-    "doctor": "doctor",
     "extensions": "extensions",
-    "fleet": "fleet",
     "guide": "guide",
     "import-settings": "import_settings",
     "log": "log",
     "mcp": "mcp",
-    "mcp-server": "mcp_server",
     "memory": "memory",
     "models": "models",
     "plugin": "plugin",
     "preserve": "preserve",
-    "proxy": "proxy",
     "recover": "log",
-    "replay": "replay",
     "rules": "preserve",
     "sessions": "sessions",
-    "wrap": "wrap",
 }
 
 
@@ -112,7 +106,7 @@ class _CommandOrWords(Group):
     """A click group that accepts a message in place of a command, before or after the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self.commands, *_COMMAND_MODULES})
+        return sorted({*super().list_commands(ctx), *_COMMAND_MODULES})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands and cmd_name in _COMMAND_MODULES:

@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
@@ -25,6 +25,7 @@ from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, NoSuchSession, UsageError
 
 if TYPE_CHECKING:
+    from ..border.entry_points import EntryPoint
     from ..config.load import LoadedSettings
     from ..launch import LaunchOptions, SessionChoice
     from ..security.redaction import Redaction
@@ -82,7 +83,28 @@ _WHOLE = 10_000  # characters of a description, so that none is cut
 
 
 class Group(click.Group):
-    """A group whose help wraps the descriptions of its subcommands. Click cuts them to a line."""
+    """A group with the commands that add-ons declare for it. Its help wraps the descriptions of the
+    commands, which click cuts to a line.
+    """
+
+    @cached_property
+    def _added(self) -> "dict[str, EntryPoint]":
+        from ..border.entry_points import COMMANDS, entry_points
+
+        prefix = f"{self.name} " if self.name != "main" else ""
+        return {
+            name.removeprefix(prefix): point
+            for name, point in entry_points(COMMANDS).items()
+            if name.startswith(prefix) and " " not in name.removeprefix(prefix)
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._added})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in self._added:
+            self.add_command(self._added[cmd_name].load(), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -386,9 +408,9 @@ def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
     """
     if options["recording"] in (None, PICK):
         return
-    from ..library.from_recording import import_recording
+    from ..recordings.other_sessions import other_sessions
 
-    made = import_recording(launch_of(options, loaded), Path(options["recording"]))
+    made = other_sessions(launch_of(options, loaded)).import_session(options["recording"])
     options["recording"], options["resume"] = None, made.id
     say(f"note: {made.id} {made.line}", err=True)
 

@@ -33,8 +33,6 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..config.compaction_settings import StateSettings
-    from ..config.load import LoadedSettings
-    from ..export import ExportFormat, WindowScale
     from ..session.disk_budget import ProjectUsage, SessionUsage, StateUsage
     from ..session.store import Project
 
@@ -326,31 +324,6 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     return 0
 
 
-@sessions.command("show")
-@click.argument("id")
-@click.pass_obj
-@exits_with_code
-def show_session(options: dict[str, Any], id: str) -> int:
-    """Print a session as Markdown."""
-    return _export(options, id, "md")
-
-
-@sessions.command("export")
-@click.argument("id")
-@click.option(
-    "--format",
-    type=click.Choice(["md", "html", "json"]),
-    default="md",
-    show_default=True,
-    help="The format: Markdown, an HTML page or JSON.",
-)
-@click.pass_obj
-@exits_with_code
-def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
-    """Write a session to standard output."""
-    return _export(options, id, format)
-
-
 @sessions.command("fork")
 @click.argument("id")
 @click.pass_obj
@@ -463,34 +436,3 @@ def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere:
     if not found:
         say(f"nothing found: {query}", err=True)
     return 0 if found else 1
-
-
-def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
-    loaded = load_for_reading(options)
-    say(exported(project_of(options, loaded).find_log(id), format, loaded), nl=False)
-    return 0
-
-
-def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str:
-    """Return a session in a format, with secrets redacted. Raises SessionError."""
-    from ..export import export
-    from ..security.redaction import redaction_for as secrets_of
-
-    scale = _scale(log, loaded.settings.model.context_window) if format == "html" else None
-    redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
-    return export(log, format, scale=scale, redact=redaction.clean_entry)
-
-
-def _scale(log: Path, window: int | None) -> "WindowScale | None":
-    """Return the scale of the window in the settings, else of the session's model, if known."""
-    from ..context.window import LEVELS
-    from ..export import WindowScale
-    from ..models.catalog import known_limits
-    from ..session.entries import Session
-    from ..session.log import Entries
-
-    if window is None:
-        models = [entry.model for entry in Entries(log) if isinstance(entry, Session)]
-        limits = known_limits(models[-1]) if models else None
-        window = limits.window if limits else None
-    return WindowScale(window, LEVELS) if window else None

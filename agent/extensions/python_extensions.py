@@ -10,23 +10,18 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ...tools.system.foreign_code import MODULE_PREFIX, foreign_code
+from ..border.entry_points import EXTENSIONS, EntryPoint, entry_points
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 FOLDER = "extensions"  # in the user's configuration folder and in a project's .ctxagent
-ENTRY_POINTS = "ctxagent.extensions"
-_METADATA = "entry_points.txt"  # in the metadata of a package
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 
 B = TypeVar("B")
@@ -98,7 +93,7 @@ class ExtensionSource:
     def exists(self) -> bool:
         """True if there are any files or packages."""
         files = [*own_files(self._config_home), *project_files(self._cwd, self._home)]
-        return bool(files or self._entry_points())
+        return bool(files or any(self._entry_points()))
 
     def load(self, base: type[B], check: Callable[[type[B]], None]) -> LoadedExtensions[B]:
         """Run and return the extensions, i.e. their subclasses of `base`. `check` raises for an
@@ -131,17 +126,12 @@ class ExtensionSource:
 
     def _packages(self, base: type[B], check: Callable[[type[B]], None]) -> Iterator[Extension[B]]:
         for point in self._entry_points():
-            source = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-            yield _loaded(point.name, source, base, check, point.load)
+            yield _loaded(point.name, point.package, base, check, point.load)
 
-    def _entry_points(self) -> "list[EntryPoint]":
-        """Return the entry points of installed packages. Ignore packages inside the project, unless
+    def _entry_points(self) -> Iterator[EntryPoint]:
+        """Yield the entry points of installed packages. Ignore packages inside the project, unless
         they are in the Python environment that runs the agent.
         """
-        if not _has_packages():
-            return []
-        from importlib.metadata import distributions
-
         project = folders_within_project(self._cwd, self._home)[-1]
         project = self._cwd if project == self._home else project
         places = [
@@ -150,30 +140,7 @@ class ExtensionSource:
             if not _is_within(place, project)
             or (_is_within(sys.prefix, project) and _is_within(place, sys.prefix))
         ]
-        found: dict[tuple[str, str], EntryPoint] = {}
-        for package in distributions(path=places):
-            with foreign_code():  # ignore damaged packages
-                for point in package.entry_points.select(group=ENTRY_POINTS):
-                    found.setdefault((package.name, point.name), point)
-        return [*found.values()]
-
-
-def _has_packages() -> bool:
-    """Return True if an installed package declares an extension. Importing `importlib.metadata`
-    takes longer than this search.
-    """
-    for folder in sys.path:
-        with suppress(OSError):
-            for name in os.listdir(folder or "."):  # noqa: PTH208 - Path is slower
-                if name.endswith("-info") and _names_extension(Path(folder, name, _METADATA)):
-                    return True
-    return False
-
-
-def _names_extension(path: Path) -> bool:
-    with suppress(OSError):
-        return ENTRY_POINTS.encode() in path.read_bytes()
-    return False
+        yield from entry_points(EXTENSIONS, places).values()
 
 
 def _loaded(

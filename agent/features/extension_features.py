@@ -56,7 +56,7 @@ def _register(kind: type[Feature]) -> None:
         bound = MethodType(getattr(kind, method), kind)
         function_tool(bound, effect)  # raises if the method cannot be a tool
     for name, reader in kind.recording_formats.items():
-        from ..replay.formats import add_format
+        from ..recordings.foreign import add_format
 
         if not (callable(reader.recognizes) and callable(reader.read)):
             raise TypeError(f"the format {name} needs the functions recognizes and read")

@@ -45,8 +45,8 @@ from script import OF_CLIENT, OURS, QUESTION, SERVERS, Capture, Model  # noqa: E
 from scripted import RECALL  # noqa: E402
 from servers import Relay, relay  # noqa: E402
 
+from ctxagent.addons.replay.formats import load_recording  # noqa: E402
 from ctxagent.agent.models.catalog import cache_terms, cost  # noqa: E402
-from ctxagent.agent.replay.formats import load_recording  # noqa: E402
 from ctxagent.agent.session.entries import Usage  # noqa: E402
 from ctxagent.tests.support.command import COMMAND  # noqa: E402
 from ctxagent.tests.support.server.loopback import Body, Fail, Say, Server  # noqa: E402

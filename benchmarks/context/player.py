@@ -10,13 +10,13 @@ from typing import Any
 
 from policies import ContextPolicy, Messages
 
+from ctxagent.addons.replay.host import ReplayHost
+from ctxagent.addons.replay.player import Player
 from ctxagent.agent.compaction.engine import CompactionEngine
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.window import Window
-from ctxagent.agent.replay.host import ReplayHost
-from ctxagent.agent.replay.player import Player
 
 SUMMARIES_ALONE = replace(
     DEFAULT,

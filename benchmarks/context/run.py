@@ -22,11 +22,11 @@ from player import SUMMARIES_ALONE, PolicyPlayer
 from policies import POLICIES, ContextPolicy
 from proxy import through
 
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.addons.replay.player import Player, Terms
+from ctxagent.addons.replay.results import ReplayRun, Sums
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.errors import CtxagentError
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.results import ReplayRun, Sums
 
 BASELINE = "everything"  # automatic summaries only; all policies have these
 OURS = ("default", "lean", "append")

@@ -26,7 +26,7 @@ from replies import Reply, of_commands, of_recording
 from scripted import TASK, Script, Scripted
 from tree import Tree
 
-from ctxagent.agent.replay.formats import load_recording
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.tests.support.command import COMMAND
 
 COST = "cost of prompts, tokens"

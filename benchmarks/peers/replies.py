@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ctxagent.agent.compaction.layers.later_calls import kind_of
 from ctxagent.agent.context.items import Call as ViewCall
-from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, Recording
-from ctxagent.agent.replay.tool_names import TranslatedCall, translate
+from ctxagent.agent.recordings.recording import RecordedCall, RecordedReply, Recording
+from ctxagent.agent.recordings.tool_names import TranslatedCall, translate
 
 LINE = "{0:05d} of command {1}: the quick brown fox jumps over the lazy dog\n"
 COMMAND = "seq -f '%05g of command {0}: the quick brown fox jumps over the lazy dog' {1}"

@@ -18,11 +18,11 @@ from typing import Any
 from agents import TERMS
 from replies import Call, Command, NewContent, Page, Reply, Subagent, Wait
 
+from ctxagent.addons.replay.cache_prices import CacheBill, PromptCache
+from ctxagent.addons.replay.lost_facts import FactDetector, facts_in
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.context.items import COMPACTION
 from ctxagent.agent.context.tokens import estimate
-from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
-from ctxagent.agent.replay.lost_facts import FactDetector, facts_in
 from ctxagent.tests.support.server.loopback import Fail, Say, Server, Step
 from ctxagent.tests.support.server.validator import Invalid
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.player import Terms
+from ctxagent.addons.replay.player import play as replay
 from ctxagent.agent.compaction.layers.layer import WITH_SUMMARY
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.compaction.summary.background import SummaryAccount, SummaryCost
-from ctxagent.agent.replay.player import Terms
-from ctxagent.agent.replay.player import play as replay
 from ctxagent.agent.session.entries import Mask, Summary
 from ctxagent.agent.ui.compaction_report import next_lines
 

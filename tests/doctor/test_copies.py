@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.doctor.session import check_session, repair
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.errors import LogDamaged
 from ctxagent.agent.loop import resume
 from ctxagent.agent.loop.resume import CACHE_NAME, resume_session

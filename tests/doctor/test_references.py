@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ctxagent.addons.doctor.repair import LOST_KEY
+from ctxagent.addons.doctor.session import MAX_NAMED, References
+from ctxagent.addons.doctor.setup import Finding
 from ctxagent.agent.compaction.recovery import failure_note
-from ctxagent.agent.doctor.repair import LOST_KEY
-from ctxagent.agent.doctor.session import MAX_NAMED, References
-from ctxagent.agent.doctor.setup import Finding
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,

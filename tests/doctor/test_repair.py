@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ctxagent.addons.doctor.salvage import without_thinking
+from ctxagent.addons.doctor.session import check_session, repair
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold
-from ctxagent.agent.doctor import check_session, repair
-from ctxagent.agent.doctor.salvage import without_thinking
 from ctxagent.agent.errors import SessionError
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step

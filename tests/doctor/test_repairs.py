@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.doctor import check_session
-from ctxagent.agent.doctor.setup import MAX_LOGS, repair_findings
+from ctxagent.addons.doctor.session import check_session
+from ctxagent.addons.doctor.setup import MAX_LOGS, repair_findings
 from ctxagent.agent.models.scripted import Step
 
 from ..support.sessions.conversation import Conversation

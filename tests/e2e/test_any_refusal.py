@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.request_check import check_log
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.events import TurnFinished
 from ctxagent.agent.loop.ladder import CHECK_PROMPT
-from ctxagent.agent.replay.request_check import check_log
 from ctxagent.agent.session.entries import Assistant
 
 from ..support.server.chat import ChatServer, Dialect

@@ -33,7 +33,7 @@ DONE = Say("Done.")
 CLEARED = re.compile(r"\[cleared; Recall #\d+ returns it\]")
 VETO = "nothing is deleted here; move it to trash/"
 BYPASS = ("--permission-mode", "bypass")
-RAISES = """from ctxagent.extension import Feature
+RAISES = """from ctxagent.api.extension import Feature
 
 
 class Broken{event}(Feature):
@@ -365,7 +365,7 @@ def test_extension_that_fails_in_request_refused(place: Place) -> None:
 
 
 ALWAYS_AGAIN = """\
-from ctxagent.extension import Feature
+from ctxagent.api.extension import Feature
 
 class Again(Feature):
     name = "again"
@@ -413,39 +413,39 @@ BAD_FILES = {
     "syntax": ("def broken(:\n", "SyntaxError: invalid syntax (bad.py, line 1)"),
     "exit": ("import sys\n\nsys.exit(3)\n", "SystemExit: 3 (bad.py, line 3)"),
     "own error": (
-        "from ctxagent.extension import CtxagentError\n\nraise CtxagentError('no')\n",
+        "from ctxagent.api.extension import CtxagentError\n\nraise CtxagentError('no')\n",
         "CtxagentError: no (bad.py, line 3)",
     ),
     "base": ("class Odd(BaseException): pass\n\nraise Odd('odd')\n", "Odd: odd (bad.py, line 3)"),
     "no class": ("x = 1\n", "it has no class that subclasses Feature"),
     "no docstring": (
-        "from ctxagent.extension import Feature, tool\nclass F(Feature):\n    @tool()\n"
+        "from ctxagent.api.extension import Feature, tool\nclass F(Feature):\n    @tool()\n"
         "    def f(self): ...\n",
         "the function f has no docstring",
     ),
     "no parentheses": (
-        "from ctxagent.extension import Feature, tool\nclass F(Feature):\n    @tool\n"
+        "from ctxagent.api.extension import Feature, tool\nclass F(Feature):\n    @tool\n"
         "    def f(self):\n        'F.'\n",
         "write @tool(EFFECT)",
     ),
     "in init": (
-        "from ctxagent.extension import CtxagentError, Feature\nclass F(Feature):\n"
+        "from ctxagent.api.extension import CtxagentError, Feature\nclass F(Feature):\n"
         "    def __init__(self, handle): raise CtxagentError('init')\n",
         "the extension bad is left out: CtxagentError: init (bad.py, line 3)",
     ),
     "not UTF-8": ("x = '\udcff'\n", "SyntaxError"),
     "huge": ("#" * 100_001, "it is larger than 100,000 bytes"),
     "a method": (
-        "from ctxagent.extension import Feature\nclass F(Feature):\n"
+        "from ctxagent.api.extension import Feature\nclass F(Feature):\n"
         "    def layers(self): return []\n",
         "layers must be a list of subclasses of Layer, not a method",
     ),
     "layers": (
-        "from ctxagent.extension import Feature\nclass F(Feature):\n    layers = ('F',)\n",
+        "from ctxagent.api.extension import Feature\nclass F(Feature):\n    layers = ('F',)\n",
         "'F' in layers must be a subclass of Layer",
     ),
     "providers": (
-        "from ctxagent.extension import Feature\nclass F(Feature):\n    providers = 5\n",
+        "from ctxagent.api.extension import Feature\nclass F(Feature):\n    providers = 5\n",
         "AttributeError",
     ),
 }
@@ -593,7 +593,7 @@ def test_an_installed_package(place: Place) -> None:
     assert "3 words" in results(server.requests[1])[0]
 
 
-FORMAT = """from ctxagent.extension import Feature, TranscriptBuilder
+FORMAT = """from ctxagent.api.extension import Feature, TranscriptBuilder
 
 
 class Reader:
@@ -625,9 +625,11 @@ def test_a_recording_format(place: Place) -> None:
 
 def test_the_status_line(place: Place) -> None:
     text = "    def status(self):\n        return 'three words'\n"
-    own(place, "line.py", f"from ctxagent.extension import Feature\nclass F(Feature):\n{text}")
+    own(place, "line.py", f"from ctxagent.api.extension import Feature\nclass F(Feature):\n{text}")
     wrong = text.replace("'three words'", "5")
-    own(place, "wrong.py", f"from ctxagent.extension import Feature\nclass F(Feature):\n{wrong}")
+    own(
+        place, "wrong.py", f"from ctxagent.api.extension import Feature\nclass F(Feature):\n{wrong}"
+    )
     with Server([]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         says(terminal, "three words")

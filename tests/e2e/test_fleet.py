@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.replay.request_check import check_log
+from ctxagent.addons.replay.request_check import check_log
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.agent.session.log import Entries
 

@@ -9,7 +9,8 @@ from ..support.command import Place
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in (ROOT / "docs" / "guide").glob("*.md")}
-SOURCES = [path for top in ("agent", "tools") for path in (ROOT / top).rglob("*.*")
+SOURCES = [path for top in ("agent", "tools", "api", "addons")
+           for path in (ROOT / top).rglob("*.*")
            if path.suffix in (".py", ".toml", ".txt")]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.replay.request_check import check_log
+from ctxagent.addons.replay.request_check import check_log
 
 from ..support.command import Place, comes
 from ..support.keeper import LIMITS, Keeper, kill_in_a_turn, of_turns, told

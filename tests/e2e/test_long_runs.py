@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.cache_prices import PromptCache
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
@@ -16,7 +17,6 @@ from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits, cache_terms
 from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.messages.body import body
-from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
 from ctxagent.tools.base import Context, Output, Params, Tool
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.request_check import check_log
 from ctxagent.agent.compaction.summary.request import is_summary_question
-from ctxagent.agent.replay.request_check import check_log
 from ctxagent.agent.session.entries import User
 from ctxagent.agent.session.log import encode_line, read_log
 

@@ -362,7 +362,7 @@ def test_endless_call_does_not_keep_the_mcp_server_running(place: Place) -> None
     program = (
         "import sys, threading\n"
         "from ctxagent.agent.cli.main import main\n"
-        "from ctxagent.agent.proxy import session_tools\n"
+        "from ctxagent.addons.proxy import session_tools\n"
         "def wait(entries):\n"
         "    print('waits', file=sys.stderr, flush=True)\n"
         "    threading.Event().wait()\n"

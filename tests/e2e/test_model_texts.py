@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
@@ -25,7 +26,6 @@ from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
-from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Usage
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.user_messages import LoggedMessage

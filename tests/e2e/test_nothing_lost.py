@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.results import Share
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.compaction.verify import ProbeTally
-from ctxagent.agent.replay.results import Share
 
 from ..support.sessions.recording import USELESS, Played, made, play
 from ..support.sessions.summarizers import SUMMARIZERS

@@ -63,7 +63,7 @@ def test_packages_listed_are_the_folders_there_are() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {"ctxagent"} | {
         ".".join(("ctxagent", *path.parent.relative_to(ROOT).parts))
-        for top in ("agent", "tools")
+        for top in ("agent", "tools", "api", "addons")
         for path in (ROOT / top).rglob("__init__.py")
     }
     assert set(listed) == found
@@ -79,7 +79,7 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
         "ctxagent/agent/cli/demo.toml",
         *(
             str(Path("ctxagent") / path.relative_to(ROOT))
-            for folder in ("agent/export", "agent/replay/report")
+            for folder in ("addons/export", "addons/replay/report")
             for path in (ROOT / folder).iterdir()
             if path.suffix in (".css", ".js", ".j2")
         ),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.request_check import check_log
 from ctxagent.agent.compaction.summary.request import is_summary_question
-from ctxagent.agent.replay.request_check import check_log
 
 from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import CallStarted, TurnFinished, UserSaid
-from ctxagent.agent.export import export
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedMessage
+from ctxagent.agent.pages.export import export
+from ctxagent.agent.recordings.recording import RecordedMessage
 from ctxagent.agent.session.conversation import CONVERSATION_NAME
 from ctxagent.agent.session.entries import Summary, User
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.proxy.clients import CLIENTS
+from ctxagent.addons.proxy.clients import CLIENTS
 
 from ..support.command import Place, comes
 from ..support.server.loopback import Say, Server

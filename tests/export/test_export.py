@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from markupsafe import Markup
 
-from ctxagent.agent.context.window import LEVELS
+from ctxagent.addons.export.markdown import prose
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.export import EXPORT_FORMATS, WindowScale, export
-from ctxagent.agent.export.markdown import MAX_TEXT_CHARS, clean, prose
-from ctxagent.agent.export.templates import render
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.pages.export import EXPORT_FORMATS, export
+from ctxagent.agent.pages.templates import render
+from ctxagent.agent.pages.text import MAX_TEXT_CHARS, clean
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,
@@ -215,7 +215,7 @@ def everything(folder: Path) -> Path:
 
 
 def shown(log: Path, window: int | None = 20_000) -> Page:
-    return Page(export(log, "html", scale=WindowScale(window, LEVELS) if window else None))
+    return Page(export(log, "html", window=window))
 
 
 @pytest.fixture
@@ -538,7 +538,7 @@ def test_the_page_of_a_long_session_grows_as_the_session_does(tmp_path: Path) ->
 def test_values_are_escaped_and_cleaned_unless_they_are_markup() -> None:
     def base(title: object) -> str:
         found = re.search("<title>(.*)</title>", render(
-            "export/base.html.j2", styles=[], scripts=[], title=title,
+            "agent/pages/base.html.j2", styles=[], scripts=[], title=title,
         ))  # fmt: skip
         assert found
         return found[1]
@@ -664,6 +664,6 @@ def test_a_session_is_written_to_a_file_of_its_owner(tmp_path: Path) -> None:
 
 
 def test_the_page_has_its_own_style_and_script_in_the_package() -> None:
-    folder = resources.files("ctxagent.agent.export")
+    folder = resources.files("ctxagent.addons.export")
     for name, ends in (("page.css", "</style"), ("page.js", "</script")):
         assert ends not in folder.joinpath(name).read_text("utf-8").lower()

@@ -16,7 +16,7 @@ from ctxagent.agent.extensions.python_extensions import (
 )
 from ctxagent.agent.loop.feature import Feature
 
-GOOD = "from ctxagent.extension import Feature\nclass C(Feature):\n    {}\n"
+GOOD = "from ctxagent.api.extension import Feature\nclass C(Feature):\n    {}\n"
 
 
 def accept(kind: type[Feature]) -> None:

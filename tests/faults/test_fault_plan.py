@@ -19,7 +19,6 @@ from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.context.window import LearnedWindow, Window, learn_from_refusal
 from ctxagent.agent.errors import ModelUnavailable, PromptTooLong, RequestRejected
 from ctxagent.agent.events import CallStarted, Retrying, ToolDraft, TurnFinished
-from ctxagent.agent.export import export
 from ctxagent.agent.loop.budget import session_bill
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
@@ -29,6 +28,7 @@ from ctxagent.agent.models.messages.draft import ReplyDraft
 from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.transport import MAX_REPLY_BYTES, parse_events
+from ctxagent.agent.pages.export import export
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.read import ReadTool

@@ -26,8 +26,8 @@ from ctxagent.agent.config.load import (
 from ctxagent.agent.config.settings import KEYS, values_by_key
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.export import EXPORT_FORMATS, export
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.pages.export import EXPORT_FORMATS, export
 from ctxagent.agent.permissions.rules import parse_rule
 from ctxagent.agent.session.entries import Entry, User
 from ctxagent.agent.session.log import read_log

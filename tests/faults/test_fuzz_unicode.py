@@ -15,8 +15,8 @@ from rich.cells import cell_len
 
 from ctxagent.agent.compaction.document import parse, render
 from ctxagent.agent.compaction.summary.merge import document_from_ledger
-from ctxagent.agent.export import EXPORT_FORMATS, export
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.pages.export import EXPORT_FORMATS, export
 from ctxagent.agent.session.entries import Assistant, ToolResult, User
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import read_log

@@ -26,6 +26,7 @@ OPEN = ("/bin/sh", "-c", 'umask 0; exec "$0" "$@"', COMMAND)  # the most careles
 # What makes a file as the umask says: all of it is the project's own.
 OF_THE_PROJECT = {
     "agent/cli/demo.py",
+    "addons/proxy/service.py:install",  # folders of the user's services
     "agent/extensions/memory.py:_locked",  # a folder that the project shares
     "agent/worktree/repository_restore.py:_make_folder",  # in the project's own .git
     "tools/system/files.py:replacing",  # private unless it is told a mode or keeps one
@@ -174,7 +175,7 @@ def test_nothing_is_made_wide_and_narrowed_later() -> None:
     """No call in the source makes a file or a folder whose mode the umask decides."""
     found = [
         f"{name}:{node.lineno}: {_called(node)}"
-        for top in ("agent", "tools")
+        for top in ("agent", "tools", "api", "addons")
         for path in sorted((ROOT / top).rglob("*.py"))
         if (name := str(path.relative_to(ROOT))) not in OF_THE_PROJECT | PRIVATE_BEFORE
         for node in _judged(ast.parse(path.read_text()), name)

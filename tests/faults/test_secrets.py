@@ -20,10 +20,10 @@ from ctxagent.agent.config.settings import (
 )
 from ctxagent.agent.errors import ToolError, conceal
 from ctxagent.agent.events import Event, ToolOutput
-from ctxagent.agent.export import export
 from ctxagent.agent.launch import LaunchOptions, SessionChoice
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.pages.export import export
 from ctxagent.agent.security.redaction import Redaction
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import Context

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ctxagent.addons.replay.player import scratch_folder
 from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import Request, build_request
@@ -27,7 +28,6 @@ from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.errors import CompactionFailed
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import Content, Summary, User
 from ctxagent.agent.session.store import Project, content_text

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ctxagent.addons.replay.player import scratch_folder
 from ctxagent.agent.compaction.history import last_acts, user_wrote_since
 from ctxagent.agent.compaction.policy import PRESETS, Policy
 from ctxagent.agent.context import tokens
@@ -50,7 +51,6 @@ from ctxagent.agent.models.messages.gaps import GAPS
 from ctxagent.agent.models.messages.model import abilities_of
 from ctxagent.agent.models.providers import endpoint_of
 from ctxagent.agent.models.wire import encode
-from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import (
     Entry,

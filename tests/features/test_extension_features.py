@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay import formats
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.config.settings import ModelSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Delta, Event, Notice
@@ -27,11 +29,11 @@ from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.permissions.rules import parse_rule
-from ctxagent.agent.replay.formats import load_recording
+from ctxagent.agent.recordings import foreign
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
 
-START = "from ctxagent.extension import *\n\n\nclass Mine(Feature):\n"
+START = "from ctxagent.api.extension import *\n\n\nclass Mine(Feature):\n"
 
 
 class Model(CustomModel):
@@ -123,7 +125,8 @@ def test_a_recording_format_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recognizes: str, read: str, why: str
 ) -> None:
     name = why.split()[2]
-    monkeypatch.setattr("ctxagent.agent.replay.formats._READERS", {})
+    monkeypatch.setattr(foreign, "ADDED_FORMATS", {})
+    monkeypatch.setattr(formats, "ADDED_FORMATS", foreign.ADDED_FORMATS)
     text = FORMAT.format(recognizes=recognizes, read=read, name=name)
     assert loaded(tmp_path, text).warnings == []
     recording = tmp_path / "r.jsonl"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.request_check import check_with_subagents
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import AgentFinished, AgentProgress, AgentStarted, Answer, Question
 from ctxagent.agent.features.subagents import MAX_PARALLEL_SUBAGENTS
@@ -16,7 +17,6 @@ from ctxagent.agent.launch import Budget, SessionChoice
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.replay.request_check import check_with_subagents
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import Note, SubagentRun, ToolResult, User
 

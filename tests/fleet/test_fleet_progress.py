@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from ctxagent.agent.cli.fleet_results import FleetProgress
-from ctxagent.agent.fleet.ledger import AttemptOutcome
+from ctxagent.addons.fleet.ledger import AttemptOutcome
+from ctxagent.addons.fleet.results_command import FleetProgress
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

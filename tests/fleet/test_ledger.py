@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.errors import RecordError, UsageError
-from ctxagent.agent.fleet.ledger import (
+from ctxagent.addons.fleet.ledger import (
     AttemptOutcome,
     FleetFolder,
     FleetLedger,
@@ -14,6 +13,7 @@ from ctxagent.agent.fleet.ledger import (
     bill,
     read_records,
 )
+from ctxagent.agent.errors import RecordError, UsageError
 
 ENDED = AttemptOutcome(exit_code=0, cost_usd=0.25, calls=3)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.fleet.ledger import AttemptOutcome
-from ctxagent.agent.fleet.live import ASKING, OutageNote, Pace, RunNotes
+from ctxagent.addons.fleet.ledger import AttemptOutcome
+from ctxagent.addons.fleet.live import ASKING, OutageNote, Pace, RunNotes
 from ctxagent.agent.session.entries import Entry
 
 from ..support.running_fleet import RESULT, RunningFleet, calling
@@ -45,7 +45,7 @@ def test_a_fleet_whose_run_has_ended_has_no_pace_and_no_workers(tmp_path: Path) 
 
 
 def test_a_refresh_reads_only_new_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxagent.agent.fleet import live, log_sums
+    from ctxagent.addons.fleet import live, log_sums
 
     fleet, read = RunningFleet(tmp_path), list[bytes]()
     parse = log_sums.try_parse_entry

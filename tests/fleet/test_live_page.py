@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from ctxagent.addons.fleet.live import ASKING, LivePage, OutageNote, RunNotes
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet.live import ASKING, LivePage, OutageNote, RunNotes
 
 from ..support.running_fleet import HOSTILE, RESULT, RunningFleet, calling
 from ..support.terminal.browser import Browser, needs_browser

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.fleet.ledger import FleetFolder, FleetLedger, SessionSums
-from ctxagent.agent.fleet.log_sums import CACHE_NAME, count_from_logs
+from ctxagent.addons.fleet.ledger import FleetFolder, FleetLedger, SessionSums
+from ctxagent.addons.fleet.log_sums import CACHE_NAME, count_from_logs
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import encode_line
 
@@ -50,7 +50,7 @@ class Fleet:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the list of parsed lines."""
-    from ctxagent.agent.fleet import log_sums
+    from ctxagent.addons.fleet import log_sums
 
     found, parse = list[bytes](), log_sums.try_parse_entry
 

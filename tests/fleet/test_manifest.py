@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.fleet.manifest import MAX_LINE_BYTES, Manifest, parse_task
+from ctxagent.addons.fleet.runner import StartCheck
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet.manifest import MAX_LINE_BYTES, Manifest, parse_task
-from ctxagent.agent.fleet.runner import StartCheck
 
 GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
 

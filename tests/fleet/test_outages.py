@@ -2,7 +2,7 @@
 task.
 """
 
-from ctxagent.agent.fleet.outages import EXECUTOR, SERVER, Breaker, OutageRules, Outages
+from ctxagent.addons.fleet.outages import EXECUTOR, SERVER, Breaker, OutageRules, Outages
 
 
 class Clock:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.fleet.ledger import FleetFolder
-from ctxagent.agent.fleet.parsl_engine import ParslEngine
+from ctxagent.addons.fleet.ledger import FleetFolder
+from ctxagent.addons.fleet.parsl_engine import ParslEngine
 
 CONFIG = """\
 from parsl.config import Config

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
-from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.report import Collection
-from ctxagent.agent.fleet.summary import FleetSummary
+from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
+from ctxagent.addons.fleet.manifest import Manifest
+from ctxagent.addons.fleet.report import Collection
+from ctxagent.addons.fleet.summary import FleetSummary
 
 from ..support.terminal.browser import Browser, needs_browser
 

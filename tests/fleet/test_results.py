@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
-from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.results import (
+from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
+from ctxagent.addons.fleet.manifest import Manifest
+from ctxagent.addons.fleet.results import (
     CellResults,
     RunComparison,
     compare,
     comparison_lines,
     results_of,
 )
-from ctxagent.agent.fleet.statistics import Estimate
-from ctxagent.agent.fleet.summary import FleetSummary
+from ctxagent.addons.fleet.statistics import Estimate
+from ctxagent.addons.fleet.summary import FleetSummary
 
 RATES = {"lean": 0.55, "ledger": 0.85}  # of all attempts; tasks differ
 TASKS, ATTEMPTS = 20, 5

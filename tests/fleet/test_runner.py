@@ -11,20 +11,15 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.fleet import runner
+from ctxagent.addons.fleet.attempt import LOST
+from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger, read_records
+from ctxagent.addons.fleet.live import RunNotes
+from ctxagent.addons.fleet.manifest import Manifest
+from ctxagent.addons.fleet.orders import AttemptOrder
+from ctxagent.addons.fleet.outages import DISK, SERVER, Breaker, OutageRules
+from ctxagent.addons.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet import runner
-from ctxagent.agent.fleet.attempt import LOST
-from ctxagent.agent.fleet.ledger import (
-    AttemptOutcome,
-    FleetFolder,
-    FleetLedger,
-    read_records,
-)
-from ctxagent.agent.fleet.live import RunNotes
-from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.orders import AttemptOrder
-from ctxagent.agent.fleet.outages import DISK, SERVER, Breaker, OutageRules
-from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
 
 End = Callable[[AttemptOrder], AttemptOutcome | Exception]
 LOSSES = RETRIES["killed"] + 1

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from ctxagent.agent.fleet import statistics
-from ctxagent.agent.fleet.statistics import Estimate
+from ctxagent.addons.fleet import statistics
+from ctxagent.addons.fleet.statistics import Estimate
 
 
 @pytest.mark.parametrize(

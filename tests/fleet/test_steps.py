@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.fleet.steps import ScoreVerdict, StepError, parse_verdict
+from ctxagent.addons.fleet.steps import ScoreVerdict, StepError, parse_verdict
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.fleet.manifest import Manifest
 
 GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
 

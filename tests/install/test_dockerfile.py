@@ -37,6 +37,7 @@ from ..support.machine import program, skip_without
 
 ROOT = Path(__file__).parents[2]
 STEPS = read_steps((ROOT / "Dockerfile").read_text())
+TOPS = ("agent", "tools", "api", "addons")
 LAST = STEPS[max(number for number, step in enumerate(STEPS) if isinstance(step, From)) :]
 
 
@@ -71,10 +72,10 @@ def test_what_the_wheel_is_made_of_is_in_the_context_and_nothing_else() -> None:
     beside = {"__init__.py", "__main__.py", "py.typed", "setup.py", "pyproject.toml",
               "constraints.txt", "README.md", "LICENSE", *shared}  # fmt: skip
     assert beside <= given
-    others = [name for name in given - beside if name.split("/")[0] not in ("agent", "tools")]
+    others = [name for name in given - beside if name.split("/")[0] not in TOPS]
     assert others == []
     assert not [name for name in given if "__pycache__" in name]
-    files = {*(ROOT / "agent").rglob("*.*"), *(ROOT / "tools").rglob("*.*")}
+    files = {path for top in TOPS for path in (ROOT / top).rglob("*.*")}
     assert {str(f.relative_to(ROOT)) for f in files if f.parent.name != "__pycache__"} <= given
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.resume import Recordings, import_recording
 from ctxagent.agent.errors import RecordError
 from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.library import launching
-from ctxagent.agent.library.from_recording import Recordings, import_recording
 from ctxagent.agent.session.store import Project
 
 from ..replay.test_places import fill

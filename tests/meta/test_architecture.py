@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(
-    [*ROOT.glob("*.py"), *(ROOT / "agent").rglob("*.py"), *(ROOT / "tools").rglob("*.py")]
-)
+TOPS = ("agent", "tools", "api", "addons")  # folders of the package
+FILES = sorted([*ROOT.glob("*.py"), *(path for top in TOPS for path in (ROOT / top).rglob("*.py"))])
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 
 MAX_MODULE_LINES = 600
@@ -29,7 +28,7 @@ MAX_MODULES_BESIDE_ROOMS = 7
 
 # Which modules may import a library: one room, or the modules named.
 LIBRARY_USERS = {
-    "rich": ("agent.ui",),
+    "rich": ("agent.ui", "addons.editors"),
     "prompt_toolkit": ("agent.ui",),
     "anthropic": (
         "agent.models.messages.sdk_transport",
@@ -39,39 +38,43 @@ LIBRARY_USERS = {
     "httpx2": (
         "agent.models",
         "agent.extensions.mcp",
-        "agent.proxy",
+        "addons.proxy",
     ),
-    "starlette": ("agent.proxy",),
-    "uvicorn": ("agent.proxy.serve",),
+    "starlette": ("addons.proxy",),
+    "uvicorn": ("addons.proxy.serve",),
     "mcp": ("agent.extensions.mcp",),
-    "acp": ("agent.ui.acp",),
+    "acp": ("addons.editors",),
     "mcp_types": ("agent.extensions.mcp",),
-    "anyio": ("agent.extensions.mcp", "agent.proxy.app"),
+    "anyio": ("agent.extensions.mcp", "addons.proxy.app"),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
     "tiktoken": ("agent.context.tokens",),
-    "click": ("agent.cli",),
+    "click": ("agent.cli", "addons"),
     "psutil": ("tools.system.process_table",),
     "jsonschema": ("agent.features.result_schema",),
     "referencing": ("agent.features.result_schema",),
-    "jinja2": ("agent.export.templates",),
-    "markupsafe": ("agent.export", "agent.replay.report"),
-    "parsl": ("agent.fleet.parsl_engine",),
+    "jinja2": ("agent.pages.templates",),
+    "markupsafe": ("agent.pages", "addons.export", "addons.replay.report"),
+    "parsl": ("addons.fleet.parsl_engine",),
 }
 MIN_LINES_FOR_TEST_FILE = 100
-# Modules of so many lines that have no test file of their name yet, by room. `agent/cli` and what
-# lies beside the rooms are tested in `tests/e2e`.
+# Modules of so many lines that have no test file of their name yet, by room. `agent/cli`, the
+# commands of add-ons and what lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
     "compaction": "host",
     "config": "preservation",
-    "doctor": "salvage session setup",
+    "doctor": "command salvage session setup",
+    "editors": "prompt questions server session updates",
     "export": "chart markdown page page_entries",
     "extensions": "connection login plugin_fetch plugin_install plugins servers transport",
-    "fleet": "attempt places summary",
+    "fleet": "attempt command places results_command summary",
     "library": "agent result",
     "models": "base probe",
-    "replay": "builder charts codex ctxagent json measures opencode parallel results tool_names",
+    "pages": "charts",
+    "proxy": "command wrap",
+    "recordings": "builder tool_names",
+    "replay": "codex columns command ctxagent drawings json measures opencode parallel results",
     "security": "bubblewrap planted sandbox_paths",
     "session": "titles",
     "system": "child git_links process_table safe_open",
@@ -82,9 +85,9 @@ WITHOUT_TEST_FILE = {
     "ui": (
         "capabilities choose command_context completions context diffs files headless "
         "history hooks input_filter input_queue intent keys layout markdown_stream memory "
-        "open_session pasted picker preserve_report prompt questions registry screen server "
-        "session sessions settings status stream_input terminal theme tool_calls transcript "
-        "updates window"
+        "open_session pasted picker preserve_report questions registry screen session "
+        "sessions settings status stream_input terminal theme tool_calls transcript "
+        "window"
     ),
     "worktree": "garbage git linked object_store restore staging",
 }
@@ -264,23 +267,25 @@ STARTERS = {
     "ClearedStart(": {"agent.config.start_gate", "agent.security.program_starts"},
     "create_subprocess_exec(": {"agent.ui.input.editor", "agent.ui.commands.session"},
     "subprocess.Popen(": {
-        "agent.extensions.plugin_fetch", "agent.cli.wrap", "agent.cli.fleet_results",
-        "agent.worktree.object_store", "agent.fleet.pool_supervisor", "agent.fleet.steps",
-        "agent.fleet.attempt",
+        "agent.extensions.plugin_fetch", "addons.proxy.wrap", "addons.fleet.results_command",
+        "agent.worktree.object_store", "addons.fleet.pool_supervisor", "addons.fleet.steps",
+        "addons.fleet.attempt",
     },
     "subprocess.run(": {
-        "agent.doctor.setup", "agent.ui.input.pasted", "agent.models.key_store",
-        "agent.cli.github_action", "agent.worktree.git", "agent.fleet.steps",
-        "agent.security.landlock", "agent.security.bubblewrap", "agent.proxy.service",
+        "addons.doctor.setup", "agent.ui.input.pasted", "agent.models.key_store",
+        "agent.cli.github_action", "agent.worktree.git", "addons.fleet.steps",
+        "agent.security.landlock", "agent.security.bubblewrap", "addons.proxy.service",
     },
     "os.system(": set(), "posix_spawn(": set(),
-    "os.exec": {"agent.cli.wrap", "agent.fleet.parsl_engine"},
+    "os.exec": {"addons.proxy.wrap", "addons.fleet.parsl_engine"},
 }  # fmt: skip
 
 
 def test_programs_that_settings_name_start_only_through_the_gate() -> None:
     texts = {
-        module(path): path.read_text() for path in FILES if path.is_relative_to(ROOT / "agent")
+        module(path): path.read_text()
+        for path in FILES
+        if path.relative_to(ROOT).parts[0] in ("agent", "addons")
     }
     found = {
         start: {name for name, text in texts.items() if start in text.replace("await", "")}
@@ -349,7 +354,8 @@ def test_large_modules_have_a_test_file_of_their_name() -> None:
     missing: dict[str, list[str]] = {}
     for path, found in zip(FILES, facts().values(), strict=True):
         place = path.relative_to(ROOT)
-        room = place.parts[1] if place.parts[0] == "agent" and len(place.parts) > 2 else ""
+        is_in_room = place.parts[0] in ("agent", "addons") and len(place.parts) > 2
+        room = place.parts[1] if is_in_room else ""
         if place.parts[0] == "tools":
             room = "system" if "system" in place.parts else "tools"
         if room in ("", "cli") or found.lines < MIN_LINES_FOR_TEST_FILE:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.addons.replay.player import Terms, play
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.player import Terms, play
 
 from ..support.command import PATIENCE
 from ..support.sessions.history import words

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = {
-    "agent/replay/parallel.py": "the workers of a replay, only where the process has one thread",
+    "addons/replay/parallel.py": "the workers of a replay, only where the process has one thread",
     "tests/support/limits.py": "a script with one thread, whose cases begin with the same memory",
     "tests/support/mutants/worker.py": "its process has one thread, and forks for each mutant",
     "tests/support/other_user.py": "its process has one thread, and forks for each piece of work",
@@ -65,7 +65,11 @@ def forks(tree: ast.AST) -> Iterator[int]:
 @pytest.mark.full
 @pytest.mark.slow
 def test_only_processes_with_one_thread_fork() -> None:
-    paths = [path for room in ("agent", "tools", "tests") for path in (ROOT / room).rglob("*.py")]
+    paths = [
+        path
+        for room in ("agent", "tools", "addons", "tests")
+        for path in (ROOT / room).rglob("*.py")
+    ]
     found = {}
     for path in paths:
         if lines := list(forks(ast.parse(path.read_text()))):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.player import Terms, play
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.replay.player import Terms, play
 
 from ..replay.test_report import CROSSED
 from ..support.sessions.workday import workday

@@ -10,7 +10,7 @@ import pytest
 from ctxagent.agent.compaction.layers.known import LAYERS
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("agent/ui", "agent/cli", "agent/doctor", "agent/export", "agent/replay/report")
+ROOMS = ("agent/ui", "agent/cli", "addons/doctor", "addons/export", "addons/replay/report")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 TEMPLATES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.j2"))
 GUIDE = (ROOT / "docs" / "guide" / "context.md").read_text()
@@ -28,7 +28,7 @@ FORMS = {
         "## Compression Metrics · ",
     ),
     "agent/ui/commands/registry.py": ("compression log",),
-    "agent/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
+    "addons/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
 }
 LOWER_KEY = re.compile(r"\b(?:esc|enter|tab|ctrl-\w|shift-tab|alt-enter)(?::| to )")
 PLURAL_BY_HAND = re.compile(r"""\{["']s["'] (?:\*|if) """)
@@ -75,7 +75,7 @@ def test_every_word_that_is_let_through_is_there() -> None:
         assert set(known) <= set(texts(ROOT / name)), name
 
 
-@pytest.mark.parametrize("room", ["agent", "tools"])
+@pytest.mark.parametrize("room", ["agent", "tools", "addons"])
 def test_the_plural_is_made_in_one_place(room: str) -> None:
     found = [p for p in (ROOT / room).rglob("*.py") if PLURAL_BY_HAND.search(p.read_text())]
     assert [place(path) for path in found] == []

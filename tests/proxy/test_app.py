@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from ctxagent.addons.proxy.app import MAX_REFUSAL_BYTES
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.models.http_client import MAX_UNPACKED_BYTES
-from ctxagent.agent.proxy.app import MAX_REFUSAL_BYTES
 from ctxagent.agent.session.entries import Assistant
 from ctxagent.tests.support.proxy.clients import (
     COUNT_PATHS,

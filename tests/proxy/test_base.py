@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.base import (
+from ctxagent.addons.proxy.bodies.base import (
     BodyPlace,
     Edits,
     is_client_text,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.base import BodyPlace, Edits
-from ctxagent.agent.proxy.bodies.chat import ChatBody
+from ctxagent.addons.proxy.bodies.base import BodyPlace, Edits
+from ctxagent.addons.proxy.bodies.chat import ChatBody
 
 Json = dict[str, Any]
 FORMAT = ChatBody()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy import mcp_stub
-from ctxagent.agent.proxy.clients import CLIENTS, MCP_PATH, ClientStart, upstreams_for
-from ctxagent.agent.proxy.forward import UPSTREAMS
+from ctxagent.addons.proxy import mcp_stub
+from ctxagent.addons.proxy.clients import CLIENTS, MCP_PATH, ClientStart, upstreams_for
+from ctxagent.addons.proxy.forward import UPSTREAMS
 from ctxagent.agent.session.given_back import SERVER
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.proxy.asides import PHRASES
+from ctxagent.addons.proxy.bodies import BODY_FORMATS, format_at
+from ctxagent.addons.proxy.bodies.base import BodyFormat
+from ctxagent.addons.proxy.exchange import dumps, model_id, read_reply
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.proxy.asides import PHRASES
-from ctxagent.agent.proxy.bodies import BODY_FORMATS, format_at
-from ctxagent.agent.proxy.bodies.base import BodyFormat
-from ctxagent.agent.proxy.exchange import dumps, model_id, read_reply
 from ctxagent.agent.session.entries import Assistant, Mask, Note
 from ctxagent.tests.support.proxy.clients import PATHS, Client, session_of
 from ctxagent.tests.support.proxy.recorder import Answer, Received, Recorder, recorder

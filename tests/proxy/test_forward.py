@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.proxy.forward import decoded, read_ahead, request_headers, upstream_of, url_at
+from ctxagent.addons.proxy.forward import decoded, read_ahead, request_headers, upstream_of, url_at
 from ctxagent.tests.support.proxy.recorder import Answer, Recorder, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 

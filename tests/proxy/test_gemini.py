@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.base import BodyPlace, Edits
-from ctxagent.agent.proxy.bodies.gemini import GeminiBody
+from ctxagent.addons.proxy.bodies.base import BodyPlace, Edits
+from ctxagent.addons.proxy.bodies.gemini import GeminiBody
 from ctxagent.tests.support.proxy.clients import PIXEL
 
 Json = dict[str, Any]

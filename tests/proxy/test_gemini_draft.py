@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.gemini import GeminiBody
-from ctxagent.agent.proxy.bodies.gemini_draft import GeminiDraft
-from ctxagent.agent.proxy.exchange import read_reply
+from ctxagent.addons.proxy.bodies.gemini import GeminiBody
+from ctxagent.addons.proxy.bodies.gemini_draft import GeminiDraft
+from ctxagent.addons.proxy.exchange import read_reply
 
 Json = dict[str, Any]
 FORMAT = GeminiBody()

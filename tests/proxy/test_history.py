@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.proxy.history import Digest
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.proxy.history import Digest
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.agent.session.log import Entries
 from ctxagent.tests.support.proxy.checks import messages_of, prefix_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.proxy.bodies.base import ServerReply
+from ctxagent.addons.proxy.host import NO_CACHE, EngineQuestion, ProxyHost
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import ModelError, PromptTooLong
-from ctxagent.agent.proxy.bodies.base import ServerReply
-from ctxagent.agent.proxy.host import NO_CACHE, EngineQuestion, ProxyHost
 from ctxagent.agent.session.entries import Assistant, Session, Usage, User
 from ctxagent.agent.session.log import Log
 

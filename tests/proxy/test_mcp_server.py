@@ -11,8 +11,8 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from ctxagent.agent.proxy import mcp_stub
-from ctxagent.agent.proxy.clients import CLIENTS, MCP_PATH, ClientStart
+from ctxagent.addons.proxy import mcp_stub
+from ctxagent.addons.proxy.clients import CLIENTS, MCP_PATH, ClientStart
 from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import Log
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy

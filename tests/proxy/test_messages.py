@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.base import BodyPlace, Edits
-from ctxagent.agent.proxy.bodies.messages import MessagesBody
+from ctxagent.addons.proxy.bodies.base import BodyPlace, Edits
+from ctxagent.addons.proxy.bodies.messages import MessagesBody
 from ctxagent.tests.support.proxy.clients import MARK
 
 Json = dict[str, Any]

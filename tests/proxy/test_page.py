@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.page import MAX_LISTED, cost_sentence, page, page_headers
-from ctxagent.agent.proxy.status import ProxyNote, ProxyStatus, StatusReader
+from ctxagent.addons.proxy.page import MAX_LISTED, cost_sentence, page, page_headers
+from ctxagent.addons.proxy.status import ProxyNote, ProxyStatus, StatusReader
 from ctxagent.agent.session.store import Project
 
 from ..export.test_export import Page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.proxy.host import EngineQuestion
+from ctxagent.addons.proxy.host import EngineQuestion
 from ctxagent.agent.session.store import Project
 
 from ..support.server.loopback import Say, Server

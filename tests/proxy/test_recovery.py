@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Mask, ToolResult
 from ctxagent.tests.support.proxy.checks import messages_of
 from ctxagent.tests.support.proxy.clients import PATHS, Called, Client, Turn

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.proxy.bodies.base import BodyPlace, Edits
-from ctxagent.agent.proxy.bodies.responses import OTHER_ITEM, ResponsesBody
+from ctxagent.addons.proxy.bodies.base import BodyPlace, Edits
+from ctxagent.addons.proxy.bodies.responses import OTHER_ITEM, ResponsesBody
 
 Json = dict[str, Any]
 FORMAT = ResponsesBody()

@@ -11,15 +11,15 @@ from typing import Any
 import httpx2
 import pytest
 
+from ctxagent.addons.proxy.app import Proxy
+from ctxagent.addons.proxy.conversations import Conversations
+from ctxagent.addons.proxy.exchange import Exchanges
+from ctxagent.addons.proxy.forward import Upstream
+from ctxagent.addons.proxy.mcp_server import SessionServer
+from ctxagent.addons.proxy.routes import MAX_UNDO_BYTES, ProxyPages
+from ctxagent.addons.proxy.session_tools import ServedSessions
+from ctxagent.addons.proxy.status import StatusReader
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
-from ctxagent.agent.proxy.app import Proxy
-from ctxagent.agent.proxy.conversations import Conversations
-from ctxagent.agent.proxy.exchange import Exchanges
-from ctxagent.agent.proxy.forward import Upstream
-from ctxagent.agent.proxy.mcp_server import SessionServer
-from ctxagent.agent.proxy.routes import MAX_UNDO_BYTES, ProxyPages
-from ctxagent.agent.proxy.session_tools import ServedSessions
-from ctxagent.agent.proxy.status import StatusReader
 from ctxagent.agent.session.entries import Assistant, Mask, Revert
 from ctxagent.agent.session.log import Entries, Log
 from ctxagent.agent.session.store import Project

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.proxy.serve import ProxyOptions, serving, upstreams_of
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.proxy.serve import ProxyOptions, serving, upstreams_of
 from ctxagent.agent.session.store import Project
 
 

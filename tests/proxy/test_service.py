@@ -2,8 +2,8 @@
 
 import shlex
 
-from ctxagent.agent.proxy.forward import UPSTREAMS
-from ctxagent.agent.proxy.service import shell_lines, unit_text
+from ctxagent.addons.proxy.forward import UPSTREAMS
+from ctxagent.addons.proxy.service import shell_lines, unit_text
 
 
 def lines_of(text: str, name: str) -> list[str]:

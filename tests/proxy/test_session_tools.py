@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ctxagent.addons.proxy import session_tools as module
+from ctxagent.addons.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.errors import ToolError
-from ctxagent.agent.proxy import session_tools as module
-from ctxagent.agent.proxy.session_tools import ServedSessions, session_tools
 from ctxagent.agent.session.entries import Entry, Session, User
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.session.store import Project

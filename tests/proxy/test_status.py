@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.models.catalog import cache_terms, cost
-from ctxagent.agent.proxy.serve import RUNNING_NAME
-from ctxagent.agent.proxy.status import (
+from ctxagent.addons.proxy.serve import RUNNING_NAME
+from ctxagent.addons.proxy.status import (
     MAX_SESSIONS,
     ProxyStatus,
     SessionStatus,
     StatusReader,
     running_address,
 )
+from ctxagent.agent.models.catalog import cache_terms, cost
 from ctxagent.agent.session.entries import Usage
 from ctxagent.agent.session.store import Project
 
@@ -319,7 +319,7 @@ def test_a_log_that_is_gone_or_too_large_is_left_out(
 ) -> None:
     log = Proxied(ID).words("go").write(project)
     assert StatusReader().status([log.with_name("none")]) == ProxyStatus((), 1)
-    monkeypatch.setattr("ctxagent.agent.proxy.status.MAX_READ_BYTES", 10)
+    monkeypatch.setattr("ctxagent.addons.proxy.status.MAX_READ_BYTES", 10)
     assert status(project) == ProxyStatus((), 1)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.proxy.session_tools import RecallEntryTool
+from ctxagent.addons.proxy.way_back import WayBack, policy_with, way_back_of
 from ctxagent.agent.compaction.policy import PRESETS
-from ctxagent.agent.proxy.session_tools import RecallEntryTool
-from ctxagent.agent.proxy.way_back import WayBack, policy_with, way_back_of
 from ctxagent.tests.support.proxy.clients import session_of
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import running_proxy

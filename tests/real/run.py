@@ -24,13 +24,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.addons.replay.player import Player, Terms
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import settings_from_flags
 from ctxagent.agent.context import tokens
 from ctxagent.agent.features.environment import system_prompt
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep
+from ctxagent.agent.recordings.recording import RecordedMessage, RecordedReply, RecordedStep
 from ctxagent.agent.session.store import Project, locate_log
 
 from ..support.command import Place, comes

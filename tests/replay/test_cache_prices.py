@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxagent.addons.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.agent.models.catalog import CacheTerms, cache_terms
-from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 
 TERMS = cache_terms("claude-sonnet-5")
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.addons.replay.formats import FORMATS, load_recording
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.replay.formats import FORMATS, load_recording
-from ctxagent.agent.replay.recording import (
+from ctxagent.agent.recordings.recording import (
     UNANSWERED,
     RecordedCall,
     RecordedCompaction,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import (
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.agent.recordings.recording import (
     RecordedCall,
     RecordedMessage,
     RecordedReply,

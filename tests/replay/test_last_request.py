@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.summary.open_failures import error_line
-from ctxagent.agent.replay.recording import Recording
+from ctxagent.agent.recordings.recording import Recording
 from ctxagent.agent.session.entries import Mask, Summary
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Entries

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.replay.lost_facts import FactDetector, LostFact
+from ctxagent.addons.replay.lost_facts import FactDetector, LostFact
 
 TRACE = 'Traceback:\n  File "/srv/app/load.py", line 214, in parse\nValueError: bad header in row 7'
 

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.addons.replay.formats.places import find_recordings
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.formats.places import find_recordings
 
 from ..support.sessions.recorded import claude, codex_line, lines, pi
 from ..support.sessions.stories import STORY

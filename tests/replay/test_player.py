@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.misses import NeedDetector
+from ctxagent.addons.replay.parallel import compare
+from ctxagent.addons.replay.player import Player, Terms, play
+from ctxagent.addons.replay.results import ReplayRun, Share, Sums
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.models.catalog import cost
-from ctxagent.agent.replay.misses import NeedDetector
-from ctxagent.agent.replay.parallel import compare
-from ctxagent.agent.replay.player import Player, Terms, play
-from ctxagent.agent.replay.recording import (
+from ctxagent.agent.recordings.recording import (
     RecordedCall,
     RecordedCompaction,
     RecordedMessage,
@@ -23,8 +24,7 @@ from ctxagent.agent.replay.recording import (
     RecordedStep,
     Recording,
 )
-from ctxagent.agent.replay.results import ReplayRun, Share, Sums
-from ctxagent.agent.replay.tool_names import translate
+from ctxagent.agent.recordings.tool_names import translate
 from ctxagent.agent.session.entries import Usage
 
 from ..support.sessions.history import words

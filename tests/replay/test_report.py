@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.replay.report.charts import area_path, line_path, thinned
-from ctxagent.agent.replay.report.json import document
-from ctxagent.agent.replay.report.measures import (
+from ctxagent.addons.replay.report.json import document
+from ctxagent.addons.replay.report.measures import (
     Figures,
     anonymized,
     comparison_table,
     drawbacks_sentence,
-    format_percent,
-    format_tokens,
     headline,
     stopped_notes,
     total_figures,
 )
-from ctxagent.agent.replay.report.page import page
-from ctxagent.agent.replay.results import Comparison, ReplayRun, Share, Sums
+from ctxagent.addons.replay.report.page import page
+from ctxagent.addons.replay.results import Comparison, ReplayRun, Share, Sums
+from ctxagent.agent.pages.charts import area_path, line_path, thinned
+from ctxagent.agent.pages.figures import format_percent, format_tokens
 
 from ..export.test_export import Page
 from ..support.sessions.outcomes import HOSTILE, LABELS, comparison, run

@@ -17,6 +17,12 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.replay.request_check import (
+    RequestCheck,
+    RequestCounts,
+    check_log,
+    check_with_subagents,
+)
 from ctxagent.agent.app import change_model, open_agent
 from ctxagent.agent.cli import demo
 from ctxagent.agent.compaction.history import last_acts
@@ -42,12 +48,6 @@ from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.models.scripted import Step as Scripted
 from ctxagent.agent.models.wire import encode
-from ctxagent.agent.replay.request_check import (
-    RequestCheck,
-    RequestCounts,
-    check_log,
-    check_with_subagents,
-)
 from ctxagent.agent.session.entries import (
     Assistant,
     Entry,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.formats import FORMATS, load_recording
+from ctxagent.addons.replay.recorded_entries import EntryStorage
+from ctxagent.addons.replay.session_log import RECORDING_TOPIC, write_session_log
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import View, start_folding
 from ctxagent.agent.loop.resume import SessionState, resume_session
-from ctxagent.agent.replay.formats import FORMATS, load_recording
-from ctxagent.agent.replay.recorded_entries import EntryStorage
-from ctxagent.agent.replay.session_log import RECORDING_TOPIC, write_session_log
 from ctxagent.agent.session.entries import Note, Revert, Session, Summary
 from ctxagent.agent.session.log import LOG_NAME, Entries, without_redaction
 from ctxagent.agent.session.store import find_text

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, Recording
-from ctxagent.agent.replay.tool_names import translate
+from ctxagent.agent.recordings.recording import RecordedMessage, RecordedReply, Recording
+from ctxagent.agent.recordings.tool_names import translate
 
 from ..support.sessions.recorded import opencode, steps
 from ..support.sessions.stories import cursor_rows, lines

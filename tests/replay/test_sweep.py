@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from ctxagent.addons.replay.results import Share, Sums
+from ctxagent.addons.replay.sweep import Axis, parse_axis, settings_lines, sweep
 from ctxagent.agent.config.load import flag_value_text
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.replay.results import Share, Sums
-from ctxagent.agent.replay.sweep import Axis, parse_axis, settings_lines, sweep
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.fleet.ledger import FleetFolder
+from ctxagent.addons.fleet.ledger import FleetFolder
 from ctxagent.agent.session.entries import Assistant, User
 from ctxagent.agent.session.log import Entries
 from ctxagent.agent.session.totals import Totals

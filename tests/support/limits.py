@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctxagent.addons.doctor.session import check_session, repair
 from ctxagent.agent.compaction.summary.request import QUESTION_START
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View
-from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
 from ctxagent.agent.features.instructions import first_entries
 from ctxagent.agent.models.base import Reply, abilities_of

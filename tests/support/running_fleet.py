@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
-from ctxagent.agent.fleet.live import LiveFleet
-from ctxagent.agent.fleet.manifest import Manifest
+from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
+from ctxagent.addons.fleet.live import LiveFleet
+from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import encode_line
 

@@ -92,7 +92,7 @@ def test_one_that_is_found_nowhere_else_is_absent(tmp_path: Path) -> None:
 def test_the_doctor_says_which_program_searches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ctxagent.agent.doctor import setup
+    from ctxagent.addons.doctor import setup
 
     planted = plant(tmp_path / "scripts", tmp_path / "mark")
     monkeypatch.setattr("sysconfig.get_path", lambda name: planted)

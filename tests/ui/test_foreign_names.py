@@ -38,7 +38,7 @@ def test_a_hint_names_what_exists(kind: str, name: str, text: str) -> None:
         if first == "ctxagent" and more and re.fullmatch(r"[a-z-]+", more[0]) and more[0][0] != "-":
             command = main.get_command(CONTEXT, more[0])
             if isinstance(command, click.Group) and len(more) > 1:
-                assert more[1] in command.commands, quoted
+                assert command.get_command(click.Context(command), more[1]), quoted
         elif first.startswith("/") and first != "/":
             assert first.removeprefix("/") in COMMANDS, quoted
         for option in re.findall(r"(?<!\S)--?[a-zA-Z][\w-]*", quoted):

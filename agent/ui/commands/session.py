@@ -24,9 +24,9 @@ from .registry import command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...export import ExportFormat
     from ...loop.agent import AgentState
     from ...loop.budget import BillLine, SessionBill
+    from ...pages.export import ExportFormat
     from ...session.entries import Entry, SubagentRun
     from ...session.totals import Counts
 
@@ -121,19 +121,17 @@ async def _todo(repl: CommandContext, argument: str) -> None:
     group="conversation",
 )
 async def _export(repl: CommandContext, argument: str) -> None:
-    from ...context.window import LEVELS
-    from ...export import WindowScale, export
+    from ...pages.export import export
 
     log = repl.agent.log.path
     if not log.exists():
         raise UsageError("there is nothing to export yet: this session is empty")
     name = Path(argument or f"ctxagent-{repl.session}.md")
-    format, scale = _FORMATS.get(name.suffix.lower(), "md"), None
+    format: ExportFormat = _FORMATS.get(name.suffix.lower(), "md")
     repl.show_activity(f"writing {name}")
-    if format == "html":
-        scale = WindowScale((await repl.agent.model.window()).size, LEVELS)
+    window = (await repl.agent.model.window()).size if format == "html" else None
     redact = repl.agent.log.redact
-    text = await asyncio.to_thread(export, log, format, scale=scale, redact=redact)
+    text = await asyncio.to_thread(export, log, format, window=window, redact=redact)
     path = await asyncio.to_thread(_write_new, repl.services.cwd, name, text)
     repl.say(f"written to {path}")
 

@@ -25,8 +25,7 @@ from .files import added_commands
 from .registry import COMMANDS, Command, command, parse
 
 if TYPE_CHECKING:
-    from ...library.from_recording import Recordings
-    from ...replay.formats.places import FoundRecording
+    from ...recordings.other_sessions import FoundRecording, OtherSessions
     from ...session.listing import SessionRow
 
 MAX_LISTED_SESSIONS = 10
@@ -284,13 +283,13 @@ async def _continue(repl: CommandContext, path: str) -> None:
     repl.say(made.line)
 
 
-def _recordings(repl: CommandContext) -> "Recordings":
+def _recordings(repl: CommandContext) -> "OtherSessions":
     if repl.services.recordings is None:
         raise UsageError("sessions of other agents cannot be read here")
-    return repl.services.recordings
+    return repl.services.recordings()
 
 
-def _recording_menu(recordings: "Recordings") -> Menu:
+def _recording_menu(recordings: "OtherSessions") -> Menu:
     """Return a menu of the recordings, with scopes for this project and all projects."""
 
     def load(scope: int) -> Iterator[Sequence[Option]]:
@@ -309,7 +308,7 @@ def _recording_menu(recordings: "Recordings") -> Menu:
     )
 
 
-def _recording_option(recordings: "Recordings", found: "FoundRecording") -> Option:
+def _recording_option(recordings: "OtherSessions", found: "FoundRecording") -> Option:
     """Return the option for a recording; its title is empty if there is no message."""
     said = recordings.first_messages(found.path)[:1] if not found.title else []
     title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
@@ -322,7 +321,7 @@ def _recording_option(recordings: "Recordings", found: "FoundRecording") -> Opti
     )
 
 
-def _recording_preview(recordings: "Recordings", path: str) -> list[Styled]:
+def _recording_preview(recordings: "OtherSessions", path: str) -> list[Styled]:
     """Return the path of a recording and the user's first messages as styled lines."""
     said = recordings.first_messages(path)[:MAX_PREVIEW_MESSAGES]
     lines = [("message", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]

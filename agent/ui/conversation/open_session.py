@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ...config.user_settings import UserSettings
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
-    from ...library.from_recording import Recordings
     from ...library.login import Logins
     from ...loop.agent import AgentState
     from ...permissions.rule_set import RuleFiles
+    from ...recordings.other_sessions import OtherSessions
 
 # Returns (command files by name, problems with files). Blocks.
 CommandFilesReader = Callable[[], tuple[Mapping[str, "CommandFile"], Sequence[str]]]
@@ -79,7 +79,7 @@ class ConversationServices:
     warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
     all_sessions: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
-    recordings: "Recordings | None" = None  # the sessions of other agents
+    recordings: "Callable[[], OtherSessions] | None" = None  # the sessions of other agents
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     command_files: "CommandFilesReader" = lambda: ({}, ())
     skills: "SkillsReader" = lambda: ({}, ())

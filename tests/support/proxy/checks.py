@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ctxagent.agent.proxy.bodies.base import plain, unmarked
+from ctxagent.addons.proxy.bodies.base import plain, unmarked
 
 Json = dict[str, Any]
 THINKING = ("thinking", "redacted_thinking")

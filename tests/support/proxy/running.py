@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx2
 
+from ctxagent.addons.proxy.serve import ProxyOptions, serving
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
-from ctxagent.agent.proxy.serve import ProxyOptions, serving
 from ctxagent.agent.session.entries import Entry
 from ctxagent.agent.session.log import Entries
 from ctxagent.agent.session.store import Project

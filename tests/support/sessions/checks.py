@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from ctxagent.agent.replay.recording import RecordedCall, RecordedMessage, RecordedReply, Recording
+from ctxagent.agent.recordings.recording import (
+    RecordedCall,
+    RecordedMessage,
+    RecordedReply,
+    Recording,
+)
 
 FAILING = {  # the lines that a check printed, by command
     "sh checks/sum.sh": "expected 4 but got 3",

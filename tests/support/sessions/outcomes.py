@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from ctxagent.agent.compaction.breakdown import KINDS
-from ctxagent.agent.replay.results import (
+from ctxagent.addons.replay.results import (
     Comparison,
     Fill,
     Need,
@@ -22,6 +21,7 @@ from ctxagent.agent.replay.results import (
     ReplayRun,
     Share,
 )
+from ctxagent.agent.compaction.breakdown import KINDS
 
 LABELS = ("none", "default", "v5", "ctx-001", "anchored", "ledger")
 HOSTILE = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ctxagent.agent.replay.recording import (
+from ctxagent.agent.recordings.recording import (
     UNANSWERED,
     RecordedCall,
     RecordedCompaction,

@@ -5,7 +5,7 @@ RECORDED_AS["pi"](checks())
 
 from collections.abc import Callable, Iterator
 
-from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, Recording
+from ctxagent.agent.recordings.recording import RecordedMessage, RecordedReply, Recording
 
 from .recorded import (
     MODEL,

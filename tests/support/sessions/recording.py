@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctxagent.addons.replay.host import ReplayHost
+from ctxagent.addons.replay.player import Player, Terms
+from ctxagent.addons.replay.results import ReplayRun
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View
 from ctxagent.agent.errors import CompactionFailed
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.replay.host import ReplayHost
-from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedCall, RecordedMessage, RecordedReply, Recording
-from ctxagent.agent.replay.results import ReplayRun
+from ctxagent.agent.recordings.recording import (
+    RecordedCall,
+    RecordedMessage,
+    RecordedReply,
+    Recording,
+)
 from ctxagent.agent.session.entries import Summary
 from ctxagent.agent.session.log import Entries
 

@@ -7,12 +7,12 @@ parts that are not negated are as correct as the records.
 import re
 from collections.abc import Callable
 
+from ctxagent.addons.replay.host import ReplayHost
 from ctxagent.agent.compaction.document import render
 from ctxagent.agent.compaction.summary.merge import document_from_ledger
 from ctxagent.agent.compaction.summary.request import max_summary_tokens
 from ctxagent.agent.compaction.summary.shorten import shortened_to
 from ctxagent.agent.compaction.summary.writer import document_of
-from ctxagent.agent.replay.host import ReplayHost
 
 _OPPOSITES = (  # the first match in a line is replaced
     (r"\bnever\b", "always"), (r"\balways\b", "never"), (r"\b(?:do not|don['’]t)\b", "do"),

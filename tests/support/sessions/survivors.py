@@ -5,7 +5,7 @@ survivors(played)  # {"paths": Share(12, 12), "rules": …, "errors": …}
 
 import re
 
-from ctxagent.agent.replay.results import Share
+from ctxagent.addons.replay.results import Share
 from ctxagent.agent.session.entries import Entry, User
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import read_log

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from ctxagent.agent.replay.recording import (
+from ctxagent.agent.recordings.recording import (
     RecordedCall,
     RecordedMessage,
     RecordedReply,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ctxagent.addons.replay.player import Player, Terms
+from ctxagent.addons.replay.results import ReplayRun
 from ctxagent.agent.compaction.layers.break_even import (
     BreakEven,
     DueMask,
@@ -21,9 +23,7 @@ from ctxagent.agent.compaction.layers.break_even import (
 from ctxagent.agent.compaction.summary.background import SummaryAccount, SummaryCost
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.context.view import View
-from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import Recording
-from ctxagent.agent.replay.results import ReplayRun
+from ctxagent.agent.recordings.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,22 @@ from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
+from ctxagent.addons.replay.formats import load_recording
+from ctxagent.addons.replay.player import Player, Terms
+from ctxagent.addons.replay.report import drawings as charts
+from ctxagent.addons.replay.report import measures
+from ctxagent.addons.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
 from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
-from ctxagent.agent.export.templates import render
 from ctxagent.agent.features.environment import system_prompt
-from ctxagent.agent.replay.formats import load_recording
-from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedMessage, RecordedReply, RecordedStep, Recording
-from ctxagent.agent.replay.report import charts, measures
-from ctxagent.agent.replay.results import ReplayAct, ReplayRun
+from ctxagent.agent.pages.templates import render
+from ctxagent.agent.recordings.recording import (
+    RecordedMessage,
+    RecordedReply,
+    RecordedStep,
+    Recording,
+)
 from ctxagent.agent.session.log import LOG_NAME
 
 from ..sessions.setup import every_tool
@@ -206,7 +212,7 @@ width="{WIDTH * 5 // 4}" height="{height * 5 // 4}" role="img">
 <title>{escape(title)}</title>
 <style>{_style()}</style>
 <rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>
-{render("replay/report/symbols.svg.j2")}
+{render("agent/pages/symbols.svg.j2")}
 <text class="title" x="{EDGE}" y="{2 * EDGE}">{escape(title)}</text>
 <svg x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" class="whole">
 {drawing}
@@ -268,8 +274,8 @@ def _style() -> str:
     """Return the style of the report's charts, with colours that follow the reader's theme in any
     viewer.
     """
-    base = resources.files("ctxagent.agent.export").joinpath("base.css").read_text()
-    own = resources.files("ctxagent.agent.replay.report").joinpath("charts.css").read_text()
+    base = resources.files("ctxagent.agent.pages").joinpath("base.css").read_text()
+    own = resources.files("ctxagent.agent.pages").joinpath("charts.css").read_text()
     frame = "\n".join(line for line in base.splitlines() if line.startswith(".chart "))
     blocks = [re.search(r":root \{.*?\n\}", text, re.DOTALL) for text in (base, own)]
     roots = "\n".join(block[0] for block in blocks if block)

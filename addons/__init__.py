@@ -1,0 +1,1 @@
+"""Add-ons: parts that use `ctxagent.api` and their own folder alone, loaded when they are used."""

@@ -1,0 +1,85 @@
+"""Entry points of installed packages: commands, services and extensions by their names.
+
+This module reads the files `entry_points.txt` itself, because importing `importlib.metadata` takes
+longer than a start may.
+See https://packaging.python.org/en/latest/specifications/entry-points/.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..lazy import dataclass
+
+COMMANDS = "ctxagent.commands"  # commands of the shell; "sessions export" is one of a group
+SERVICES = "ctxagent.services"  # functions and classes that the kernel asks for
+EXTENSIONS = "ctxagent.extensions"
+_FILE = "entry_points.txt"  # in the metadata of a package
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """A name that an installed package declares, for an object in one of its modules."""
+
+    name: str
+    value: str  # "module:attribute", or a module
+    package: str  # name and version
+
+    def load(self) -> Any:
+        """Import and return the object. Raises what the module raises, and AttributeError."""
+        module, _, attribute = self.value.partition(":")
+        found: Any = import_module(module.strip())
+        for name in filter(None, attribute.strip().split(".")):
+            found = getattr(found, name)
+        return found
+
+
+def entry_points(group: str, places: Sequence[str] | None = None) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name, from packages in `places` (default: sys.path).
+    The first package with a name has it.
+    """
+    found: dict[str, EntryPoint] = {}
+    for path in _files(sys.path if places is None else places):
+        text = ""
+        with suppress(OSError, ValueError):  # a damaged package declares nothing
+            text = path.read_text("utf-8")
+        if f"[{group}]" in text:
+            package = " ".join(path.parent.stem.split("-")[:2])
+            for name, value in _lines_of(text, group):
+                found.setdefault(name, EntryPoint(name, value, package))
+    return found
+
+
+def _files(places: Sequence[str]) -> Iterator[Path]:
+    for folder in places:
+        with suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - Path is slower
+                if name.endswith("-info"):
+                    yield Path(folder, name, _FILE)
+
+
+def _lines_of(text: str, group: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a group."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif section == group and "=" in line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            yield name.strip(), value.partition("[")[0].strip()
+
+
+def service(name: str) -> Any:
+    """Return a service that an add-on provides. Raises UsageError if no add-on provides it."""
+    point = entry_points(SERVICES).get(name)
+    if point is None:
+        raise UsageError(
+            f"this needs the add-on {name!r}, which is not installed",
+            hint="Install ctxagent with its add-ons.",
+        )
+    return point.load()

@@ -1,0 +1,1 @@
+"""Pages and drawings in HTML and SVG, and the figures in them."""

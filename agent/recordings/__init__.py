@@ -1,0 +1,1 @@
+"""Sessions that other agents recorded, in one form."""

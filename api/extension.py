@@ -1,0 +1,79 @@
+"""The interface for extensions: Python files that add to the agent.
+
+An extension is a file with a subclass of `Feature`, in `~/.config/ctxagent/extensions/` or in
+`.ctxagent/extensions/` of a project. docs/guide/extensions.md has examples.
+"""
+
+from ..agent.compaction.layers.layer import Clear, Layer, LayerState
+from ..agent.config.settings import ModelSettings
+from ..agent.context.items import Call, Item, ViewResult
+from ..agent.context.request import Request
+from ..agent.context.view import View
+from ..agent.context.window import Window
+from ..agent.errors import CtxagentError, ModelError, ToolError
+from ..agent.events import Event, Notice, TextDelta, TurnFinished
+from ..agent.library.custom_model import CustomModel
+from ..agent.loop.feature import (
+    Feature,
+    FeatureCommand,
+    IncomingMessage,
+    MakeModel,
+    Prompt,
+    Ruling,
+    Setting,
+    ToolCall,
+    Turn,
+    Veto,
+    command,
+    tool,
+)
+from ..agent.loop.session_handle import SessionHandle
+from ..agent.models.base import Reply
+from ..agent.recordings.builder import TranscriptBuilder
+from ..agent.session.entries import Entry, Note, Summary, Usage, User
+from ..tools.base import Context, Output, Params, Tool
+
+__all__ = [
+    "Call",
+    "Clear",
+    "Context",
+    "CtxagentError",
+    "CustomModel",
+    "Entry",
+    "Event",
+    "Feature",
+    "FeatureCommand",
+    "IncomingMessage",
+    "Item",
+    "Layer",
+    "LayerState",
+    "MakeModel",
+    "ModelError",
+    "ModelSettings",
+    "Note",
+    "Notice",
+    "Output",
+    "Params",
+    "Prompt",
+    "Reply",
+    "Request",
+    "Ruling",
+    "SessionHandle",
+    "Setting",
+    "Summary",
+    "TextDelta",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "TranscriptBuilder",
+    "Turn",
+    "TurnFinished",
+    "Usage",
+    "User",
+    "Veto",
+    "View",
+    "ViewResult",
+    "Window",
+    "command",
+    "tool",
+]

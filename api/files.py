@@ -1,0 +1,40 @@
+"""Files: private and durable writes, text too large for memory, and repositories."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.worktree.git import GitRunner
+    from ..agent.worktree.linked import worktrees_folder
+    from ..tools.system.files import (
+        copy_private,
+        keeping_old,
+        make_private_folder,
+        open_kept,
+        private_opener,
+        replace_file,
+        replacing,
+        sync_file,
+        write_private,
+    )
+    from ..tools.system.git_head import current_branch
+    from ..tools.system.kept_text import KeptText
+
+__all__ = [
+    "GitRunner",
+    "KeptText",
+    "copy_private",
+    "current_branch",
+    "keeping_old",
+    "make_private_folder",
+    "open_kept",
+    "private_opener",
+    "replace_file",
+    "replacing",
+    "sync_file",
+    "worktrees_folder",
+    "write_private",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)

@@ -1,0 +1,34 @@
+"""Protection: trust in files, start of programs, sandboxes, and redaction of secrets."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.config.start_gate import ProgramStart, StartGate, StartRefused
+    from ..agent.config.trust import PinnedFiles, is_file_trusted
+    from ..agent.security import landlock, seatbelt
+    from ..agent.security.bubblewrap import find_bubblewrap
+    from ..agent.security.folders import distrust_writable_folders, home_folders
+    from ..agent.security.redaction import redaction_for
+    from ..agent.security.sandbox import Sandbox, make_sandbox
+    from ..agent.security.sandbox_paths import contains_home
+
+__all__ = [
+    "PinnedFiles",
+    "ProgramStart",
+    "Sandbox",
+    "StartGate",
+    "StartRefused",
+    "contains_home",
+    "distrust_writable_folders",
+    "find_bubblewrap",
+    "home_folders",
+    "is_file_trusted",
+    "landlock",
+    "make_sandbox",
+    "redaction_for",
+    "seatbelt",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)

@@ -1,0 +1,105 @@
+"""Models: providers, requests and replies of each protocol, refusals, limits and prices."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.models.base import Model, Reply
+    from ..agent.models.catalog import (
+        DEFAULT_LIMITS,
+        CacheTerms,
+        cache_terms,
+        cost,
+        known_limits,
+        known_model,
+    )
+    from ..agent.models.chat.draft import ChatDraft
+    from ..agent.models.factory import (
+        PROTOCOLS,
+        address_of,
+        find_key,
+        is_provider_variable,
+        main_key_variable,
+        make_model,
+    )
+    from ..agent.models.http_client import MAX_UNPACKED_BYTES, unpacked
+    from ..agent.models.local_servers import find_local_servers
+    from ..agent.models.messages.draft import ReplyDraft
+    from ..agent.models.messages.gaps import API_HOST
+    from ..agent.models.probe import check_server
+    from ..agent.models.providers import (
+        CHAT,
+        DEFAULT_PROVIDER,
+        LOOPBACK_HOSTS,
+        MESSAGES,
+        RESPONSES,
+        UNENCRYPTED,
+        check_address,
+        host_of,
+        providers,
+        unencrypted_host,
+    )
+    from ..agent.models.refusals import ServerHints, classify_answer
+    from ..agent.models.responses.draft import ResponseDraft
+    from ..agent.models.retry import Fault
+    from ..agent.models.server_model import ServerModel
+    from ..agent.models.transport import (
+        MAX_REPLY_BYTES,
+        NotConnected,
+        parse_arguments,
+        parse_error,
+        parse_events,
+        status_of,
+    )
+    from ..agent.models.wire import Draft, StreamError, cut_name
+
+__all__ = [
+    "API_HOST",
+    "CHAT",
+    "DEFAULT_LIMITS",
+    "DEFAULT_PROVIDER",
+    "LOOPBACK_HOSTS",
+    "MAX_REPLY_BYTES",
+    "MAX_UNPACKED_BYTES",
+    "MESSAGES",
+    "PROTOCOLS",
+    "RESPONSES",
+    "UNENCRYPTED",
+    "CacheTerms",
+    "ChatDraft",
+    "Draft",
+    "Fault",
+    "Model",
+    "NotConnected",
+    "Reply",
+    "ReplyDraft",
+    "ResponseDraft",
+    "ServerHints",
+    "ServerModel",
+    "StreamError",
+    "address_of",
+    "cache_terms",
+    "check_address",
+    "check_server",
+    "classify_answer",
+    "cost",
+    "cut_name",
+    "find_key",
+    "find_local_servers",
+    "host_of",
+    "is_provider_variable",
+    "known_limits",
+    "known_model",
+    "main_key_variable",
+    "make_model",
+    "parse_arguments",
+    "parse_error",
+    "parse_events",
+    "providers",
+    "status_of",
+    "unencrypted_host",
+    "unpacked",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)

@@ -1,0 +1,63 @@
+"""Pages for browsers: templates, drawings, figures, and text made safe to show."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.pages import charts, templates
+    from ..agent.pages.charts import (
+        CallValue,
+        Frame,
+        area_path,
+        draw,
+        drawn_lane,
+        drawn_lines,
+        lanes_height,
+        mark_name,
+        thinned,
+    )
+    from ..agent.pages.export import ExportFormat, export
+    from ..agent.pages.figures import (
+        NO_FIGURE,
+        format_dollars,
+        format_percent,
+        format_ratio,
+        format_tokens,
+        round_up,
+        short_tokens,
+    )
+    from ..agent.pages.templates import page_headers, render
+    from ..agent.pages.text import MAX_TEXT_CHARS, cut_middle, join_ends
+    from ..agent.pages.text import clean as clean_text
+
+__all__ = [
+    "MAX_TEXT_CHARS",
+    "NO_FIGURE",
+    "CallValue",
+    "ExportFormat",
+    "Frame",
+    "area_path",
+    "charts",
+    "clean_text",
+    "cut_middle",
+    "draw",
+    "drawn_lane",
+    "drawn_lines",
+    "export",
+    "format_dollars",
+    "format_percent",
+    "format_ratio",
+    "format_tokens",
+    "join_ends",
+    "lanes_height",
+    "mark_name",
+    "page_headers",
+    "render",
+    "round_up",
+    "short_tokens",
+    "templates",
+    "thinned",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)

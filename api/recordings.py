@@ -1,0 +1,39 @@
+"""Sessions that other agents recorded, in one form."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.recordings.builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
+    from ..agent.recordings.foreign import ADDED_FORMATS
+    from ..agent.recordings.other_sessions import FoundRecording, ImportedSession
+    from ..agent.recordings.recording import (
+        RecordedCall,
+        RecordedCompaction,
+        RecordedMessage,
+        RecordedReply,
+        RecordedStep,
+        Recording,
+    )
+    from ..agent.recordings.tool_names import TranslatedCall, our_name, translate
+
+__all__ = [
+    "ADDED_FORMATS",
+    "FoundRecording",
+    "ImportedSession",
+    "RecordedCall",
+    "RecordedCompaction",
+    "RecordedMessage",
+    "RecordedReply",
+    "RecordedReplyDraft",
+    "RecordedResult",
+    "RecordedStep",
+    "Recording",
+    "TranscriptBuilder",
+    "TranslatedCall",
+    "our_name",
+    "translate",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)

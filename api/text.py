@@ -1,0 +1,47 @@
+"""Text for readers, and values from documents of others."""
+
+from typing import TYPE_CHECKING
+
+from ..agent.lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from ..agent.border.values import (
+        JsonObject,
+        as_arguments,
+        as_count,
+        as_list,
+        as_object,
+        as_seconds,
+        as_text,
+        parse_json,
+        plain_text,
+        without_surrogates,
+    )
+    from ..tools.system.plural import count_of, format_size
+    from ..tools.system.shorten import as_sentences, cut_after, cut_at_word, one_line, shorten
+    from ..tools.system.unicode import clean
+    from ..tools.text import strings_in
+
+__all__ = [
+    "JsonObject",
+    "as_arguments",
+    "as_count",
+    "as_list",
+    "as_object",
+    "as_seconds",
+    "as_sentences",
+    "as_text",
+    "clean",
+    "count_of",
+    "cut_after",
+    "cut_at_word",
+    "format_size",
+    "one_line",
+    "parse_json",
+    "plain_text",
+    "shorten",
+    "strings_in",
+    "without_surrogates",
+]
+
+__getattr__ = names_on_demand(__name__, __file__)
