@@ -1,7 +1,7 @@
 """The ledger: facts computed from the log without a model or the disk.
 
-It lists the files created, changed, deleted or only read; commands and tests that ran and failed;
-user messages, pins and decisions; and denied calls. The cost per entry does not grow with the log.
+It lists the files created, changed, deleted or only read; commands that ran and failed; user
+messages, pins and decisions; and denied calls. The cost per entry does not grow with the log.
 """
 
 import json
@@ -13,7 +13,8 @@ from typing import Any, Literal
 from ...tools.base import OUTSIDE
 from ..lazy import dataclass
 from .change_rows import change_rows, content_key
-from .command_output import CommandOutput, Work, answers_no, find_work, telling_lines
+from .command_output import CommandOutput, telling_lines
+from .command_work import Work, answers_no, find_work
 from .entries import (
     ATTACHMENT,
     PLAN,
@@ -36,7 +37,6 @@ from .entries import (
 )
 from .searches import FOUND
 from .store import content_text
-from .test_results import FailingTest, FailingTests
 from .titles import TITLE_TOPIC, denial_reason, is_denial, moved_path, rename_of
 from .user_messages import LoggedMessage, UserMessages
 
@@ -151,7 +151,6 @@ class Ledger:
     _passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by work key
     # Each summary's statements about failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    _tests: FailingTests = field(default_factory=FailingTests)
     _user_messages: UserMessages = field(default_factory=UserMessages)
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
@@ -315,11 +314,6 @@ class Ledger:
         return replace(self, _resolutions={**self._resolutions, 0: rows})
 
     @property
-    def tests(self) -> Mapping[str, FailingTest]:
-        """Tests that have failed at least once, by name."""
-        return self._tests.tests
-
-    @property
     def denials(self) -> Sequence[str]:
         """Denied calls, without duplicates."""
         return list(self._denials)
@@ -369,7 +363,6 @@ class Ledger:
             "unresolved": [fact.ref for fact in self.unresolved()],
             "resolved": [{"ref": fact.ref, "by": by} for fact, by in self.resolved],
             "resolutions": [dict(row) for row in self.resolutions],
-            "tests": [asdict(test) for test in self.tests.values()],
             "words": _with_refs(self.typed_messages),
             "decisions": _with_refs(self.decisions),
             "constraints": _with_refs(self.constraints),
@@ -519,14 +512,12 @@ class Ledger:
         the command does not change the outcome of runs that started later.
         """
         works, since = find_work(fact.command), started or fact.ref
-        key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
+        key = self._work_key(fact.command, works)
         before, failed_since = self._failing.get(key, (None, 0))
-        if fact.exit_code is not None:
-            tests_failed, cleared = self._tests.add(
-                fact.command, output, fact.ref, passed=passed, cwd=self.cwd, started=since
-            )
+        hidden = any(work.is_exit_code_hidden and work.is_shown for work in works[-1:])
         asked = not passed and answers_no(fact.command, fact.exit_code)
-        if not unknown and ((not passed and not asked) or (passed and tests_failed)):
+        failed = output.ends_with_error() if passed and hidden else not passed and not asked
+        if not unknown and failed:
             fact = replace(fact, errors=telling_lines(output.lines, fact.exit_code, fact.command))
             passed_since, by = self._passed.get(key, (0, 0))
             if passed_since > since:  # a job's failure, reported after a newer run had passed
@@ -545,8 +536,6 @@ class Ledger:
                 self._resolve(self._work_key(fact.command, [work]), fact.ref, since)
             if asked or len(done) == len(works) or (before and before.command == fact.command):
                 self._resolve(key, fact.ref, since)
-        for command in cleared:
-            self._resolve(self._work_key(command, find_work(command)), fact.ref, since)
         self.commands.append(fact)
 
     def _work_key(self, command: str, works: Sequence[Work]) -> str:

@@ -126,7 +126,7 @@ def test_fixed_failures_are_not_probed() -> None:
     session = full()
     session.run("pytest -q tests/test_auth.py", 1, "E   ValueError: no token")
     assert "ValueError: no token" in session.facts("errors")
-    session.run("cd / && pytest", 0, "5 passed in 0.1s")
+    session.run("cd / && pytest -q tests/test_auth.py && pytest -q", 0, "5 passed in 0.1s")
     session.todo(Write_the_mail="completed", Limit_the_rate="completed")
     assert session.facts("errors") == []
     assert session.facts("in_progress") == []

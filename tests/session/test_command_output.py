@@ -120,4 +120,3 @@ def test_success_is_a_sign_of_it_and_none_of_an_error(lines: list[str]) -> None:
 def test_the_lines_of_an_offloaded_result_are_those_of_its_preview() -> None:
     result = ToolResult(tool_use_id="c", content="Saved:\n> one \n> two", offloaded="offloaded/x")
     assert [*CommandOutput(result).lines] == ["one", "two"]
-    assert CommandOutput(result).text == "one\ntwo"

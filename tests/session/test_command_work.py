@@ -1,8 +1,13 @@
-"""The work of a shell command, and commands whose exit code answers "no" to a question."""
+"""The words and the work of a command, and commands whose exit code answers "no" to a question."""
 
 import pytest
 
-from ctxagent.agent.session.command_output import answers_no, find_work
+from ctxagent.agent.session.command_work import (
+    MAX_COMMAND_CHARS,
+    answers_no,
+    find_work,
+    simple_commands,
+)
 
 
 def works(command: str) -> list[str]:
@@ -26,6 +31,10 @@ def works(command: str) -> list[str]:
         ("unset A; make", ["make"]),
         ("make | python x", ["make", "x"]), ("sed -n p f", ["sed -n p f"]),
         ("make |& head", ["make"]),
+        ("python3.12 -u -m pytest a", ["pytest a"]), ("uv run pytest a", ["pytest a"]),
+        ("poetry run python -m pytest", ["pytest"]), ("bundle exec rspec a", ["rspec a"]),
+        ("env A=1 timeout 60s pytest", ["pytest"]), ("coverage run -m pytest a", ["pytest a"]),
+        ("sudo -E nice -n 5 pytest", ["pytest"]), ("pytest 'a b' # all", ["pytest a b"]),
     ],
 )  # fmt: skip
 def test_the_programs_that_a_command_runs(command: str, found: list[str]) -> None:
@@ -69,6 +78,19 @@ def test_is_shown(command: str, shown: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "hidden"),
+    [
+        ("make | tail", True), ("make | grep x | tail", True), ("ls; make |& cat", True),
+        ("make", False), ("make; ls | tail", False), ("make | tail; ls", False),
+        ("set -o pipefail; make | tail", False), ("make || true", False),
+        ("cat f | tail", False), ("rg x | tail", False), ("git diff | cat", False),
+    ],
+)  # fmt: skip
+def test_is_exit_code_hidden(command: str, hidden: bool) -> None:
+    assert any(work.is_exit_code_hidden for work in find_work(command)) is hidden
+
+
+@pytest.mark.parametrize(
     ("command", "code"),
     [
         ("grep x f", 1), ("rg x", 1), ("diff a b", 1), ("cmp a b", 1), ("test -f x", 1),
@@ -104,3 +126,31 @@ def test_a_question_answered_no(command: str, code: int) -> None:
 )  # fmt: skip
 def test_real_failures_are_not_negative_answers(command: str, code: int | None) -> None:
     assert not answers_no(command, code)
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("a b; c", [("", ["a", "b"], ";"), (";", ["c"], "")]), ("a && b || c", [("", ["a"], "&&"),
+        ("&&", ["b"], "||"), ("||", ["c"], "")]),
+        ("a | b |& c", [("", ["a"], "|"), ("|", ["b"], "|&"), ("|&", ["c"], "")]),
+        ("a &", [("", ["a"], "&")]), ("a # b; c", [("", ["a"], "")]),
+        ("a \\\n b", [("", ["a", "b"], "")]),
+        ("a 'b c' \"d e\" f\\ g", [("", ["a", "b c", "d e", "f g"], "")]),
+        ("a >b <c 2>&1 d", [("", ["a", "d"], "")]),
+        ("a > b", [("", ["a"], "")]), ("a >| b c", [("", ["a", "c"], "")]),
+        ("a 2>> b c", [("", ["a", "c"], "")]), ("a;;b", [("", ["a"], ";"), (";", ["b"], "")]),
+        ("a $x \"$y\"", [("", ["a", "$x", "$y"], "")]), ("a$(b)", []), ("a `b`", []), ("(a)", []),
+        ("a <<E\nE", []), ("a 'b", []), ("", []), ("a\nb", [("", ["a"], "\n"), ("\n", ["b"], "")]),
+        ("a#b", [("", ["a#b"], "")]), ("a &> b c", [("", ["a", "c"], "")]),
+        ("a ''", [("", ["a", ""], "")]), ("a \"b\\\"c\"", [("", ["a", "b\\\"c"], "")]),
+    ],
+)  # fmt: skip
+def test_a_command_taken_apart(command: str, parts: list[tuple[str, list[str], str]]) -> None:
+    assert [(each.before, each.words, each.after) for each in simple_commands(command)] == parts
+
+
+def test_a_command_that_is_too_long_is_not_read() -> None:
+    word = "a" * (MAX_COMMAND_CHARS - 7)
+    assert works(f"pytest {word}") == [f"pytest {word}"]
+    assert works(f"pytest {word}a") == []

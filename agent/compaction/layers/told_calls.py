@@ -14,7 +14,7 @@ from ...context.items import ViewResult
 from ...lazy import regex
 from ...permissions.shell.parser import Script, SimpleCommand, parse
 from ...session.change_rows import change_rows
-from ...session.command_output import DISPLAY_PROGRAMS, SETUP_PROGRAMS
+from ...session.command_work import DISPLAY_PROGRAMS, SETUP_PROGRAMS
 
 _KNOWN_COMMANDS = 4_096  # results that are cached
 _DEVICES = "/dev/"
