@@ -72,17 +72,20 @@ def catch_up(
 
 def cached_sums(folder: FleetFolder) -> dict[str, LogSums]:
     """Return the cached sums by session ID; empty without a valid cache."""
-    try:
-        kept = json.loads((folder.path / CACHE_NAME).read_bytes())
-        if kept["of"] == signature(LogSums):
-            found: dict[str, LogSums] = from_json(dict[str, LogSums], kept["logs"])
+    with suppress(OSError, ValueError, RecursionError):
+        form, _, data = (folder.path / CACHE_NAME).read_bytes().partition(b"\n")
+        if form.decode() == _form():
+            found: dict[str, LogSums] = from_json(dict[str, LogSums], data)
             return found
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass
     return {}
 
 
 def _write_cache(folder: FleetFolder, kept: dict[str, LogSums]) -> None:
-    data = {"of": signature(LogSums), "logs": to_json(dict[str, LogSums], kept)}
+    data = _form().encode() + b"\n" + to_json(kept)
     with suppress(OSError):
-        replace_file(folder.path / CACHE_NAME, json.dumps(data).encode(), durable=False)
+        replace_file(folder.path / CACHE_NAME, data, durable=False)
+
+
+def _form() -> str:
+    """Return the first line of the cache, which changes with each field."""
+    return json.dumps(signature(LogSums))

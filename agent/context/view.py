@@ -19,6 +19,7 @@ from itertools import islice, takewhile
 from typing import Any, Literal
 
 from ..lazy import dataclass
+from ..session.codec import Derived
 from ..session.entries import (
     ATTACHMENT,
     FREE,
@@ -425,16 +426,18 @@ class View:
         self.size_changed += abs(item.size - before)
 
 
-@dataclass(slots=True)
-class _Listed:
+class _Listed(Derived):
     """A cache of the results in a view, up to the last item scanned. A change of an earlier item
     replaces the whole cache.
     """
 
-    results: list[ViewResult] = field(default_factory=list)
-    searches: list[ViewResult] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)  # call IDs that the results name
-    _count: int = 0  # number of items scanned
+    __slots__ = ("_count", "ids", "results", "searches")
+
+    def __init__(self) -> None:
+        self.results = list[ViewResult]()
+        self.searches = list[ViewResult]()
+        self.ids = set[str]()  # call IDs that the results name
+        self._count = 0  # number of items scanned
 
     def after(self, view: View) -> "_Listed":
         """Scan the new items of a view."""

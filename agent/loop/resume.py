@@ -210,11 +210,11 @@ class ResumeCache:
 
         Raises SessionError if the log cannot be read.
         """
-        told, kept = self._load(), None
-        if told is not None:
+        cached, kept = self._load(), None
+        if cached is not None:
             with ThreadPoolExecutor(1) as aside:  # checking and parsing are slow
-                holds = aside.submit(self._matches_log, told["segments"])
-                kept = _parsed_state(told)
+                holds = aside.submit(self._matches_log, cached.segments)
+                kept = cached.state()
                 if kept is not None and not holds.result():
                     self.contradicting, kept = kept, None
         if kept is None:
@@ -232,8 +232,8 @@ class ResumeCache:
 
     def stored(self) -> CachedState | None:
         """Return the content of the cache, whether or not it matches the log."""
-        told = self._load()
-        return _parsed_state(told) if told else None
+        cached = self._load()
+        return cached.state() if cached else None
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
         """Rewrite the cache if the log has grown enough.
@@ -265,10 +265,10 @@ class ResumeCache:
         """
         if kept.offset - self.reached < self._min_growth:
             return
-        rest = to_json(CachedState, replace(kept, segments=[]))
-        told = {"form": _cache_key(), "segments": kept.segments, "kept": rest}
+        told = {"form": _cache_key(), "segments": kept.segments}
         with suppress(OSError, RecursionError):
-            data = json.dumps(told, separators=(",", ":")).encode()
+            state = to_json(replace(kept, segments=[]))
+            data = json.dumps(told, separators=(",", ":")).encode() + b"\n" + state
             checked = hashlib.sha256(data).hexdigest().encode() + b"\n" + data
             replace_file(self._path, checked, single_writer=True, durable=False)
             self.reached, self._size = kept.offset, len(data)
@@ -300,20 +300,22 @@ class ResumeCache:
     def _min_growth(self) -> int:
         return max(MIN_UNCACHED_LOG_BYTES, self._size)
 
-    def _load(self) -> dict[str, Any] | None:
+    def _load(self) -> "_CacheFile | None":
         """Return the content of the cache file; None if it is incomplete or has another format."""
         try:
             with open_kept(self._path) as file:
                 digest, _, data = file.read().partition(b"\n")
             if hashlib.sha256(data).hexdigest().encode() != digest:
                 return None
-            told: dict[str, Any] = json.loads(data)
+            head, _, state = data.partition(b"\n")
+            told: dict[str, Any] = json.loads(head)
             if told["form"] != _cache_key():
                 return None
+            segments = [(end, digest) for end, digest in told["segments"]]
         except (OSError, ValueError, TypeError, LookupError, RecursionError):
             return None
         self._size = len(data)
-        return told
+        return _CacheFile(segments, state)
 
     def _matches_log(self, segments: Sequence[tuple[int, str]]) -> bool:
         """Return True if the log begins with the bytes that the cache was made from."""
@@ -329,14 +331,20 @@ class ResumeCache:
             return False
 
 
-def _parsed_state(told: dict[str, Any]) -> CachedState | None:
-    """Return the state in a cache file; None if it is invalid."""
-    try:
-        kept: CachedState = from_json(CachedState, told["kept"])
-        kept.segments = [(end, digest) for end, digest in told["segments"]]
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return None
-    return kept
+class _CacheFile(NamedTuple):
+    """The content of a cache file."""
+
+    segments: list[tuple[int, str]]
+    json: bytes  # of the state, without the segments
+
+    def state(self) -> CachedState | None:
+        """Return the state; None if it is invalid."""
+        try:
+            kept: CachedState = from_json(CachedState, self.json)
+        except (ValueError, RecursionError):
+            return None
+        kept.segments = self.segments
+        return kept
 
 
 class OpenedLog(NamedTuple):

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ctxagent.agent.loop.resume import (
     resume_session,
     write_cache,
 )
-from ctxagent.agent.session.codec import codec, from_json, signature, to_json
+from ctxagent.agent.session.codec import from_json, signature, to_json
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,
@@ -60,8 +60,11 @@ LONG = 24 << 20  # bytes of a log that is long in a test
 
 def folds(kept: CachedState) -> str:
     """The whole computed state, as one text."""
-    data: list[Any] = to_json(CachedState, replace(kept, segments=[]))
-    return json.dumps(data)
+
+    def plain(value: object) -> list[str] | None:
+        return sorted(value) if isinstance(value, set) else None
+
+    return json.dumps(asdict(replace(kept, segments=[])), default=plain)
 
 
 def follow(kept: CachedState, log: Path) -> CachedState:
@@ -76,7 +79,7 @@ def whole(log: Path) -> CachedState:
 
 
 def kept_and_read(kept: CachedState) -> CachedState:
-    found: CachedState = from_json(CachedState, json.loads(json.dumps(to_json(CachedState, kept))))
+    found: CachedState = from_json(CachedState, to_json(kept))
     return found
 
 
@@ -294,12 +297,6 @@ def test_another_field_or_type_makes_another_signature() -> None:
     assert signature(dict[str, list[Within]]) == signature(Within)
 
 
-@pytest.mark.parametrize("kind", [object, bytes, int | Before | str, dict[float, str]])
-def test_a_type_that_cannot_be_kept_is_refused(kind: Any) -> None:
-    with pytest.raises(TypeError):
-        codec(kind)
-
-
 # The file
 
 
@@ -451,7 +448,7 @@ def signed(data: bytes) -> bytes:
         lambda data: b"{}",
         lambda data: signed(b"[]"),
         lambda data: signed(data[65:].replace(b'"form":"', b'"form":"x', 1)),
-        lambda data: signed(data[65:].replace(b'"kept":[', b'"kept":[1,', 1)),
+        lambda data: signed(data[65:].replace(b'"state":{', b'"state":{"entries":"x",', 1)),
     ],
     ids=[
         "empty",
@@ -461,7 +458,7 @@ def signed(data: bytes) -> bytes:
         "something else",
         "a list",
         "of another program",
-        "one field more",
+        "of another type",
     ],
 )
 def test_a_file_that_is_broken_does_not_count(log: Path, harm: Callable[[bytes], bytes]) -> None:
