@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ctxagent.agent.loop.resume import (
     resume_session,
     write_cache,
 )
-from ctxagent.agent.session.codec import from_json, signature, to_json
+from ctxagent.agent.session.codec import from_json, to_json
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,
@@ -272,29 +272,6 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
 def summary() -> Summary:
     document = {"decisions": ["one"], "facts": ["never two"]}
     return Summary(document=document, text="So far.", covers=[1, 1], keep_from=1)
-
-
-@dataclass
-class Before:
-    name: str
-    count: int = 0
-
-
-@dataclass
-class Within:
-    parts: list[Before]
-
-
-def test_another_field_or_type_makes_another_signature() -> None:
-    @dataclass
-    class Before:
-        name: str
-        count: int = 0
-        more: str = ""
-
-    assert ".count: <class 'int'>" in signature(Within)
-    assert signature(Before) != signature(Within)
-    assert signature(dict[str, list[Within]]) == signature(Within)
 
 
 # The file

@@ -33,7 +33,6 @@ from ctxagent.agent.session.entries import (
     SubagentRun,
     Summary,
     ToolResult,
-    Unknown,
     Unpin,
     User,
     decode,
@@ -165,15 +164,6 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="cannot record"):
         Log(tmp_path / "file" / "s" / "log.jsonl").append(User(content="x"))
-
-
-def test_unknown_kinds_and_fields_survive() -> None:
-    line = {"v": 1, "seq": 3, "at": "t", "kind": "later", "a": [1], "b": None}
-    entry = decode(line)
-    assert isinstance(entry, Unknown)
-    assert encode(entry) == line
-    known = {**encode(Note(seq=2, at="t", topic="intent", text="x")), "more": {"y": 1}}
-    assert encode(decode(known)) == known
 
 
 WHOLE: list[Entry] = [
