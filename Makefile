@@ -85,6 +85,7 @@ pictures: $(STAMP)
 
 manual: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.man_page share/man/man1/ctxagent.1
+	$(BIN)/python -m ctxagent.tests.install.api_page docs/guide/api.md
 
 # An sdist, and a wheel made of it; both are checked, installed and tried.
 dist: $(STAMP)

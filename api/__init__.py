@@ -5,7 +5,7 @@
 | `extension` | extensions: features, tools, commands, settings, layers, models, formats |
 | `base` | errors, the version, dataclasses and patterns made at first use |
 | `session` | options, features, turns and events of a session |
-| `record` | the log, its entries, the files beside it, search |
+| `record` | the log, its entries, its other files, search |
 | `context` | the view of a log, requests, tokens, the window, compaction |
 | `models` | providers, requests and replies of each protocol, limits, prices |
 | `tools` | the interface of tools, and parts of the built-in ones |

@@ -1,4 +1,4 @@
-"""The record of a session: its log and entries, the files beside it, search, and locks."""
+"""The record of a session: its log and entries, its other files, search, and locks."""
 
 from typing import TYPE_CHECKING
 

@@ -40,11 +40,12 @@ class EntryPoint:
 
 
 def entry_points(group: str, places: Sequence[str] | None = None) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, from packages in `places` (default: sys.path).
-    The first package with a name has it.
+    """Return the entry points of a group by name, from packages in `places`. The first package with
+    a name has it. The default is `sys.path` without the working directory, which may be a project
+    that nobody trusts yet.
     """
     found: dict[str, EntryPoint] = {}
-    for path in _files(sys.path if places is None else places):
+    for path in _files(places_outside(_working_directory()) if places is None else places):
         text = ""
         with suppress(OSError, ValueError):  # a damaged package declares nothing
             text = path.read_text("utf-8")
@@ -53,6 +54,30 @@ def entry_points(group: str, places: Sequence[str] | None = None) -> dict[str, E
             for name, value in _lines_of(text, group):
                 found.setdefault(name, EntryPoint(name, value, package))
     return found
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # it was removed
+        return os.devnull
+
+
+def places_outside(folder: str) -> list[str]:
+    """Return the places of `sys.path` that are not within a folder. A place within the Python
+    environment that runs the agent always counts.
+    """
+    return [
+        place
+        for place in sys.path
+        if not _is_within(place, folder)
+        or (_is_within(sys.prefix, folder) and _is_within(place, sys.prefix))
+    ]
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Return True if a path is in a folder, after resolving links."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _files(places: Sequence[str]) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from ...tools.system.foreign_code import MODULE_PREFIX, foreign_code
-from ..border.entry_points import EXTENSIONS, EntryPoint, entry_points
+from ..border.entry_points import EXTENSIONS, EntryPoint, entry_points, places_outside
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass
 
@@ -134,13 +134,7 @@ class ExtensionSource:
         """
         project = folders_within_project(self._cwd, self._home)[-1]
         project = self._cwd if project == self._home else project
-        places = [
-            place
-            for place in sys.path
-            if not _is_within(place, project)
-            or (_is_within(sys.prefix, project) and _is_within(place, sys.prefix))
-        ]
-        yield from entry_points(EXTENSIONS, places).values()
+        yield from entry_points(EXTENSIONS, places_outside(str(project))).values()
 
 
 def _loaded(
