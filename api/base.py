@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     )
     from ..agent.lazy import dataclass, regex
     from ..agent.version import __version__
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "CompactionFailed",
@@ -47,5 +49,3 @@ __all__ = [
     "dataclass",
     "regex",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     )
     from ..tools.system.git_head import current_branch
     from ..tools.system.kept_text import KeptText
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "GitRunner",
@@ -36,5 +38,3 @@ __all__ = [
     "worktrees_folder",
     "write_private",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -28,14 +28,12 @@ if TYPE_CHECKING:
     from ..agent.ui.stream_input import MAX_LINE_BYTES, bounded_lines
     from ..agent.ui.tasks import SubagentEvent, Subagents
     from ..agent.ui.transcript import Transcript
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
-    "COMMANDS",
-    "EFFORTS",
-    "MAX_LINE_BYTES",
-    "MODES",
-    "SANDBOXED_MEANS",
     "Attached",
+    "COMMANDS",
     "ChoiceRow",
     "Choices",
     "Command",
@@ -43,10 +41,14 @@ __all__ = [
     "Conversation",
     "ConversationPlace",
     "ConversationServices",
+    "EFFORTS",
+    "MAX_LINE_BYTES",
+    "MODES",
     "Menu",
     "Option",
     "Questions",
     "RunningTask",
+    "SANDBOXED_MEANS",
     "Screen",
     "SubagentEvent",
     "Subagents",
@@ -64,5 +66,3 @@ __all__ = [
     "signals",
     "table",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

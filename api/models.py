@@ -7,8 +7,8 @@ from ..agent.lazy import names_on_demand
 if TYPE_CHECKING:
     from ..agent.models.base import Model, Reply
     from ..agent.models.catalog import (
-        DEFAULT_LIMITS,
         CacheTerms,
+        DEFAULT_LIMITS,
         cache_terms,
         cost,
         known_limits,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         RESPONSES,
         UNENCRYPTED,
         check_address,
+        find_provider,
         host_of,
         providers,
         unencrypted_host,
@@ -53,31 +54,33 @@ if TYPE_CHECKING:
         status_of,
     )
     from ..agent.models.wire import Draft, StreamError, cut_name
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "API_HOST",
     "CHAT",
+    "CacheTerms",
+    "ChatDraft",
     "DEFAULT_LIMITS",
     "DEFAULT_PROVIDER",
+    "Draft",
+    "Fault",
     "LOOPBACK_HOSTS",
     "MAX_REPLY_BYTES",
     "MAX_UNPACKED_BYTES",
     "MESSAGES",
-    "PROTOCOLS",
-    "RESPONSES",
-    "UNENCRYPTED",
-    "CacheTerms",
-    "ChatDraft",
-    "Draft",
-    "Fault",
     "Model",
     "NotConnected",
+    "PROTOCOLS",
+    "RESPONSES",
     "Reply",
     "ReplyDraft",
     "ResponseDraft",
     "ServerHints",
     "ServerModel",
     "StreamError",
+    "UNENCRYPTED",
     "address_of",
     "cache_terms",
     "check_address",
@@ -87,6 +90,7 @@ __all__ = [
     "cut_name",
     "find_key",
     "find_local_servers",
+    "find_provider",
     "host_of",
     "is_provider_variable",
     "known_limits",
@@ -101,5 +105,3 @@ __all__ = [
     "unencrypted_host",
     "unpacked",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..tools.system import tls
+    from ..tools.system import end_with_parent, tls
     from ..tools.system.descriptors import raise_limit
     from ..tools.system.environment import child_environment, git_variables, is_secret
     from ..tools.system.foreign_code import foreign_code
     from ..tools.system.process_table import birth
-    from ..tools.system.programs import describe_program, isolated_python, program
+    from ..tools.system.programs import describe_program, isolated_python, own_environment, program
     from ..tools.system.spawn import Enclosed
     from ..tools.system.take_turn import in_thread
     from ..tools.system.tls import (
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         tls_context,
         tls_options,
     )
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "CertificatesUnreadable",
@@ -29,16 +31,16 @@ __all__ = [
     "certificates_variable",
     "child_environment",
     "describe_program",
+    "end_with_parent",
     "foreign_code",
     "git_variables",
     "in_thread",
     "is_secret",
     "isolated_python",
+    "own_environment",
     "program",
     "raise_limit",
     "tls",
     "tls_context",
     "tls_options",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

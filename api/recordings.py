@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         Recording,
     )
     from ..agent.recordings.tool_names import TranslatedCall, our_name, translate
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "ADDED_FORMATS",
@@ -35,5 +37,3 @@ __all__ = [
     "our_name",
     "translate",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -21,12 +21,49 @@ if TYPE_CHECKING:
         TurnFinished,
     )
     from ..agent.extensions import python_extensions
-    from ..agent.extensions.hook_files import HookFiles
-    from ..agent.extensions.mcp.config import ServerConfig, plain_name
-    from ..agent.extensions.plugins import InstalledPlugins, check_plugins
+    from ..agent.extensions.command_files import CommandFile, commands_of
+    from ..agent.extensions.hook_files import HOOKS_NAME, HookFiles, PublishedHook
+    from ..agent.extensions.lsp.kinds import ServerKind
+    from ..agent.extensions.lsp.servers import servers_of as language_servers_of
+    from ..agent.extensions.mcp.config import (
+        OWN_FILE,
+        PROJECT_FILE,
+        SERVERS_KEY,
+        ServerConfig,
+        check_server,
+        plain_name,
+        read_document,
+        servers_of,
+    )
+    from ..agent.extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
+    from ..agent.extensions.plugins import (
+        DEFAULT_PLACES,
+        InstalledPlugins,
+        MANIFEST,
+        MAX_NAME_CHARS,
+        PLUGINS_FOLDER,
+        Plugin,
+        ROOT_VARIABLE,
+        check_bounds,
+        check_name,
+        check_plugins,
+        content_digest,
+        file_digests,
+        hooks_of,
+        is_intact,
+        layout_problems,
+        places_of,
+        plugins_lock,
+        read_manifest,
+        read_plugins,
+        subagent_files,
+        write_plugins,
+    )
+    from ..agent.extensions.skills import Skill, skills_of as skills_in
     from ..agent.features import otel
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
+    from ..agent.features.other_files import COPIED, CopiedKind, NOT_TAKEN, TAKEN_PLACES
     from ..agent.features.skills import skills_of
     from ..agent.features.subagent_types import BUILT_IN, types_of
     from ..agent.launch import AttachedData, Budget, LaunchOptions
@@ -44,55 +81,95 @@ if TYPE_CHECKING:
     from ..agent.loop.repairs import TEXT, TOOL_NAME, named_repair
     from ..agent.loop.resume import CACHE_NAME, ResumeCache, resume_session
     from ..agent.loop.turn import run_turn
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
-    "BUILT_IN",
-    "CACHE_NAME",
-    "TEXT",
-    "TOOL_NAME",
     "Accepted",
     "Answer",
     "AttachedData",
+    "BUILT_IN",
     "Budget",
+    "CACHE_NAME",
+    "COPIED",
     "CallRefused",
+    "CommandFile",
     "Compacted",
+    "CopiedKind",
+    "DEFAULT_PLACES",
     "Delta",
     "Event",
     "FormQuestion",
+    "HOOKS_NAME",
     "HookFiles",
     "InstalledPlugins",
     "LaunchOptions",
+    "MANIFEST",
+    "MAX_NAME_CHARS",
+    "NOT_TAKEN",
+    "OWN_FILE",
+    "PLUGINS_FOLDER",
+    "PROJECT_FILE",
+    "Plugin",
+    "PublishedHook",
     "Question",
+    "ROOT_VARIABLE",
     "ResumeCache",
+    "SERVERS_KEY",
     "ServerConfig",
+    "ServerKind",
+    "Skill",
+    "TAKEN_PLACES",
+    "TEXT",
+    "TOOL_NAME",
     "TextDelta",
     "ThinkingDelta",
     "ToolDraft",
     "TurnFinished",
     "as_flags",
     "base_tools",
+    "check_bounds",
     "check_key",
+    "check_name",
     "check_plugins",
+    "check_server",
     "check_start",
     "checked_call",
+    "codex_server",
     "command_files_of",
+    "commands_of",
     "configured",
+    "content_digest",
     "events",
     "extension_source",
     "extensions_of",
+    "file_digests",
+    "gemini_server",
+    "hooks_of",
+    "is_intact",
+    "language_servers_of",
     "launch_options",
+    "layout_problems",
     "load",
     "load_extensions",
     "model_of",
     "named_repair",
+    "opencode_server",
     "otel",
+    "places_of",
     "plain_name",
+    "plugins_lock",
     "python_extensions",
+    "read_document",
+    "read_manifest",
+    "read_plugins",
     "resume_session",
     "run_turn",
+    "servers_of",
+    "skills_in",
     "skills_of",
+    "subagent_files",
     "system_prompt",
     "types_of",
+    "write_plugins",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

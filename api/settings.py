@@ -12,25 +12,43 @@ if TYPE_CHECKING:
         TelemetrySettings,
     )
     from ..agent.config.keys import SCRIPTED
-    from ..agent.config.load import LoadedSettings, flag_value_text, settings_from_flags
-    from ..agent.config.places import can_be_written, config_home
+    from ..agent.config.load import (
+        LoadedSettings,
+        PROJECT_FILE,
+        flag_value_text,
+        settings_from_flags,
+    )
+    from ..agent.config.places import can_be_written, config_home, home_folder, user_file
     from ..agent.config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
+    from ..agent.config.user_settings import (
+        USER_FILE_MODE,
+        read_settings_file,
+        with_section,
+        write_settings_file,
+    )
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
-    "PRESET_NAMES",
-    "SCRIPTED",
     "HookSettings",
     "LoadedSettings",
     "ModelSettings",
+    "PRESET_NAMES",
+    "PROJECT_FILE",
     "PresetName",
+    "SCRIPTED",
     "SandboxSettings",
     "Settings",
     "StateSettings",
     "TelemetrySettings",
+    "USER_FILE_MODE",
     "can_be_written",
     "config_home",
     "flag_value_text",
+    "home_folder",
+    "read_settings_file",
     "settings_from_flags",
+    "user_file",
+    "with_section",
+    "write_settings_file",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from ..agent.border.document import read_object
+    from ..agent.border.given import Drops, Given
     from ..agent.border.values import (
         JsonObject,
         as_arguments,
@@ -19,10 +21,14 @@ if TYPE_CHECKING:
     )
     from ..tools.system.plural import count_of, format_size
     from ..tools.system.shorten import as_sentences, cut_after, cut_at_word, one_line, shorten
-    from ..tools.system.unicode import clean
+    from ..tools.system.unicode import clean, reveal_invisible
     from ..tools.text import strings_in
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "Drops",
+    "Given",
     "JsonObject",
     "as_arguments",
     "as_count",
@@ -39,9 +45,9 @@ __all__ = [
     "one_line",
     "parse_json",
     "plain_text",
+    "read_object",
+    "reveal_invisible",
     "shorten",
     "strings_in",
     "without_surrogates",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

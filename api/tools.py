@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     )
     from ..tools.search.engine import search_engine, search_text
     from ..tools.search.request import Refused
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
-    "MAX_CHARS",
     "AskUserTool",
     "CommandLimits",
     "Context",
+    "MAX_CHARS",
     "Output",
     "Params",
     "PlanTool",
@@ -38,5 +40,3 @@ __all__ = [
     "search_text",
     "steps_of",
 ]
-
-__getattr__ = names_on_demand(__name__, __file__)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..library.launching import extension_source
-from .options import Group, cwd_of, exits_with_code, load, say
+from .group import Group
+from .options import cwd_of, exits_with_code, load, say
 
 if TYPE_CHECKING:
     from ..extensions.python_extensions import Extension

@@ -15,13 +15,13 @@ import click
 
 from ..config.compaction_settings import PRESET_NAMES
 from ..errors import UsageError
+from .group import Group
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
     PICK,
     STDIN,
     Amount,
-    Group,
     WholeNumber,
     check_choice,
     check_options_of_command,
@@ -52,12 +52,10 @@ _COMMAND_MODULES = {
     "compact": "compact",
     "extensions": "extensions",
     "guide": "guide",
-    "import-settings": "import_settings",
     "log": "log",
     "mcp": "mcp",
     "memory": "memory",
     "models": "models",
-    "plugin": "plugin",
     "preserve": "preserve",
     "recover": "log",
     "rules": "preserve",

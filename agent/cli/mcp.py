@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .options import Group, WholeNumber, cwd_of, exits_with_code, launch_of, load, say
+from .group import Group
+from .options import WholeNumber, cwd_of, exits_with_code, launch_of, load, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

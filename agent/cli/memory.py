@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .options import Group, can_ask, exits_with_code, is_confirmed, launch_of, say
+from .group import Group
+from .options import can_ask, exits_with_code, is_confirmed, launch_of, say
 
 if TYPE_CHECKING:
     from ..extensions.memory import Fact, MemoryFolder

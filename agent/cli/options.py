@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, cached_property, wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
@@ -25,7 +25,6 @@ from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, NoSuchSession, UsageError
 
 if TYPE_CHECKING:
-    from ..border.entry_points import EntryPoint
     from ..config.load import LoadedSettings
     from ..launch import LaunchOptions, SessionChoice
     from ..security.redaction import Redaction
@@ -77,45 +76,6 @@ def _not_allowed(
     link = "of" if numbers.max is None else "from"
     what = f"{str(value)!r} is not allowed. Give a {noun} {link} {_range_text(numbers)}."
     return click.BadParameter(what, ctx, param)
-
-
-_WHOLE = 10_000  # characters of a description, so that none is cut
-
-
-class Group(click.Group):
-    """A group with the commands that add-ons declare for it. Its help wraps the descriptions of the
-    commands, which click cuts to a line.
-    """
-
-    @cached_property
-    def _added(self) -> "dict[str, EntryPoint]":
-        from ..border.entry_points import COMMANDS, entry_points
-
-        prefix = f"{self.name} " if self.name != "main" else ""
-        return {
-            name.removeprefix(prefix): point
-            for name, point in entry_points(COMMANDS).items()
-            if name.startswith(prefix) and " " not in name.removeprefix(prefix)
-        }
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self._added})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and cmd_name in self._added:
-            self.add_command(self._added[cmd_name].load(), cmd_name)
-        return super().get_command(ctx, cmd_name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(_WHOLE))
-            for name, command in commands
-            if command is not None and not command.hidden
-        ]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
 
 
 P = ParamSpec("P")

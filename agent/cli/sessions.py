@@ -19,17 +19,9 @@ import click
 from ...tools.system.plural import count_of, format_size
 from ...tools.system.unicode import clean
 from ..errors import NoSuchSession, UsageError
+from .group import Group
 from .log import print_passages
-from .options import (
-    Group,
-    can_ask,
-    exits_with_code,
-    is_confirmed,
-    load,
-    load_for_reading,
-    project_of,
-    say,
-)
+from .options import can_ask, exits_with_code, is_confirmed, load, load_for_reading, project_of, say
 
 if TYPE_CHECKING:
     from ..config.compaction_settings import StateSettings

@@ -1,6 +1,7 @@
 """Entry points of installed packages, read from their files."""
 
 from pathlib import Path
+from subprocess import STDOUT
 
 import pytest
 
@@ -89,3 +90,25 @@ def test_a_project_adds_no_commands(tmp_path: Path) -> None:
         out = process.communicate(timeout=60)[0]
     assert "evil" not in out
     assert "it runs" not in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["1 / 0", "command = 5", "import no_such_module"])
+def test_a_broken_package_breaks_only_its_command(tmp_path: Path, source: str) -> None:
+    place, packages = Place(tmp_path / "place"), tmp_path / "packages"
+    package(packages, "bad_pack-1.0", "[ctxagent.commands]\nbroken = bad_pack:command\n")
+    (packages / "bad_pack.py").write_text(f"{source}\n")
+    env = place.environ({"PYTHONPATH": str(packages)})
+
+    def ended(*words: str) -> tuple[int, str]:
+        with place.start(*words, command=AS_MODULE, env=env, stdout=PIPE, stderr=STDOUT) as process:
+            out = process.communicate(timeout=60)[0]
+        return process.returncode, out
+
+    code, said = ended("broken", "--option", "word")
+    assert code == 2
+    assert "the command 'broken' of bad_pack 1.0 cannot be loaded: " in said
+    code, said = ended("--help")
+    assert code == 0
+    assert "Not usable: " in said
+    assert "sessions" in said

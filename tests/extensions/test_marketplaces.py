@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ctxagent.addons.compat.marketplaces import RECORD_FILE, Marketplace, read_marketplaces
+from ctxagent.addons.compat.plugin_fetch import FileSource
 from ctxagent.agent.errors import ConfigError, UsageError
-from ctxagent.agent.extensions.marketplaces import RECORD_FILE, Marketplace, read_marketplaces
-from ctxagent.agent.extensions.plugin_fetch import FileSource
 
 SHA = "a" * 40
 URL = "https://x/y"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.features.other_settings import OtherSettings, other_settings
+from ctxagent.addons.compat.other_settings import OtherSettings, other_settings
 
 
 class Desk:

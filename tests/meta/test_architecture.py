@@ -62,12 +62,14 @@ MIN_LINES_FOR_TEST_FILE = 100
 # Modules of so many lines that have no test file of their name yet, by room. `agent/cli`, the
 # commands of add-ons and what lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
+    "compat": "marketplace_command marketplaces other_settings plugin_command plugin_fetch "
+    "plugin_install",
     "compaction": "host",
     "config": "preservation",
     "doctor": "command salvage session setup",
     "editors": "prompt questions server session updates",
     "export": "chart markdown page page_entries",
-    "extensions": "connection login plugin_fetch plugin_install plugins servers transport",
+    "extensions": "connection login plugins servers transport",
     "fleet": "attempt command places results_command summary",
     "library": "agent result",
     "models": "base probe",
@@ -267,7 +269,7 @@ STARTERS = {
     "ClearedStart(": {"agent.config.start_gate", "agent.security.program_starts"},
     "create_subprocess_exec(": {"agent.ui.input.editor", "agent.ui.commands.session"},
     "subprocess.Popen(": {
-        "agent.extensions.plugin_fetch", "addons.proxy.wrap", "addons.fleet.results_command",
+        "addons.compat.plugin_fetch", "addons.proxy.wrap", "addons.fleet.results_command",
         "agent.worktree.object_store", "addons.fleet.pool_supervisor", "addons.fleet.steps",
         "addons.fleet.attempt",
     },

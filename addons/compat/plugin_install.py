@@ -17,38 +17,39 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.files import make_private_folder, write_private
-from ...tools.system.plural import count_of
-from ..errors import CtxagentError, UsageError, conceal
-from ..lazy import dataclass
-from .command_files import CommandFile, commands_of
-from .hook_files import PublishedHook
-from .lsp.kinds import ServerKind
-from .lsp.servers import servers_of as language_servers_of
-from .marketplaces import Marketplace, OfferedPlugin, marketplace_named, offers_in
-from .mcp.config import servers_of
-from .plugin_fetch import FileSource, SourceFile, source_files
-from .plugins import (
+from ...api.base import CtxagentError, UsageError, conceal, dataclass
+from ...api.files import make_private_folder, write_private
+from ...api.session import (
     DEFAULT_PLACES,
     MANIFEST,
     MAX_NAME_CHARS,
     PLUGINS_FOLDER,
     ROOT_VARIABLE,
+    CommandFile,
     Plugin,
+    PublishedHook,
+    ServerKind,
+    Skill,
     check_bounds,
     check_name,
+    commands_of,
     content_digest,
     file_digests,
     hooks_of,
+    language_servers_of,
     layout_problems,
     places_of,
     plugins_lock,
     read_manifest,
     read_plugins,
+    servers_of,
     subagent_files,
     write_plugins,
 )
-from .skills import Skill, skills_of
+from ...api.session import skills_in as skills_of
+from ...api.text import count_of
+from .marketplaces import Marketplace, OfferedPlugin, marketplace_named, offers_in
+from .plugin_fetch import FileSource, SourceFile, source_files
 
 MAX_FILES_SHOWN = 30  # files listed in an update
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...tools.system.shorten import one_line
-from ..errors import CtxagentError, UsageError
-from .marketplace import marketplace, say_offers
-from .options import Group, can_ask, exits_with_code, is_confirmed, load, say
+from ...api.base import CtxagentError, UsageError
+from ...api.cli import Group, can_ask, exits_with_code, is_confirmed, load, say
+from ...api.text import one_line
+from .marketplace_command import marketplace, say_offers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..extensions.plugin_install import InstallRequest, StagedPlugin
-    from ..extensions.plugins import Plugin
+    from ...api.session import Plugin
+    from .plugin_install import InstallRequest, StagedPlugin
 
 MAX_VERSION_CHARS = 40
 ABOUT = ("version", "description")  # fields of a manifest that are printed
@@ -42,8 +42,8 @@ def add(ref: str, yes: bool, source: str) -> int:
     The plugin is copied from a folder or from one commit of a git repository. If the source is a
     marketplace with several plugins, they are listed and none is added.
     """
-    from ..config.places import config_home
-    from ..extensions.plugin_install import IsMarketplace, install_staged, stage_plugin
+    from ...api.settings import config_home
+    from .plugin_install import IsMarketplace, install_staged, stage_plugin
 
     own = config_home(os.environ)
     try:
@@ -70,11 +70,11 @@ def update(yes: bool, name: str | None) -> int:
     Changed contents and files are shown first. The lists of the marketplaces are read again.
     Exit code 1 if a plugin was not updated.
     """
-    from ..config.places import config_home
-    from ..extensions.marketplaces import add_marketplace, read_marketplaces
-    from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import plugin_named, update_request
-    from ..extensions.plugins import read_plugins
+    from ...api.session import read_plugins
+    from ...api.settings import config_home
+    from .marketplaces import add_marketplace, read_marketplaces
+    from .plugin_fetch import FileSource
+    from .plugin_install import plugin_named, update_request
 
     own = config_home(os.environ)
     plugins = read_plugins(own)
@@ -108,9 +108,9 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
     """List the plugins of your marketplaces that have all WORDS in their name, description or
     keywords; exit code 1 if there is none.
     """
-    from ..config.places import config_home
-    from ..extensions.marketplaces import read_marketplaces
-    from ..extensions.plugins import read_plugins
+    from ...api.session import read_plugins
+    from ...api.settings import config_home
+    from .marketplaces import read_marketplaces
 
     own = config_home(os.environ)
     markets = read_marketplaces(own)
@@ -133,9 +133,9 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 @exits_with_code
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     """List the plugins and their contents; exit code 1 if one has changed."""
-    from ..config.places import config_home
-    from ..extensions.plugin_install import contents_of
-    from ..extensions.plugins import check_plugins
+    from ...api.session import check_plugins
+    from ...api.settings import config_home
+    from .plugin_install import contents_of
 
     found = check_plugins(config_home(os.environ), load(options).trust_dir)
     if as_json:
@@ -158,8 +158,8 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
 @exits_with_code
 def remove(name: str) -> int:
     """Remove the plugin NAME."""
-    from ..config.places import config_home
-    from ..extensions.plugin_install import remove_plugin
+    from ...api.settings import config_home
+    from .plugin_install import remove_plugin
 
     remove_plugin(name, config_home(os.environ))
     say(f"removed: {name}")
@@ -170,9 +170,9 @@ def _wanted(source: str, ref: str, own: "Path") -> "InstallRequest":
     """Return the plugin to add. Raises UsageError."""
     from pathlib import Path
 
-    from ..extensions.marketplaces import marketplace_named, read_marketplaces
-    from ..extensions.plugin_fetch import FileSource
-    from ..extensions.plugin_install import InstallRequest
+    from .marketplaces import marketplace_named, read_marketplaces
+    from .plugin_fetch import FileSource
+    from .plugin_install import InstallRequest
 
     named = re.fullmatch(OFFERED, source, re.ASCII)
     if named is None or Path(source).is_dir():
@@ -188,8 +188,8 @@ def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool)
     """Update a plugin from its source. Return True if it is up to date afterwards, False if the
     user declines. Raises CtxagentError.
     """
-    from ..extensions.plugin_install import differences, install_staged, stage_plugin
-    from ..extensions.plugins import is_intact
+    from ...api.session import is_intact
+    from .plugin_install import differences, install_staged, stage_plugin
 
     intact = is_intact(plugin)
     if intact and wanted.source.commit and wanted.source.commit == plugin.commit:
@@ -212,7 +212,7 @@ def _updated(plugin: "Plugin", wanted: "InstallRequest", own: "Path", yes: bool)
 
 def _show(ready: "StagedPlugin") -> None:
     """Print the contents of a plugin before it is added."""
-    from ..extensions.plugin_install import contents_of
+    from .plugin_install import contents_of
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
@@ -239,14 +239,14 @@ def _is_wanted(name: str, verb: str) -> bool:
 
 def _escaped(text: str) -> str:
     """Return a line of a plugin with invisible characters escaped."""
-    from ...tools.system.unicode import reveal_invisible
+    from ...api.text import reveal_invisible
 
     return reveal_invisible(text).replace("\n", "\\n")
 
 
 def _version(plugin: "Plugin") -> str:
     """Return the version in the manifest of a plugin, "" if it names none."""
-    from ..extensions.plugins import read_manifest
+    from ...api.session import read_manifest
 
     try:
         given = read_manifest(plugin.folder).get("version")
@@ -256,7 +256,7 @@ def _version(plugin: "Plugin") -> str:
 
 
 def _row(each: "Plugin", why: str) -> dict[str, Any]:
-    from ..extensions.plugin_install import contents_of
+    from .plugin_install import contents_of
 
     contents = contents_of(each)
     return {

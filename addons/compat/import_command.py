@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import cwd_of, exits_with_code, load, say, say_lines
+from ...api.cli import cwd_of, exits_with_code, load, say, say_lines
 
 if TYPE_CHECKING:
-    from ..features.other_settings import OtherSettings
+    from .other_settings import OtherSettings
 
 HEADINGS = {
     "taken": "Already used",
@@ -34,9 +34,8 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
     Copies add to your settings; no existing setting changes. A changed file of the project needs
     your trust again.
     """
-    from ..config.places import config_home, home_folder, user_file
-    from ..config.user_settings import write_settings_file
-    from ..features.other_settings import other_settings
+    from ...api.settings import config_home, home_folder, user_file, write_settings_file
+    from .other_settings import other_settings
 
     found = other_settings(
         cwd_of(options),
@@ -62,7 +61,7 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
 
 
 def _show(found: "OtherSettings") -> None:
-    from ...tools.system.unicode import reveal_invisible
+    from ...api.text import reveal_invisible
 
     for status, heading in HEADINGS.items():
         places = dict[str, list[str]]()
@@ -82,7 +81,7 @@ def _show(found: "OtherSettings") -> None:
 
 def _diff(found: "OtherSettings", path: Path) -> str:
     """Return the change of a file as a diff."""
-    from ...tools.system.unicode import reveal_invisible
+    from ...api.text import reveal_invisible
 
     contents = (found.before[path], found.after[path])
     before, after = (data.decode("utf-8", "replace").splitlines() for data in contents)

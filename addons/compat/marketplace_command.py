@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...tools.system.plural import count_of
-from .options import Group, exits_with_code, say, say_lines
+from ...api.cli import Group, exits_with_code, say, say_lines
+from ...api.text import count_of
 
 if TYPE_CHECKING:
-    from ..extensions.marketplaces import OfferedPlugin
+    from .marketplaces import OfferedPlugin
 
 
 @click.group(cls=Group)
@@ -25,9 +25,9 @@ def marketplace() -> None:
 @exits_with_code
 def add(ref: str, source: str) -> int:
     """Add the marketplace in a folder or repository. This adds none of its plugins."""
-    from ..config.places import config_home
-    from ..extensions.marketplaces import add_marketplace
-    from ..extensions.plugin_fetch import FileSource
+    from ...api.settings import config_home
+    from .marketplaces import add_marketplace
+    from .plugin_fetch import FileSource
 
     added = add_marketplace(FileSource(source, ref), config_home(os.environ), os.environ)
     offered = count_of(len(added.offers), "plugin")
@@ -40,8 +40,8 @@ def add(ref: str, source: str) -> int:
 @exits_with_code
 def list_marketplaces(as_json: bool) -> int:
     """List the marketplaces."""
-    from ..config.places import config_home
-    from ..extensions.marketplaces import read_marketplaces
+    from ...api.settings import config_home
+    from .marketplaces import read_marketplaces
 
     markets = read_marketplaces(config_home(os.environ)).values()
     keys = ("name", "source", "ref", "commit", "updated")
@@ -65,8 +65,8 @@ def list_marketplaces(as_json: bool) -> int:
 @exits_with_code
 def remove(name: str) -> int:
     """Remove the marketplace NAME. Its installed plugins stay."""
-    from ..config.places import config_home
-    from ..extensions.marketplaces import remove_marketplace
+    from ...api.settings import config_home
+    from .marketplaces import remove_marketplace
 
     remove_marketplace(name, config_home(os.environ))
     say(f"removed: {name}")
@@ -80,10 +80,10 @@ def update(name: str | None) -> int:
     """Read the list of the marketplace NAME, or of all marketplaces, again. This updates no
     plugin.
     """
-    from ..config.places import config_home
-    from ..errors import CtxagentError
-    from ..extensions.marketplaces import add_marketplace, marketplace_named, read_marketplaces
-    from ..extensions.plugin_fetch import FileSource
+    from ...api.base import CtxagentError
+    from ...api.settings import config_home
+    from .marketplaces import add_marketplace, marketplace_named, read_marketplaces
+    from .plugin_fetch import FileSource
 
     own = config_home(os.environ)
     markets = read_marketplaces(own)
@@ -111,7 +111,7 @@ def say_offers(
     offers: "Iterable[OfferedPlugin]", installed: Collection[str] = (), as_json: bool = False
 ) -> None:
     """Print plugins of marketplaces."""
-    from ...tools.system.unicode import reveal_invisible
+    from ...api.text import reveal_invisible
 
     if as_json:
         rows = [

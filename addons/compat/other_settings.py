@@ -13,32 +13,34 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from ...tools.system.plural import count_of
-from ..border.document import read_object
-from ..border.given import Drops, Given
-from ..config.load import PROJECT_FILE as SETTINGS_FILE
-from ..config.trust import (
+from ...api.base import ConfigError, CtxagentError, dataclass
+from ...api.guard import (
     LINK_LEAVES_PROJECT,
+    convert_rule,
     folders_within_project,
     is_file_trusted,
     read_untrusted,
 )
-from ..config.user_settings import USER_FILE_MODE, read_settings_file, with_section
-from ..errors import ConfigError, CtxagentError
-from ..extensions.hook_files import HOOKS_NAME
-from ..extensions.mcp.config import (
+from ...api.models import DEFAULT_PROVIDER, find_provider
+from ...api.session import (
+    COPIED,
+    HOOKS_NAME,
+    NOT_TAKEN,
     OWN_FILE,
     PROJECT_FILE,
     SERVERS_KEY,
+    TAKEN_PLACES,
+    CopiedKind,
     check_server,
+    codex_server,
+    gemini_server,
+    opencode_server,
     plain_name,
     read_document,
 )
-from ..extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
-from ..lazy import dataclass
-from ..models.providers import DEFAULT_PROVIDER, find_provider
-from ..permissions.claude_code_rules import convert_rule
-from .other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
+from ...api.settings import PROJECT_FILE as SETTINGS_FILE
+from ...api.settings import USER_FILE_MODE, read_settings_file, with_section
+from ...api.text import Drops, Given, count_of, read_object
 
 Status = Literal["taken", "copy", "kept", "not"]
 Server = Callable[[Mapping[str, Any]], Mapping[str, Any]]

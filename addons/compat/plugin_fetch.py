@@ -15,14 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ...tools.system import end_with_parent
-from ...tools.system.environment import child_environment
-from ...tools.system.programs import own_environment, program
-from ...tools.system.shorten import one_line
-from ..config.trust import read_untrusted
-from ..errors import CtxagentError, UsageError, conceal
-from ..lazy import dataclass, regex
-from .plugins import check_bounds
+from ...api.base import CtxagentError, UsageError, conceal, dataclass, regex
+from ...api.guard import read_untrusted
+from ...api.programs import child_environment, end_with_parent, own_environment, program
+from ...api.session import check_bounds
+from ...api.text import one_line
 
 PROTOCOLS = ("file", "https", "ssh", "git")
 FETCH_TIMEOUT_S = 300

@@ -13,14 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ...tools.system.files import make_private_folder, replace_file
-from ...tools.system.shorten import one_line
-from ..border.document import read_object
-from ..config.trust import read_untrusted
-from ..errors import ConfigError, CtxagentError, UsageError, conceal
-from ..lazy import dataclass, regex
+from ...api.base import ConfigError, CtxagentError, UsageError, conceal, dataclass, regex
+from ...api.files import make_private_folder, replace_file
+from ...api.guard import read_untrusted
+from ...api.session import check_name, plugins_lock
+from ...api.text import one_line, read_object
 from .plugin_fetch import GITHUB_NAME, FileSource, github_url, source_files
-from .plugins import check_name, plugins_lock
 
 RECORD_FILE = "marketplaces.json"  # in the user's configuration folder
 LIST_FOLDER, LIST_NAME = ".claude-plugin", "marketplace.json"

@@ -1,0 +1,75 @@
+"""Groups of commands, with the commands that add-ons declare for them."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import UsageError
+from .options import exits_with_code
+
+if TYPE_CHECKING:
+    from ..border.entry_points import EntryPoint
+
+
+_WHOLE = 10_000  # characters of a description, so that none is cut
+
+
+class Group(click.Group):
+    """A group with the commands that add-ons declare for it. Its help wraps the descriptions of the
+    commands, which click cuts to a line.
+    """
+
+    @cached_property
+    def _added(self) -> "dict[str, EntryPoint]":
+        from ..border.entry_points import COMMANDS, entry_points
+
+        prefix = f"{self.name} " if self.name != "main" else ""
+        return {
+            name.removeprefix(prefix): point
+            for name, point in entry_points(COMMANDS).items()
+            if name.startswith(prefix) and " " not in name.removeprefix(prefix)
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._added})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in self._added:
+            self.add_command(_command_of(self._added[cmd_name]), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(_WHOLE))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def _command_of(point: "EntryPoint") -> click.Command:
+    """Return the command of an add-on. If it cannot be loaded, the command says why."""
+    from ...tools.system.foreign_code import foreign_code
+
+    with foreign_code() as problems:
+        found = point.load()
+        if isinstance(found, click.Command):
+            return found
+        problems.append(f"{point.value} is no command of click")
+
+    @click.command(
+        help=f"Not usable: {problems[0]}", context_settings={"ignore_unknown_options": True}
+    )
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    @exits_with_code
+    def unusable(words: tuple[str, ...]) -> int:
+        raise UsageError(
+            f"the command {point.name!r} of {point.package} cannot be loaded: {problems[0]}",
+            hint="Update or remove the package.",
+        )
+
+    return unusable
