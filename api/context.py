@@ -7,7 +7,8 @@ from ..agent.lazy import names_on_demand
 if TYPE_CHECKING:
     from ..agent.compaction.bare_host import BareHost
     from ..agent.compaction.breakdown import break_down
-    from ..agent.compaction.document import SummaryDocument, render as render_summary
+    from ..agent.compaction.document import SummaryDocument
+    from ..agent.compaction.document import render as render_summary
     from ..agent.compaction.engine import CompactionEngine
     from ..agent.compaction.history import acts, readable_trigger
     from ..agent.compaction.host import CompactionPurpose
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from ..agent.compaction.layers.clear import (
         BY_REF,
         KEPT_IN,
-        NAME as CLEAR,
         plan_all,
         recall_pages,
+    )
+    from ..agent.compaction.layers.clear import (
+        NAME as CLEAR,
     )
     from ..agent.compaction.layers.demote import (
         DemoteResults,
@@ -38,45 +41,45 @@ if TYPE_CHECKING:
     from ..agent.context import tokens
     from ..agent.context.items import (
         COMPACTION,
-        Item,
         SUMMARY_SOURCE,
         THINKING,
         UNNUMBERED,
+        Item,
         shown_blocks,
         unnumbered,
     )
     from ..agent.context.request import Request, build_messages, build_request, with_question
-    from ..agent.context.view import Folding, REFUSAL, REINSERTED_SOURCES, View, fold, start_folding
+    from ..agent.context.view import REFUSAL, REINSERTED_SOURCES, Folding, View, fold, start_folding
     from ..agent.context.window import LEVELS, LearnedWindow, Window, learn_from_refusal, measure
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "BY_REF",
-    "BareHost",
     "CLEAR",
     "COMPACTION",
+    "KEPT_IN",
+    "LAYERS",
+    "LEVELS",
+    "PRESETS",
+    "RECOVERY_TOPIC",
+    "REFUSAL",
+    "REINSERTED_SOURCES",
+    "SUMMARY_SOURCE",
+    "THINKING",
+    "UNNUMBERED",
+    "BareHost",
     "CompactionEngine",
     "CompactionPurpose",
     "DemoteResults",
     "Demotion",
     "Folding",
     "Item",
-    "KEPT_IN",
-    "LAYERS",
-    "LEVELS",
     "Layer",
     "LearnedWindow",
-    "PRESETS",
     "Policy",
-    "RECOVERY_TOPIC",
-    "REFUSAL",
-    "REINSERTED_SOURCES",
     "Request",
-    "SUMMARY_SOURCE",
     "SummaryDocument",
-    "THINKING",
-    "UNNUMBERED",
     "View",
     "Window",
     "acts",

@@ -12,19 +12,17 @@ from ..agent.context.view import View
 from ..agent.context.window import Window
 from ..agent.errors import CtxagentError, ModelError, ToolError
 from ..agent.events import Event, Notice, TextDelta, TurnFinished
+from ..agent.extensions.command import Command, Prompt, command
 from ..agent.library.custom_model import CustomModel
 from ..agent.loop.feature import (
     Feature,
-    FeatureCommand,
     IncomingMessage,
     MakeModel,
-    Prompt,
     Ruling,
     Setting,
     ToolCall,
     Turn,
     Veto,
-    command,
     tool,
 )
 from ..agent.loop.session_handle import SessionHandle
@@ -36,13 +34,13 @@ from ..tools.base import Context, Output, Params, Tool
 __all__ = [
     "Call",
     "Clear",
+    "Command",
     "Context",
     "CtxagentError",
     "CustomModel",
     "Entry",
     "Event",
     "Feature",
-    "FeatureCommand",
     "IncomingMessage",
     "Item",
     "Layer",

@@ -9,14 +9,7 @@ if TYPE_CHECKING:
     from ..agent.features.attachments import Attached
     from ..agent.ui import signals
     from ..agent.ui.capabilities import detect_for_process, report_rows
-    from ..agent.ui.commands import (
-        COMMANDS,
-        Command,
-        CommandContext,
-        added_commands,
-        parse,
-        read_command_files,
-    )
+    from ..agent.ui.commands import Command, CommandContext, all_commands, parse, read_command_files
     from ..agent.ui.commands.settings import EFFORTS
     from ..agent.ui.compaction_report import receipt
     from ..agent.ui.conversation.open_session import Conversation, ConversationServices
@@ -32,8 +25,11 @@ else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "EFFORTS",
+    "MAX_LINE_BYTES",
+    "MODES",
+    "SANDBOXED_MEANS",
     "Attached",
-    "COMMANDS",
     "ChoiceRow",
     "Choices",
     "Command",
@@ -41,19 +37,15 @@ __all__ = [
     "Conversation",
     "ConversationPlace",
     "ConversationServices",
-    "EFFORTS",
-    "MAX_LINE_BYTES",
-    "MODES",
     "Menu",
     "Option",
     "Questions",
     "RunningTask",
-    "SANDBOXED_MEANS",
     "Screen",
     "SubagentEvent",
     "Subagents",
     "Transcript",
-    "added_commands",
+    "all_commands",
     "bounded_lines",
     "conversation_place",
     "detect_for_process",

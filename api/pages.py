@@ -28,16 +28,17 @@ if TYPE_CHECKING:
         short_tokens,
     )
     from ..agent.pages.templates import page_headers, render
-    from ..agent.pages.text import MAX_TEXT_CHARS, clean as clean_text, cut_middle, join_ends
+    from ..agent.pages.text import MAX_TEXT_CHARS, cut_middle, join_ends
+    from ..agent.pages.text import clean as clean_text
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "MAX_TEXT_CHARS",
+    "NO_FIGURE",
     "CallValue",
     "ExportFormat",
     "Frame",
-    "MAX_TEXT_CHARS",
-    "NO_FIGURE",
     "area_path",
     "charts",
     "clean_text",

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from ..agent.extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
     from ..agent.extensions.plugins import (
         DEFAULT_PLACES,
-        InstalledPlugins,
         MANIFEST,
         MAX_NAME_CHARS,
         PLUGINS_FOLDER,
-        Plugin,
         ROOT_VARIABLE,
+        InstalledPlugins,
+        Plugin,
         check_bounds,
         check_name,
         check_plugins,
@@ -59,11 +59,12 @@ if TYPE_CHECKING:
         subagent_files,
         write_plugins,
     )
-    from ..agent.extensions.skills import Skill, skills_of as skills_in
+    from ..agent.extensions.skills import Skill
+    from ..agent.extensions.skills import skills_of as skills_in
     from ..agent.features import otel
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
-    from ..agent.features.other_files import COPIED, CopiedKind, NOT_TAKEN, TAKEN_PLACES
+    from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
     from ..agent.features.skills import skills_of
     from ..agent.features.subagent_types import BUILT_IN, types_of
     from ..agent.launch import AttachedData, Budget, LaunchOptions
@@ -85,43 +86,43 @@ else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
-    "Accepted",
-    "Answer",
-    "AttachedData",
     "BUILT_IN",
-    "Budget",
     "CACHE_NAME",
     "COPIED",
-    "CallRefused",
-    "CommandFile",
-    "Compacted",
-    "CopiedKind",
     "DEFAULT_PLACES",
-    "Delta",
-    "Event",
-    "FormQuestion",
     "HOOKS_NAME",
-    "HookFiles",
-    "InstalledPlugins",
-    "LaunchOptions",
     "MANIFEST",
     "MAX_NAME_CHARS",
     "NOT_TAKEN",
     "OWN_FILE",
     "PLUGINS_FOLDER",
     "PROJECT_FILE",
-    "Plugin",
-    "PublishedHook",
-    "Question",
     "ROOT_VARIABLE",
-    "ResumeCache",
     "SERVERS_KEY",
-    "ServerConfig",
-    "ServerKind",
-    "Skill",
     "TAKEN_PLACES",
     "TEXT",
     "TOOL_NAME",
+    "Accepted",
+    "Answer",
+    "AttachedData",
+    "Budget",
+    "CallRefused",
+    "CommandFile",
+    "Compacted",
+    "CopiedKind",
+    "Delta",
+    "Event",
+    "FormQuestion",
+    "HookFiles",
+    "InstalledPlugins",
+    "LaunchOptions",
+    "Plugin",
+    "PublishedHook",
+    "Question",
+    "ResumeCache",
+    "ServerConfig",
+    "ServerKind",
+    "Skill",
     "TextDelta",
     "ThinkingDelta",
     "ToolDraft",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     )
     from ..agent.config.keys import SCRIPTED
     from ..agent.config.load import (
-        LoadedSettings,
         PROJECT_FILE,
+        LoadedSettings,
         flag_value_text,
         settings_from_flags,
     )
@@ -30,18 +30,18 @@ else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "PRESET_NAMES",
+    "PROJECT_FILE",
+    "SCRIPTED",
+    "USER_FILE_MODE",
     "HookSettings",
     "LoadedSettings",
     "ModelSettings",
-    "PRESET_NAMES",
-    "PROJECT_FILE",
     "PresetName",
-    "SCRIPTED",
     "SandboxSettings",
     "Settings",
     "StateSettings",
     "TelemetrySettings",
-    "USER_FILE_MODE",
     "can_be_written",
     "config_home",
     "flag_value_text",

@@ -22,10 +22,10 @@ else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "MAX_CHARS",
     "AskUserTool",
     "CommandLimits",
     "Context",
-    "MAX_CHARS",
     "Output",
     "Params",
     "PlanTool",

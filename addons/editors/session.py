@@ -26,7 +26,6 @@ from acp.schema import (
 
 from ...api.base import CtxagentError, UsageError, dataclass, regex
 from ...api.front_ends import (
-    COMMANDS,
     EFFORTS,
     ChoiceRow,
     Choices,
@@ -37,7 +36,7 @@ from ...api.front_ends import (
     Questions,
     RunningTask,
     Screen,
-    added_commands,
+    all_commands,
     parse,
     read_command_files,
 )
@@ -328,7 +327,7 @@ class EditorSession:
         """Return the command that the text calls, or None. Raises UsageError for an unknown command
         and for one that only works in a terminal.
         """
-        found = parse(text, added_commands(self._context))
+        found = parse(text, all_commands(self._context))
         if found and found[0].name in LEFT_OUT:
             raise UsageError(
                 f"/{found[0].name} is for the terminal",
@@ -338,9 +337,8 @@ class EditorSession:
 
     async def _run_command(self, command: Command, argument: str) -> str:
         """Run a command, and return the prompt it sends next, "" for none."""
-        assert command.run is not None
         self._prompt_of_command = ""
-        error = await self._task.run(_error_of(command.run(self._context, argument)))
+        error = await self._task.run(_error_of(self._context.run(command, argument)))
         if shown := self._screen.take():
             self._send(message(f"```\n{shown}\n```\n"))
         if isinstance(error, CtxagentError):
@@ -421,7 +419,7 @@ class EditorSession:
                 if command.argument
                 else None,
             )
-            for command in {**added_commands(self._context), **COMMANDS}.values()
+            for command in all_commands(self._context).values()
             if command.name not in LEFT_OUT
         ]
         if shown != self._shown_commands:

@@ -8,8 +8,6 @@ for other agents work here.
 
 Command files of a project are offered without trust, like its AGENTS.md. Their shell commands,
 `allowed-tools` and `model` apply only after the user has trusted the content of the file.
-
-The groups of slash commands are in the order in which /help shows them.
 """
 
 import os
@@ -19,25 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
 
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass, regex
 from ..prompts import PROMPTS_FOLDER
+from .command import OWN, CommandGroup, group_named
 from .front_matter import list_value, split_front_matter, text_value
 from .plugins import ROOT_VARIABLE, Plugin, free_name, places_of
-
-CommandGroup = Literal[
-    "conversation", "context", "files and work", "model and cost", "setup", "your own"
-]
-GROUPS: tuple[CommandGroup, ...] = get_args(CommandGroup)
-OWN: CommandGroup = "your own"  # commands from files, plugins, servers and extensions
-
-
-def group_named(name: str) -> CommandGroup:
-    """Return the group of this name, OWN for an unknown name."""
-    return next((group for group in GROUPS if group == name), OWN)
-
 
 COMMANDS_FOLDER = "commands"
 PROJECT_FOLDERS = (".ctxagent", ".claude")  # for equal names the first wins

@@ -24,12 +24,12 @@ from ..compaction.policy import Policy
 from ..context.tokens import estimate
 from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
+from ..extensions.command import is_command_message
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
 from ..loop.feature import Feature, IncomingMessage
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
-from ..loop.user_commands import is_command_message
 from ..session.entries import ATTACHMENT, Content, User
 
 if TYPE_CHECKING:

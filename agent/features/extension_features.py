@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from inspect import isawaitable
 from types import MethodType
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..events import Emit, Notice
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, FeatureCommand, MakeModel, Prompt, Setting
+from ..loop.feature import Feature, MakeModel, Setting
 from ..loop.features import Features
 from ..loop.session_handle import SessionHandle
 from ..models.base import Model
@@ -155,20 +154,3 @@ def has_provider(launch: LaunchOptions) -> bool:
 def _providers(launch: LaunchOptions) -> Mapping[str, MakeModel]:
     classes = extensions_of(launch).classes
     return {name: make for each in classes for name, make in each.providers.items()}
-
-
-def find_command(agent: AgentState, name: str) -> FeatureCommand | None:
-    """Return the slash command of a feature, or None for an unknown name."""
-    return next((each for each in agent.features.commands() if each.name == name), None)
-
-
-async def run_command(command: FeatureCommand, argument: str) -> str | Prompt | None:
-    """Run a slash command of a feature. Raises CtxagentError if it fails."""
-    with foreign_code(CtxagentError) as problems:
-        found: Any = command.run(argument)
-        found = await found if isawaitable(found) else found
-        text = found.text if isinstance(found, Prompt) else found
-        if isinstance(text, str) or found is None:
-            return found  # type: ignore[no-any-return]
-        raise TypeError(f"it must give a text, a Prompt or None, not {type(text).__name__}")
-    raise CtxagentError(f"the command /{command.name} failed: {problems[0]}")

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, NoCredentials, UsageError
 from ..events import Notice
-from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
 from ..extensions.mcp.config import ServerConfig, load_servers
 from ..extensions.plugins import part_named
 from ..launch import Budget, LaunchOptions
@@ -23,6 +23,7 @@ from ..lazy import dataclass
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..events import GivenAnswers
+    from ..extensions.command_files import CommandFile
     from ..extensions.mcp.servers import McpServers
     from ..extensions.python_extensions import ExtensionSource
     from ..loop.agent import AgentState
@@ -135,10 +136,12 @@ async def _run_session_command(agent: "AgentState", name: str, instructions: str
     return f"undone: {undone}; the context has {agent.model.current_window().tokens:,} tokens again"
 
 
-def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
+def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, "CommandFile"], Sequence[str]]:
     """Return the commands defined in files by name, and warnings about bad files. A file overrides
     the built-in command of the same name.
     """
+    from ..extensions.command_files import built_in_commands, load_command_files
+
     if launch.safe:
         return built_in_commands(), ()
     found, warnings = load_command_files(
@@ -156,24 +159,24 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     task itself. Return Shown for a command that only prints text. Raises RecordError, CtxagentError
     for a failed command, and ToolError for a prompt of a server.
     """
-    from ..app import change_model
-    from ..features.extension_features import find_command, run_command
-    from ..features.mcp import servers_of
-    from ..features.skills import SkillsFeature
-    from ..loop.feature import Prompt
-    from ..loop.user_commands import command_message, model_of_turn, prompt_message
-
     name, _, arguments = task.partition(" ")
     if not name.startswith("/"):
         return task
+    from ..app import change_model
+    from ..extensions.command import Prompt
+    from ..features.mcp import servers_of
+    from ..features.skills import SkillsFeature
+    from ..loop.user_commands import command_message, model_of_turn, prompt_message
+
     if name[1:] in SESSION_COMMANDS:
         return Shown(await _run_session_command(agent, name[1:], arguments.strip()))
     if ":" in name and (servers := servers_of(agent)) is not None:
         await servers.wait_for([name[1:].partition(":")[0]])
         if name[1:] in servers.prompts():
             return await prompt_message(agent, servers, name[1:], arguments.strip())
-    if (feature := find_command(agent, name[1:])) is not None:
-        found = await run_command(feature, arguments.strip())
+    if (own := agent.features.command(name[1:])) is not None and own.run is not None:
+        found = own.run(arguments.strip())
+        found = await found if isawaitable(found) else found
         return found.text if isinstance(found, Prompt) else Shown(found or "")
     files, warnings = await asyncio.to_thread(command_files_of, launch)
     for warning in warnings:

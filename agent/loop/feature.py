@@ -5,7 +5,7 @@ calls the features in a fixed order and does not depend on any of them. Extensio
 interface.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
@@ -16,7 +16,7 @@ from ..compaction.layers.layer import Layer
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
-from ..extensions.command_files import OWN, CommandGroup, group_named
+from ..extensions.command import Command, commands_in
 from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
@@ -69,24 +69,6 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """The result of a command that sends a message to the model."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureCommand:
-    """A slash command that a feature adds."""
-
-    name: str  # without the slash
-    help: str
-    run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
-    argument: str = ""  # shown after the name in help, such as [FILE]
-    group: CommandGroup = OWN  # section in help
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """A setting `extensions.NAME.KEY` that the extension NAME declares. Values must have the type
     of the default.
@@ -109,23 +91,6 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
 
     def mark(method: M) -> M:
         method.__dict__["tool_effect"] = effect
-        return method
-
-    return mark
-
-
-def command(help: str, *, argument: str = "", name: str = "", group: str = OWN) -> Callable[[M], M]:
-    """Make a method of a feature, async or not, a slash command. The method takes the text after
-    the command's name, and returns a text to show or a Prompt. `group` is the section in /help; an
-    unknown name selects the default.
-    """
-
-    if not isinstance(help, str):
-        raise TypeError("write @command(HELP), with a text for /help")
-
-    def mark(method: M) -> M:
-        shown = name or method.__name__.replace("_", "-")
-        method.__dict__["command"] = (shown, help, argument, group_named(group))
         return method
 
     return mark
@@ -168,12 +133,9 @@ class Feature:
             for method, effect in self.marked("tool_effect")
         ]
 
-    def commands(self) -> Sequence[FeatureCommand]:
+    def commands(self) -> Sequence[Command]:
         """Return the slash commands that this feature adds: the methods marked with `command`."""
-        return [
-            FeatureCommand(name, help, getattr(self, method), argument, group)
-            for method, (name, help, argument, group) in self.marked("command")
-        ]
+        return [each.bound(self) for each in commands_in(vars(type(self)))]
 
     @classmethod
     def marked(cls, mark: str) -> list[tuple[str, Any]]:
@@ -189,7 +151,7 @@ class Feature:
     @classmethod
     def command_names(cls) -> list[str]:
         """Return the names of the slash commands among the methods."""
-        return [name for _, (name, *_) in cls.marked("command")]
+        return [each.name for each in commands_in(vars(cls))]
 
     @classmethod
     def parts(cls) -> list[str]:

@@ -8,7 +8,7 @@ Veto where that is allowed) or returns a value of the wrong type.
 import asyncio
 import inspect
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,14 +19,14 @@ from typing import Any, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ...tools.system.foreign_code import foreign_code
 from ..compaction.layers.layer import Layer
-from ..errors import RecordError, RequestRejected
+from ..errors import CtxagentError, RecordError, RequestRejected
 from ..events import Delta, Emit, Notice, TurnFinished
+from ..extensions.command import Command, Offers, Prompt
 from ..lazy import regex
 from ..models.base import Reply
 from ..session.entries import Entry, User, encode
 from .feature import (
     Feature,
-    FeatureCommand,
     IncomingMessage,
     Ruling,
     ToolCall,
@@ -49,7 +49,7 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
 }
 _ITEMS: Mapping[str, type] = {
     "tools": Tool,
-    "commands": FeatureCommand,
+    "commands": Command,
     "first_entries": Entry,
     "reinserted": Entry,
 }
@@ -86,7 +86,7 @@ def check_items(what: str, kind: type[T], found: Any) -> list[T]:
     items = list(found)
     for each in items:
         _check(what, each, kind)
-        if isinstance(each, FeatureCommand):
+        if isinstance(each, Command):
             for text in (each.name, each.help, each.argument):
                 _check(f"a text of {what}", text, str)
         elif isinstance(each, Tool):
@@ -120,6 +120,30 @@ def _check_content(what: str, content: Any) -> None:
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             raise TypeError(f"{what} must give blocks with a type, not {block!r:.80}")
+
+
+def guarded_command(command: Command) -> Command:
+    """Return the command of an extension so that a failure of its functions is a CtxagentError."""
+    complete = command.complete and partial(_complete_guarded, command.complete)
+    help, run = f"{command.help} · extension", partial(_run_guarded, command)
+    return replace(command, help=help, run=run, complete=complete)
+
+
+async def _run_guarded(command: Command, argument: str) -> str | Prompt | None:
+    with foreign_code(CtxagentError) as problems:
+        found: Any = command.run and command.run(argument)
+        found = await found if inspect.isawaitable(found) else found
+        text = found.text if isinstance(found, Prompt) else found
+        if isinstance(text, str) or found is None:
+            return found  # type: ignore[no-any-return]
+        raise TypeError(f"it must give a text, a Prompt or None, not {type(text).__name__}")
+    raise CtxagentError(f"the command /{command.name} failed: {problems[0]}")
+
+
+async def _complete_guarded(complete: Callable[[], Awaitable[Offers]]) -> Offers:
+    with foreign_code(CtxagentError) as problems:
+        found = [(str(text), str(about)) for text, about in await complete()]
+    return () if problems else found
 
 
 F = TypeVar("F", bound=Feature)
@@ -204,9 +228,17 @@ class Features:
         self.extension_tools += found if id(feature) in self._guarded else []
         return found
 
-    def commands(self) -> list[FeatureCommand]:
+    def commands(self) -> list[Command]:
         """Return the slash commands of all features."""
-        return [found for each in [*self._features] for found in self._call(each, "commands") or ()]
+        found = list[Command]()
+        for each in [*self._features]:
+            own = self._call(each, "commands") or ()
+            found += map(guarded_command, own) if id(each) in self._guarded else own
+        return found
+
+    def command(self, name: str) -> Command | None:
+        """Return the slash command with this name, or None."""
+        return next((each for each in self.commands() if each.name == name), None)
 
     def layers(self) -> list[Layer]:
         """Return the layers of compaction of all features. A failure switches the extension off."""

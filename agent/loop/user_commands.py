@@ -15,11 +15,11 @@ from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
 from ..errors import UsageError
 from ..events import Notice, ToolFinished, ToolStarted
+from ..extensions.command import MESSAGE
 from ..extensions.command_files import CommandFile, split_arguments
-from ..lazy import regex
 from ..models.catalog import model_of_family
 from ..permissions.work_folders import checked_directory
-from ..session.entries import SHELL_OUTPUT_HEADING, Block, Content, Pin, Unpin, User
+from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
 from ..session.titles import save_title, title_note
 from .agent import AgentState
 from .directories import add_folder, new_directory_entries
@@ -27,8 +27,6 @@ from .directories import add_folder, new_directory_entries
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
-_HEAD = "[/{call}, a command from {path}:]\n\n{text}"
-_IS_HEAD = regex(r"\[/[^\n]+, a command from [^\n]+:\]\n")
 _NOT_TRUSTED = (
     "/{name}: {path} is not trusted; ignored: {what}. Review the file, then trust it with "
     "`ctxagent config --trust`"
@@ -64,7 +62,7 @@ async def command_message(agent: AgentState, command: CommandFile, arguments: st
             text = f"!`{text}`"
         texts.append(text)
     call = f"{command.name} {arguments}".rstrip()
-    return _HEAD.format(call=call, path=command.shown_path, text="".join(texts))
+    return MESSAGE.format(call=call, path=command.shown_path, text="".join(texts))
 
 
 async def prompt_message(
@@ -74,7 +72,7 @@ async def prompt_message(
     text = await servers.prompt(name, split_arguments(arguments))
     call = f"{name} {arguments}".rstrip()
     source = f"the MCP server {name.partition(':')[0]}"
-    return _HEAD.format(call=call, path=source, text=agent.context.redact(Output(text)).text)
+    return MESSAGE.format(call=call, path=source, text=agent.context.redact(Output(text)).text)
 
 
 def model_of_turn(command: CommandFile, own: str) -> str:
@@ -82,11 +80,6 @@ def model_of_turn(command: CommandFile, own: str) -> str:
     if not command.is_trusted or command.model in ("", "inherit"):
         return ""
     return model_of_family(command.model, own)
-
-
-def is_command_message(words: Content) -> bool:
-    """Return True for the message of a command. The user did not type file names in it."""
-    return isinstance(words, str) and _IS_HEAD.match(words) is not None
 
 
 async def _output(agent: AgentState, command: str) -> str:

@@ -391,7 +391,7 @@ def test_in_the_repl(tmp_path: Path) -> None:
     ],
 )
 def test_recover_command_without_other_text(words: str, argument: str) -> None:
-    found = commands.parse(words)
+    found = commands.parse(words, commands.COMMANDS)
     assert found is not None
     assert (found[0].name, found[1]) == ("recover", argument)
 
@@ -405,7 +405,7 @@ def test_recover_command_without_other_text(words: str, argument: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_to_the_agent(words: str) -> None:
-    assert commands.parse(words) is None
+    assert commands.parse(words, commands.COMMANDS) is None
 
 
 @pytest.mark.slow

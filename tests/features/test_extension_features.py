@@ -12,6 +12,7 @@ from ctxagent.addons.replay.formats import load_recording
 from ctxagent.agent.config.settings import ModelSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Delta, Event, Notice
+from ctxagent.agent.extensions.command import Command, Prompt, command
 from ctxagent.agent.extensions.python_extensions import Extension, ExtensionSource, LoadedExtensions
 from ctxagent.agent.features.extension_features import (
     add_extensions,
@@ -19,13 +20,12 @@ from ctxagent.agent.features.extension_features import (
     has_provider,
     load_extensions,
     model_of,
-    run_command,
     without_clashes,
 )
 from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.library.custom_model import CustomModel
-from ctxagent.agent.loop.feature import Feature, FeatureCommand, Prompt, command, tool
-from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.feature import Feature, tool
+from ctxagent.agent.loop.features import Features, guarded_command
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.permissions.rules import parse_rule
@@ -200,6 +200,12 @@ async def in_time(argument: str) -> str:
     return f"<{argument}>"
 
 
+async def called(run: Any, argument: str) -> Any:
+    command = guarded_command(Command("c", "h", run))
+    assert command.run
+    return await command.run(argument)
+
+
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
@@ -210,7 +216,7 @@ async def in_time(argument: str) -> str:
     ],
 )
 def test_a_command_may_be_async_or_not(run: Any, expected: Any) -> None:
-    assert asyncio.run(run_command(FeatureCommand("c", "h", run), "a b")) == expected
+    assert asyncio.run(called(run, "a b")) == expected
 
 
 @pytest.mark.parametrize(
@@ -224,7 +230,7 @@ def test_a_command_may_be_async_or_not(run: Any, expected: Any) -> None:
 )
 def test_a_command_that_fails(run: Any, why: str) -> None:
     with pytest.raises(CtxagentError, match=why):
-        asyncio.run(run_command(FeatureCommand("c", "h", run), "a"))
+        asyncio.run(called(run, "a"))
 
 
 def test_the_decorators_give_tools_and_commands(handle: SessionHandle) -> None:

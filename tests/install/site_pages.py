@@ -21,7 +21,7 @@ import ctxagent
 from ctxagent.agent import errors, events
 from ctxagent.agent.config.keys import loosens_never, value_text
 from ctxagent.agent.config.settings import KEYS
-from ctxagent.agent.extensions.command_files import GROUPS
+from ctxagent.agent.extensions.command import GROUPS
 from ctxagent.agent.library.result import STATUS_CODES
 from ctxagent.agent.permissions.objections import ANSWERS, TABLE
 from ctxagent.agent.ui.commands import COMMANDS

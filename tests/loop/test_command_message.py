@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from ctxagent.agent.events import Notice, ToolOutput
+from ctxagent.agent.extensions.command import is_command_message
 from ctxagent.agent.extensions.command_files import CommandFile
 from ctxagent.agent.extensions.mcp.servers import McpServers
 from ctxagent.agent.loop.user_commands import (
     command_message,
-    is_command_message,
     model_of_turn,
     prompt_message,
 )

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ctxagent.agent.loop.feature import Feature, Prompt, Setting, Veto, command, tool
+from ctxagent.agent.extensions.command import Prompt, command
+from ctxagent.agent.loop.feature import Feature, Setting, Veto, tool
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 

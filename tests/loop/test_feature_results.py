@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.feature import FeatureCommand, Ruling
+from ctxagent.agent.extensions.command import Command
+from ctxagent.agent.loop.feature import Ruling
 from ctxagent.agent.loop.features import check_result
 from ctxagent.agent.session.entries import Note, User
 from ctxagent.tools.base import Effect, Output
@@ -26,7 +27,7 @@ def named(name: Any = "fine", effect: Effect = "read") -> Any:
 
 
 BLOCKS = [{"type": "text", "text": "x"}]
-COMMAND = FeatureCommand("c", "help", run)
+COMMAND = Command("c", "help", run)
 RIGHT: list[tuple[str, Any]] = [
     ("status", "x"),
     ("message_received", None),
@@ -61,8 +62,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tools", [5], "tools must give Tool, not int"),
     ("tools", [named("a b")], "cannot be the name of a tool"),
     ("tools", [named(effect="fly")], "the effect of fine is one of none, read, edit, run"),  # type: ignore[arg-type]
-    ("commands", ["x"], "FeatureCommand"),
-    ("commands", [FeatureCommand("c", 5, run)], "a text of commands"),  # type: ignore[arg-type]
+    ("commands", ["x"], "Command"),
+    ("commands", [Command("c", 5, run)], "a text of commands"),  # type: ignore[arg-type]
     ("first_entries", [None], "Entry"),
     ("reinserted", [User(content=5)], "str or list"),  # type: ignore[arg-type]
     ("reinserted", [User(content=[{}])], "blocks with a type"),

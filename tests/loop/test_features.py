@@ -11,9 +11,9 @@ from ctxagent.agent.compaction.layers.layer import Clear, Layer, LayerState
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
 from ctxagent.agent.events import Event, Notice, TurnFinished
+from ctxagent.agent.extensions.command import Command
 from ctxagent.agent.loop.feature import (
     Feature,
-    FeatureCommand,
     IncomingMessage,
     Ruling,
     Setting,
@@ -482,7 +482,7 @@ def test_commands_and_status_are_joined_in_order(handle: SessionHandle, features
     async def run(words: str) -> None:
         """Do nothing."""
 
-    commands = [FeatureCommand(name, "Help.", run) for name in "abc"]
+    commands = [Command(name, "Help.", run) for name in "abc"]
     features.add(
         made(handle, "a", commands=lambda: commands[:2], status=lambda: "asleep"),
         made(handle, "b", status=lambda: ""),

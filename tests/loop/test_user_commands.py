@@ -22,7 +22,7 @@ from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Checkpoint, Note, Pin, Summary, ToolResult, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import full_text
-from ctxagent.agent.ui.commands import parse
+from ctxagent.agent.ui.commands import COMMANDS, parse
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.tools.base import Output
 
@@ -233,7 +233,7 @@ def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:
     ],
 )
 def test_which_inputs_are_manual_commands(words: str, command: tuple[str, str] | None) -> None:
-    found = parse(words)
+    found = parse(words, COMMANDS)
     assert (found and (found[0].name, found[1])) == command
 
 

@@ -87,7 +87,7 @@ WITHOUT_TEST_FILE = {
     "ui": (
         "capabilities choose command_context completions context diffs files headless "
         "history hooks input_filter input_queue intent keys layout markdown_stream memory "
-        "open_session pasted picker preserve_report questions registry screen session "
+        "open_session pasted picker preserve_report questions screen session "
         "sessions settings status stream_input terminal theme tool_calls transcript "
         "window"
     ),

@@ -11,6 +11,8 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
+from ctxagent.agent.extensions.command import Prompt, command
+from ctxagent.agent.loop.feature import Feature
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
@@ -34,19 +36,19 @@ def desk(tmp_path: Path) -> CommandDesk:
 
 
 def test_words_are_told_from_commands() -> None:
-    assert commands.parse("what is /help?") is None
-    assert commands.parse("/usr/bin/env is what?") is None
-    found = commands.parse("/resume  abc ")
+    assert commands.parse("what is /help?", commands.COMMANDS) is None
+    assert commands.parse("/usr/bin/env is what?", commands.COMMANDS) is None
+    found = commands.parse("/resume  abc ", commands.COMMANDS)
     assert found is not None
     assert (found[0].name, found[1]) == ("resume", "abc")
-    short = commands.parse("/perm plan")
+    short = commands.parse("/perm plan", commands.COMMANDS)
     assert short is not None
     assert short[0].name == "permissions"
 
 
 @pytest.mark.parametrize("words", ["recover the deleted file", "recover it from git please"])
 def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> None:
-    assert commands.parse(words) is None
+    assert commands.parse(words, commands.COMMANDS) is None
 
 
 @pytest.mark.parametrize(
@@ -64,31 +66,31 @@ def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> N
 )
 def test_an_unknown_command_names_the_nearest(words: str, hint: str) -> None:
     with pytest.raises(UsageError) as error:
-        commands.parse(words)
+        commands.parse(words, commands.COMMANDS)
     assert hint in error.value.hint
 
 
 def test_names_of_other_agents_are_aliases() -> None:
-    found = commands.parse("/usage")
+    found = commands.parse("/usage", commands.COMMANDS)
     assert found is not None
     assert (found[0].name, found[1]) == ("cost", "")
-    found = commands.parse("/config hooks")
+    found = commands.parse("/config hooks", commands.COMMANDS)
     assert found is not None
     assert (found[0].name, found[1]) == ("settings", "hooks")
 
 
 def test_a_command_of_the_user_comes_before_the_names_of_other_agents() -> None:
     for name in ("share", "usage"):
-        own = commands.Command(name, "Of my own.", None, "your own")
+        own = commands.Command(name, "Of my own.", None)
         assert commands.parse(f"/{name} src", {name: own}) == (own, "src")
 
 
 def test_a_command_of_a_plugin_may_be_named_with_it() -> None:
-    own = commands.Command("hello", "", None, "your own")
+    own = commands.Command("hello", "", None)
     more = {
         "hello": own,
-        "kit:hello": commands.Command("kit:hello", "", None, "your own", plugin="kit"),
-        "bye": commands.Command("bye", "", None, "your own", plugin="kit"),
+        "kit:hello": commands.Command("kit:hello", "", None, plugin="kit"),
+        "bye": commands.Command("bye", "", None, plugin="kit"),
     }
     for words, name in {
         "/hello x": "hello",
@@ -99,6 +101,35 @@ def test_a_command_of_a_plugin_may_be_named_with_it() -> None:
     for words in ("/other:bye", "/:bye", "/kit:"):
         with pytest.raises(UsageError):
             commands.parse(words, more)
+
+
+def test_commands_of_extensions_have_what_the_built_in_ones_have(desk: CommandDesk) -> None:
+    class Mine(Feature):
+        async def folders(self) -> list[tuple[str, str]]:
+            return [("src", "the code")]
+
+        async def broken(self) -> list[tuple[str, str]]:
+            raise ValueError
+
+        @command("count lines", anytime=True, complete=folders, group="context")
+        async def lines(self, argument: str) -> str:
+            return f"counted in {argument}"
+
+        @command("count words", complete=broken)
+        def words(self, argument: str) -> Prompt:
+            return Prompt(f"count the words in {argument}")
+
+    desk.agent.features.add(Mine(desk.agent.handle), guarded=True)
+    context = desk.line.context
+    assert asyncio.run(commands.completions_for(context, "/lines")) == [("src", "the code")]
+    assert asyncio.run(commands.completions_for(context, "/words")) == ()
+    known = commands.all_commands(context)
+    assert (known["lines"].anytime, known["lines"].group) == (True, "context")
+    assert (known["words"].anytime, known["words"].group) == (False, "your own")
+    assert "count lines · extension" in desk.run("/help lines")
+    assert desk.run("/lines src").strip() == "counted in src"
+    assert desk.run("/words src") == ""
+    assert desk.line.sent == ["count the words in src"]
 
 
 def test_context_names_the_largest_item(desk: CommandDesk) -> None:
@@ -336,7 +367,7 @@ def test_init_sends_its_prompt_as_a_user_message(desk: CommandDesk) -> None:
     desk.run("/init Mind the generated files.")
     plain, with_words = desk.line.sent
     assert plain.startswith("Write AGENTS.md in the root of this project")
-    assert commands.parse(plain) is None
+    assert commands.parse(plain, commands.COMMANDS) is None
     assert with_words == f"{plain}\n\nMind the generated files."
 
 
@@ -482,10 +513,10 @@ def request_of(talk: Conversation) -> object:
     ],
 )
 def test_words_that_are_a_command_when_alone(words: str, name: str, argument: str) -> None:
-    found = commands.parse(words)
+    found = commands.parse(words, commands.COMMANDS)
     assert found is not None
     assert (found[0].name, found[1]) == (name, argument)
-    assert commands.parse(f"{words} of the logs") is None
+    assert commands.parse(f"{words} of the logs", commands.COMMANDS) is None
 
 
 def test_compact_steers_the_summary_and_nothing_after_it(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from ctxagent.agent.config.keyboard import KeyboardSettings
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.extensions.command_files import GROUPS, OWN, built_in_commands
+from ctxagent.agent.extensions.command import GROUPS, OWN
+from ctxagent.agent.extensions.command_files import built_in_commands
 from ctxagent.agent.ui import commands
 from ctxagent.agent.ui.commands.help import key_rows
 

@@ -825,7 +825,7 @@ def test_numbers_go_on_over_a_resume(desk: Opened) -> None:
 def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
     """The command completes whenever it is cancelled after the answer."""
     talk = three_turns(desk)
-    found = commands.parse("/rewind 3 both")
+    found = commands.parse("/rewind 3 both", commands.COMMANDS)
     assert found is not None
 
     async def cancelled() -> None:

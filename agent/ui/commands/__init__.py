@@ -1,22 +1,21 @@
 """Slash commands: everything the user can do in the REPL except talking to the agent."""
 
-# Each module registers its commands. /help lists the commands of a group in import order.
-from . import help, session, sessions, rewind, context, memory  # noqa: F401, I001
-from . import intent, tasks, hooks  # noqa: F401
-from . import login, settings  # noqa: F401
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ...extensions.command import Command, commands_in
 from .command_context import CommandContext
 from .completions import completions_for
-from .files import added_commands, read_command_files
+from .files import all_commands, read_command_files
 from .login import ask_key_again, first_start
-from .sessions import pick_recording
-from .registry import COMMANDS, Command, parse
-from .sessions import pick_session
+from .registry import COMMANDS, parse
+from .sessions import pick_recording, pick_session
 
 __all__ = [
     "COMMANDS",
     "Command",
     "CommandContext",
-    "added_commands",
+    "all_commands",
     "ask_key_again",
     "completions_for",
     "first_start",
@@ -25,3 +24,14 @@ __all__ = [
     "pick_session",
     "read_command_files",
 ]
+
+# Every module adds the commands among its functions. /help lists the commands of a group in this
+# order, then those of other modules.
+_FIRST = (
+    "help", "session", "sessions", "tasks", "rewind", "context", "memory", "intent", "settings",
+    "hooks", "login",
+)  # fmt: skip
+_modules = dict.fromkeys([*_FIRST, *(each.name for each in iter_modules(__path__))])
+for _module in _modules:
+    _found = commands_in(vars(import_module(f"{__name__}.{_module}")))
+    COMMANDS.update((each.name, each) for each in _found)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ...errors import SessionBusy
+from ...extensions.command import Command, Prompt
 from ...lazy import dataclass
 from ..conversation.open_session import Conversation, ConversationServices
 from ..conversation.questions import Questions
@@ -95,6 +97,16 @@ class CommandContext:
         from ..render import render
 
         self.put(render.table(rows, head=head, wrap=wrap))
+
+    async def run(self, command: Command, argument: str) -> None:
+        """Run a command, then show its text or send its prompt. Raises CtxagentError."""
+        assert command.run is not None
+        found = command.run(argument)
+        found = await found if isawaitable(found) else found
+        if isinstance(found, Prompt):
+            self.send_prompt(found.text)
+        elif found:
+            self.show(found)
 
     def send_prompt(self, prompt: str) -> None:
         """Send a command's prompt as a user message, before queued ones. A long prompt is shown as

@@ -5,7 +5,7 @@ read in a thread.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,15 @@ from ..foreign_names import foreign_names
 from ..screen import Offer
 from ..tasks import tasks_of
 from .command_context import CommandContext
-from .files import added_commands, read_command_files
-from .registry import COMMANDS, Complete
+from .files import added_commands, all_commands, read_command_files
+from .registry import COMMANDS
 
 if TYPE_CHECKING:
     from ...context.items import Item
     from ...context.view import View
     from ...session.ledger import Ledger
+
+Complete = Callable[[CommandContext], Awaitable[Sequence[Offer]]]
 
 MAX_REFS = 200  # newest of each kind
 MAX_FILES = 50
@@ -46,9 +48,10 @@ async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
         if place == "@":
             return await paths(repl)
         name = foreign_names("aliases").get(place[1:], place)[1:]
-        matching = [c for c in COMMANDS.values() if c.name.startswith(name)]
-        command = COMMANDS.get(name) or (matching[0] if len(matching) == 1 else None)
-        return await command.complete(repl) if command and command.complete else ()
+        commands = all_commands(repl)
+        matching = [c for c in commands.values() if c.name.startswith(name)]
+        command = commands.get(name) or (matching[0] if len(matching) == 1 else None)
+        return await command.complete() if command and command.complete else ()
     except CtxagentError:
         return ()
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
+from ...extensions.command import command
 from ...lazy import regex
 from ..screen import BACK
 from ..status import path_within
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Reversible

@@ -3,22 +3,20 @@ MCP servers.
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ....tools.system.unicode import clean
 from ...events import Notice
-from ...extensions.command_files import OWN
+from ...extensions.command import Command, Prompt
 from .command_context import CommandContext
-from .registry import COMMANDS, Command
+from .registry import COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...extensions.command_files import CommandFile
     from ...extensions.mcp.servers import McpServers
-    from ...loop.feature import FeatureCommand
 
 
 MAX_PROMPT_DESCRIPTION_CHARS = 200
@@ -57,10 +55,10 @@ async def read_command_files(repl: CommandContext) -> None:
 
 def added_commands(repl: CommandContext) -> dict[str, Command]:
     """Return the commands from files, skills, MCP prompts and extensions, by name."""
-    found = {name: _command(file) for name, file in repl.command_files.items()}
+    found = {name: _command(repl, file) for name, file in repl.command_files.items()}
     for name, skill in repl.skills.items():
         about = f"{skill.description} · skill in {skill.folder}"
-        found[name] = Command(name, about, None, OWN, "[WORDS]", plugin=skill.plugin)
+        found[name] = Command(name, about, None, "[WORDS]", plugin=skill.plugin)
     servers = _servers(repl)
     for name, prompt in (servers.prompts() if servers else {}).items():
         about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)
@@ -70,33 +68,18 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
         )
         server = name.partition(":")[0]
         found[name] = Command(
-            name, f"{about} · MCP server {server}", partial(_say, name), OWN, takes
+            name, f"{about} · MCP server {server}", partial(_prompt, repl, name), takes
         )
-    for each in _feature_commands(repl):
-        found[each.name] = Command(
-            each.name,
-            f"{each.help} · extension",
-            partial(_run_feature, each),
-            each.group,
-            each.argument,
-        )
-    return found
+    return found | {each.name: each for each in _feature_commands(repl)}
 
 
-def _feature_commands(repl: CommandContext) -> "Sequence[FeatureCommand]":
+def all_commands(repl: CommandContext) -> dict[str, Command]:
+    """Return every available command by name."""
+    return {**added_commands(repl), **{name: each.bound(repl) for name, each in COMMANDS.items()}}
+
+
+def _feature_commands(repl: CommandContext) -> Sequence[Command]:
     return repl.agent.features.commands() if repl.conversation.is_open else ()
-
-
-async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument: str) -> None:
-    """Run the command of a feature: show its text, or send its prompt."""
-    from ...features.extension_features import run_command
-    from ...loop.feature import Prompt
-
-    found = await run_command(command, argument)
-    if isinstance(found, Prompt):
-        repl.send_prompt(found.text)
-    elif found:
-        repl.show(found)
 
 
 def _servers(repl: CommandContext) -> "McpServers | None":
@@ -108,22 +91,23 @@ def _servers(repl: CommandContext) -> "McpServers | None":
     return servers_of(repl.agent)
 
 
-def _command(file: "CommandFile") -> Command:
+def _command(repl: CommandContext, file: "CommandFile") -> Command:
     help = file.description if file.is_built_in else f"{file.description} · {file.shown_path}"
-    run = partial(_run, file)
-    return Command(file.name, help, run, file.group, file.argument_hint, plugin=file.plugin)
+    run = partial(_run, repl, file)
+    return Command(file.name, help, run, file.argument_hint, file.group, plugin=file.plugin)
 
 
-async def _say(name: str, repl: CommandContext, argument: str) -> None:
-    """Send an MCP server's prompt as the next message."""
+async def _prompt(repl: CommandContext, name: str, argument: str) -> Prompt | None:
+    """Return an MCP server's prompt."""
     from ...loop.user_commands import prompt_message
 
-    if (servers := _servers(repl)) is not None:
-        repl.send_prompt(await prompt_message(repl.agent, servers, name, argument))
+    if (servers := _servers(repl)) is None:
+        return None
+    return Prompt(await prompt_message(repl.agent, servers, name, argument))
 
 
-async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:
-    """Send the command's prompt as the next message."""
+async def _run(repl: CommandContext, file: "CommandFile", argument: str) -> Prompt:
+    """Return the command's prompt, and set the model of its turn."""
     from ...loop.user_commands import command_message, model_of_turn
 
     agent = repl.agent
@@ -131,4 +115,4 @@ async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None
     if (model := model_of_turn(file, agent.model.id)) and model != agent.model.id:
         repl.conversation.use_model_for_turn(model)
         agent.emit(Notice("info", f"this turn uses {model}, set in {file.shown_path}"))
-    repl.send_prompt(words)
+    return Prompt(words)

@@ -5,13 +5,12 @@ from dataclasses import fields
 
 from ...config.keyboard import KeyboardSettings, key_name
 from ...errors import UsageError
-from ...extensions.command_files import GROUPS
+from ...extensions.command import GROUPS, Command, command
 from ..foreign_names import foreign_names
 from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
-from .files import added_commands, read_command_files
-from .registry import COMMANDS, Command, command
+from .files import all_commands, read_command_files
 
 # (key, help). A name in braces is an action in the settings `keys`.
 _KEYS = (
@@ -75,11 +74,6 @@ def key_rows(keys: KeyboardSettings) -> list[tuple[str, str]]:
     return [(shown.format(**names), help) for shown, help in _KEYS]
 
 
-def all_commands(repl: CommandContext) -> Mapping[str, Command]:
-    """Return every available command by name."""
-    return {**added_commands(repl), **COMMANDS}
-
-
 def _show_groups(repl: CommandContext, commands: Iterable[Command]) -> None:
     """Print commands by group, with their arguments."""
     found = list(commands)
@@ -134,7 +128,7 @@ async def _choose(repl: CommandContext) -> None:
     if command.argument:
         repl.screen.restore(f"/{command.name} ")
     elif command.anytime and command.run:
-        await command.run(repl, "")
+        await repl.run(command, "")
     else:
         repl.send_next(f"/{command.name}")
 

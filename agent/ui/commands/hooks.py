@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
 from ...errors import UsageError
+from ...extensions.command import command
 from ..screen import Offer
 from ..status import short_path
 from .command_context import CommandContext
-from .registry import command
 from .settings import NOT_IN_FORCE, user_settings
 
 if TYPE_CHECKING:

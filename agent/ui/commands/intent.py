@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ...errors import CompactionFailed, UsageError
+from ...extensions.command import Prompt, command
 from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from ...compaction.phases import PhaseForm
@@ -35,10 +35,10 @@ async def _intent(repl: CommandContext, argument: str) -> None:
     argument="[WORDS]",
     group="files and work",
 )
-async def _init(repl: CommandContext, argument: str) -> None:
+async def _init(repl: CommandContext, argument: str) -> Prompt:
     from ...prompts import prompt_text
 
-    repl.send_prompt("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
+    return Prompt("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
 
 
 @command(

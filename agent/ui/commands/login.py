@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import CtxagentError, KeyRefused, ModelError, UsageError, conceal
+from ...extensions.command import command
 from ..screen import BACK, ChoiceRow, Menu, Option
 from ..status import short_path
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ....tools.system.files import replacing
 from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
+from ...extensions.command import command
 from ..screen import Menu, Option
 from ..status import path_within, short_path
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from ...features.memory import MemoryFeature

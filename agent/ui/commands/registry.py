@@ -1,21 +1,16 @@
-"""The registry of slash commands, used for help, completion and dispatch.
+"""The built-in slash commands, and the call of a command in a message.
 
-A command is a coroutine that takes a `CommandContext` and the text after its name. It prints
-through the context and raises CtxagentError on failure. Commands marked `anytime` run at once, even
-during a turn, because they do not disturb it.
+The first parameter of a built-in command is the `CommandContext`, through which it prints.
 """
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from ...errors import UsageError
-from ...extensions.command_files import CommandGroup
-from ...lazy import dataclass, regex
+from ...extensions.command import Command
+from ...lazy import regex
 from ..foreign_names import foreign_names
-from ..screen import Offer
-from .command_context import CommandContext
 
 QUICK_COMMANDS = {  # messages that run a command
     "compress": "/compact",
@@ -34,49 +29,29 @@ _TOPIC = regex(
     re.IGNORECASE,
 )
 
-Complete = Callable[[CommandContext], Awaitable[Sequence[Offer]]]
-Run = Callable[[CommandContext, str], Coroutine[Any, Any, None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A slash command."""
-
-    name: str  # without the slash
-    help: str
-    run: Run | None  # None if the text itself is sent to the model
-    group: CommandGroup
-    argument: str = ""  # argument syntax for help, such as [ID]
-    anytime: bool = False  # whether it may run during a turn
-    complete: Complete | None = None  # returns completions for the argument
-    plugin: str = ""  # name of its plugin, if any
-
-
 MIN_LIKENESS = 0.7  # of a mistyped name
 
-COMMANDS: dict[str, Command] = {}
-NO_MORE: Mapping[str, Command] = {}
+COMMANDS: dict[str, Command] = {}  # by name, not bound to a front end
 
 
-def parse(text: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
+def parse(text: str, commands: Mapping[str, Command]) -> tuple[Command, str] | None:
     """Return the command that the text calls, and its argument; None if the text is for the model.
-    `more` are commands in addition to the built-in ones.
 
     A unique prefix of a name is enough, and names of other agents are aliases. Raises UsageError
     for an unknown command.
     """
-    commands = {**more, **COMMANDS}
     text = _expand(text)
     name, _, argument = text.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
     wanted, aliases, hints = name[1:], foreign_names("aliases"), foreign_names("commands")
     if ":" in wanted:
-        commands = {f"{c.plugin}:{c.name}": c for c in more.values() if c.plugin} | commands
+        of_plugins = {f"{c.plugin}:{c.name}": c for c in commands.values() if c.plugin}
+        commands = {**of_plugins, **commands}
     if wanted in commands:
         return commands[wanted], argument.strip()
     if wanted in aliases:
-        return parse(f"{aliases[wanted]} {argument}", more)
+        return parse(f"{aliases[wanted]} {argument}", commands)
     found = sorted(n for n in commands if n.startswith(wanted))
     if len(found) == 1 and wanted not in hints:
         return commands[found[0]], argument.strip()
@@ -94,20 +69,3 @@ def _expand(text: str) -> str:
         return f"/pin {note[1]}"
     topic = _TOPIC.fullmatch(text.strip())
     return f"/recover {topic[1]}" if topic else QUICK_COMMANDS.get(text.strip().lower(), text)
-
-
-def command(
-    help: str,
-    *,
-    group: CommandGroup,
-    argument: str = "",
-    anytime: bool = False,
-    complete: Complete | None = None,
-) -> Callable[[Run], None]:
-    """Register the function `_some_name` as the command `/some-name`."""
-
-    def register(run: Run) -> None:
-        name = run.__name__.strip("_").replace("_", "-")
-        COMMANDS[name] = Command(name, help, run, group, argument, anytime, complete)
-
-    return register

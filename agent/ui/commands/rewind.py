@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
+from ...extensions.command import command
 from ...lazy import dataclass
 from ..screen import Menu, Option
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 from .tasks import end_tasks
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
+from ...extensions.command import command
 from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,12 +17,13 @@ from prompt_toolkit.history import FileHistory
 from ....tools.system.plural import count_of, format_size
 from ....tools.system.shorten import one_line
 from ...errors import UsageError
+from ...extensions.command import Command, command
 from .. import status
 from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
-from .files import added_commands
-from .registry import COMMANDS, Command, command, parse
+from .files import all_commands
+from .registry import COMMANDS, parse
 
 if TYPE_CHECKING:
     from ...recordings.other_sessions import FoundRecording, OtherSessions
@@ -222,13 +223,13 @@ def _messages(repl: CommandContext) -> list[str]:
     if path is None or not path.is_file():
         return []
     newest = islice(FileHistory(str(path)).load_history_strings(), MAX_MESSAGES)
-    added = added_commands(repl)
-    return [each for each in dict.fromkeys(newest) if _is_message(each, added)]
+    commands = all_commands(repl)
+    return [each for each in dict.fromkeys(newest) if _is_message(each, commands)]
 
 
-def _is_message(text: str, added: Mapping[str, Command]) -> bool:
+def _is_message(text: str, commands: Mapping[str, Command]) -> bool:
     try:
-        found = parse(text, added) if text.startswith("/") else None
+        found = parse(text, commands) if text.startswith("/") else None
     except UsageError:  # a mistyped command
         return False
     return found is None or found[0].name not in COMMANDS

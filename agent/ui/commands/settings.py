@@ -11,12 +11,12 @@ from ...config.keys import SWITCH, SettingKey
 from ...config.load import SettingRow
 from ...config.settings import KEYS, Theme
 from ...errors import ConfigError, UsageError
+from ...extensions.command import command
 from ..conversation.open_session import MODES
 from ..screen import BACK, Menu, Option, Styled
 from ..status import short_path
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from ...config.user_settings import UserSettings

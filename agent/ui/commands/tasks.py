@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ....tools.system.shorten import one_line
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
+from ...extensions.command import command
 from ..screen import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
-from .registry import command
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState

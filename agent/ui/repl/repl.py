@@ -22,7 +22,7 @@ from .. import signals, status
 from ..commands import (
     Command,
     CommandContext,
-    added_commands,
+    all_commands,
     ask_key_again,
     completions_for,
     first_start,
@@ -414,7 +414,7 @@ class Repl:
         return self._in_turn and not is_command and (self.screen.paints or self.screen.echoes)
 
     def _parse(self, message: str) -> tuple[Command, str] | None:
-        return parse(message, added_commands(self._context))
+        return parse(message, all_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
         """Return the label for when a queued message is sent; "" if it is next."""
@@ -466,10 +466,9 @@ class Repl:
 
     async def _command(self, message: str, command: Command, argument: str) -> None:
         self._echo(message)
-        session, run = self.conversation.session, command.run
-        assert run is not None
+        session = self.conversation.session
         try:
-            await self._finish_work(run(self._context, argument))
+            await self._finish_work(self._context.run(command, argument))
         except asyncio.CancelledError:
             same = self.conversation.session == session
             became = "nothing has changed" if same else "another session is open now"

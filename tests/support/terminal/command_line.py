@@ -12,7 +12,7 @@ from ctxagent.agent.config.user_settings import UserSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Answer, Ask, Emit, Question
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.ui.commands import CommandContext, parse
+from ctxagent.agent.ui.commands import CommandContext, all_commands, parse
 from ctxagent.agent.ui.conversation.open_session import Conversation, ConversationServices
 from ctxagent.agent.ui.conversation.questions import Questions
 from ctxagent.agent.ui.conversation.running import RunningTask
@@ -145,11 +145,11 @@ class CommandLine:
 
     async def run(self, words: str) -> str:
         """Run a command; return its output."""
-        found = parse(words)
+        found = parse(words, all_commands(self.context))
         assert found is not None
         self.context.put()  # prints the pending blank line, which is not part of the output
         self.screen.printed = ""
-        await found[0].run(self.context, found[1])
+        await self.context.run(*found)
         return self.screen.printed
 
 
