@@ -5,6 +5,7 @@ An extension is a file with a subclass of `Feature`, in `~/.config/ctxagent/exte
 """
 
 from ..agent.compaction.layers.layer import Clear, Layer, LayerState
+from ..agent.config.keys import Setting, one_of
 from ..agent.config.settings import ModelSettings
 from ..agent.context.items import Call, Item, ViewResult
 from ..agent.context.request import Request
@@ -19,7 +20,6 @@ from ..agent.loop.feature import (
     IncomingMessage,
     MakeModel,
     Ruling,
-    Setting,
     ToolCall,
     Turn,
     Veto,
@@ -73,5 +73,6 @@ __all__ = [
     "ViewResult",
     "Window",
     "command",
+    "one_of",
     "tool",
 ]

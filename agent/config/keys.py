@@ -266,15 +266,31 @@ def _toml_value(text: str) -> Any:
 PLAIN_VALUE = ValueType("text, a number, true, false or a list of these", _plain, _toml_value)
 
 
-class SettingKey(NamedTuple):
-    """A setting."""
+class Setting(NamedTuple):
+    """The declaration of a setting, of ctxagent or of an extension."""
 
-    value_type: ValueType
+    default: Any
     help: str  # one or two sentences for the user
-    loosens: Callable[[Any, Any], bool]  # called with the new and the current value
+    value_type: ValueType = PLAIN_VALUE  # this one also asks for the type of the default
+    loosens: Callable[[Any, Any], bool] = loosens_if_different  # given the new and current value
     adds: bool = False  # True if the lists of all layers are joined
     name: str = ""  # such as "compact.at"
-    default: Any = None
+
+    @property
+    def wanted(self) -> str:
+        """The description of the allowed values."""
+        return f"a value like {self.default!r}" if self._is_typed else self.value_type.wanted
+
+    def read(self, value: Any) -> Any:
+        """Return the checked value for a TOML value. Raises ValueError if it is invalid."""
+        found = self.value_type.read([*value] if isinstance(value, tuple) else value)
+        if self._is_typed and type(found) is not type(self.default):
+            raise ValueError(value)
+        return found
+
+    @property
+    def _is_typed(self) -> bool:
+        return self.value_type is PLAIN_VALUE and self.default is not None
 
     def may_loosen(self, new: Any) -> bool:
         """Return True if `new` is looser than at least one possible current value. A project file
@@ -300,12 +316,12 @@ def setting(
     adds: bool = False,
     loosens: Callable[[Any, Any], bool],
 ) -> T:
-    """Return a dataclass field with its SettingKey. For the type checker, return the default."""
-    key = SettingKey(value_type, help, loosens, adds, default=default)
+    """Return a dataclass field with its Setting. For the type checker, return the default."""
+    key = Setting(default, help, value_type, loosens, adds)
     return field(default=default, metadata={"key": key})
 
 
-def value_text(key: SettingKey, value: Any) -> str:
+def value_text(key: Setting, value: Any) -> str:
     """Return a key's value as written in a settings file, without credentials."""
     if value is None:
         value = key.value_type.none

@@ -24,10 +24,8 @@ from ..lazy import regex
 from .keyboard import check_keys
 from .keys import (
     ENV_PREFIX,
-    PLAIN_VALUE,
     RULES,
-    SettingKey,
-    loosens_if_different,
+    Setting,
     provider_in,
     value_text,
 )
@@ -167,7 +165,7 @@ MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 class LayerValue(NamedTuple):
     """A value set by one layer."""
 
-    key: SettingKey
+    key: Setting
     value: Any
     source: str
     item_sources: tuple[str, ...] = ()  # origin of each list item, if known
@@ -273,7 +271,7 @@ def flag_value_text(name: str, text: str) -> str:
     return value_text(given.key, given.value)
 
 
-def raw_value(key: SettingKey, text: str, where: str) -> Any:
+def raw_value(key: Setting, text: str, where: str) -> Any:
     """Return the TOML value of a typed text for a key. Raises ConfigError."""
     _layer_value(key, text, where)
     return key.value_type.literal(text.strip())
@@ -316,7 +314,7 @@ def keys_needing_trust(path: Path, data: bytes) -> list[str]:
     return [key.name for key, _ in values_needing_trust(path, data)]
 
 
-def values_needing_trust(path: Path, data: bytes) -> list[tuple[SettingKey, Any]]:
+def values_needing_trust(path: Path, data: bytes) -> list[tuple[Setting, Any]]:
     """Return these keys with their values. Raises ConfigError."""
     given = _read_document(path, data)
     return [(key, value) for key, value, *_ in given if key.may_loosen(value)]
@@ -492,7 +490,7 @@ def _read_flags(flags: Iterable[str]) -> list[LayerValue]:
     return given
 
 
-def _layer_value(key: SettingKey, text: str, source: str) -> LayerValue:
+def _layer_value(key: Setting, text: str, source: str) -> LayerValue:
     try:
         raw = key.value_type.literal(text.strip())
     except ValueError:
@@ -500,20 +498,20 @@ def _layer_value(key: SettingKey, text: str, source: str) -> LayerValue:
     return LayerValue(key, _checked_value(key, raw, source), source)
 
 
-def _checked_value(key: SettingKey, raw: object, where: str) -> Any:
+def _checked_value(key: Setting, raw: object, where: str) -> Any:
     try:
-        return key.value_type.read(raw)
+        return key.read(raw)
     except ValueError:
         raise _wrong_value(key, raw, where) from None
 
 
-def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
+def _wrong_value(key: Setting, raw: object, where: str) -> ConfigError:
     try:
         shown = conceal(repr(raw))
     except ValueError:  # repr() refuses integers of thousands of digits
         shown = "a number that is too large"
     shown = shorten(shown, MAX_SHOWN_VALUE_CHARS)
-    message = f"{key.name} is {shown}; expected {key.value_type.wanted}"
+    message = f"{key.name} is {shown}; expected {key.wanted}"
     known = key.value_type.words
     words = [w for w in (raw if isinstance(raw, list) else [raw]) if isinstance(w, str)]
     near = next(filter(None, (_nearest(w, known) for w in words if w not in known)), None)
@@ -523,11 +521,11 @@ def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
 _REPLACED = {"model.server": "Name the server with the model: --model ollama/NAME."}
 
 
-def setting_key(name: str, where: str) -> SettingKey:
+def setting_key(name: str, where: str) -> Setting:
     """Return the setting with this name. Raises ConfigError for an unknown name."""
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
-        return SettingKey(PLAIN_VALUE, help, loosens_if_different, name=name)
+        return Setting(None, help, name=name)
     if name not in KEYS:
         raise _unknown_key(name, where)
     return KEYS[name]

@@ -42,7 +42,7 @@ from .keys import (
     SWITCH,
     TOKENS_OR_AUTO,
     VARIABLE_NAMES,
-    SettingKey,
+    Setting,
     list_of,
     loosens_if_different,
     loosens_if_larger,
@@ -514,7 +514,7 @@ def _declared_fields() -> Iterator[tuple[str, str, Field[Any]]]:
             yield section, f"{section}.{leaf}", one
 
 
-KEYS: dict[str, SettingKey] = {
+KEYS: dict[str, Setting] = {
     name: one.metadata["key"]._replace(name=name) for _, name, one in _declared_fields()
 }
 

@@ -9,14 +9,14 @@ from ...tools.base import Tool
 from ...tools.function_tool import function_tool
 from ...tools.system.foreign_code import foreign_code
 from ..compaction.layers.known import add_layer
-from ..config.keys import SCRIPTED
+from ..config.keys import SCRIPTED, Setting
 from ..config.settings import Settings
 from ..errors import CtxagentError, UsageError
 from ..events import Emit, Notice
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, MakeModel, Setting
+from ..loop.feature import Feature, MakeModel
 from ..loop.features import Features
 from ..loop.session_handle import SessionHandle
 from ..models.base import Model
@@ -88,9 +88,11 @@ def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[st
         if key not in declared:
             known = ", ".join(declared) or "none"
             raise ValueError(f"extensions.{name}.{key} is not a setting; known settings: {known}")
-        if type(value) is not type(default := declared[key].default):
+        try:
+            declared[key].read(value)
+        except ValueError:
             text = f"extensions.{name}.{key} is {value!r}"
-            raise ValueError(f"{text}; expected a value like {default!r}")
+            raise ValueError(f"{text}; expected {declared[key].wanted}") from None
 
 
 async def reload_extensions(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
 from ..compaction.layers.layer import Layer
+from ..config.keys import Setting
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
@@ -68,16 +69,6 @@ class Ruling:
     arguments: Mapping[str, Any] | None = None  # new arguments; None keeps the old ones
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting `extensions.NAME.KEY` that the extension NAME declares. Values must have the type
-    of the default.
-    """
-
-    default: Any
-    help: str
-
-
 M = TypeVar("M", bound=Callable[..., Any])
 
 
@@ -121,10 +112,13 @@ class Feature:
     @classmethod
     def values(cls, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the values of the declared settings. `given` has the settings of all extensions
-        that are not the default.
+        that are not the default. Raises ValueError for an invalid value.
         """
         own = given.get(cls.name, {})
-        return {key: own.get(key, each.default) for key, each in cls.settings.items()}
+        return {
+            key: each.read(own[key]) if key in own else each.default
+            for key, each in cls.settings.items()
+        }
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tools that this feature adds: the methods marked with `tool`."""

@@ -1,12 +1,13 @@
 """Types of settings: accepted values in TOML and flags, and values that loosen."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
 
 from ctxagent.agent.config import keys
-from ctxagent.agent.config.keys import SettingKey, ValueType, value_text
+from ctxagent.agent.config.keys import Setting, ValueType, value_text
 
 WORDS = keys.one_of(Literal["strict", "lax"])
 NUMBER = keys.whole_number("lines", 2)
@@ -173,28 +174,28 @@ def test_what_gives_the_agent_more_freedom(
 @pytest.mark.parametrize(
     ("key", "new", "expected"),
     [
-        (SettingKey(WORDS, "", keys.loosens_never), "lax", False),
-        (SettingKey(WORDS, "", keys.loosens_if_different), "lax", True),
-        (SettingKey(LIST, "", keys.loosens_if_different), (), True),
-        (SettingKey(LIST, "", keys.loosens_if_different, adds=True), (), False),
-        (SettingKey(LIST, "", keys.loosens_if_different, adds=True), ("lax",), True),
-        (SettingKey(LIST, "", keys.loosens_if_longer), ("lax",), True),
-        (SettingKey(LIST, "", keys.loosens_if_longer), (), False),
-        (SettingKey(LIST, "", keys.loosens_if_shorter), ("lax",), True),
-        (SettingKey(LIST, "", keys.loosens_if_shorter), ("strict", "lax"), False),
-        (SettingKey(keys.SWITCH, "", keys.loosens_if_turned(False)), False, True),
-        (SettingKey(keys.SWITCH, "", keys.loosens_if_turned(False)), True, False),
-        (SettingKey(NUMBER, "", keys.loosens_if_larger, default=5), 6, True),
-        (SettingKey(NUMBER, "", keys.loosens_if_larger, default=5), 5, False),
+        (Setting(None, "", WORDS, keys.loosens_never), "lax", False),
+        (Setting(None, "", WORDS, keys.loosens_if_different), "lax", True),
+        (Setting(None, "", LIST, keys.loosens_if_different), (), True),
+        (Setting(None, "", LIST, keys.loosens_if_different, adds=True), (), False),
+        (Setting(None, "", LIST, keys.loosens_if_different, adds=True), ("lax",), True),
+        (Setting(None, "", LIST, keys.loosens_if_longer), ("lax",), True),
+        (Setting(None, "", LIST, keys.loosens_if_longer), (), False),
+        (Setting(None, "", LIST, keys.loosens_if_shorter), ("lax",), True),
+        (Setting(None, "", LIST, keys.loosens_if_shorter), ("strict", "lax"), False),
+        (Setting(None, "", keys.SWITCH, keys.loosens_if_turned(False)), False, True),
+        (Setting(None, "", keys.SWITCH, keys.loosens_if_turned(False)), True, False),
+        (Setting(5, "", NUMBER, keys.loosens_if_larger), 6, True),
+        (Setting(5, "", NUMBER, keys.loosens_if_larger), 5, False),
     ],
 )
-def test_when_a_project_file_needs_trust(key: SettingKey, new: Any, expected: bool) -> None:
+def test_when_a_project_file_needs_trust(key: Setting, new: Any, expected: bool) -> None:
     assert key.may_loosen(new) is expected
 
 
 def test_a_key_has_a_variable() -> None:
     assert (
-        SettingKey(WORDS, "", keys.loosens_never, name="compact.at_most").env
+        Setting(None, "", WORDS, keys.loosens_never, name="compact.at_most").env
         == "CTXAGENT_COMPACT_AT_MOST"
     )
 
@@ -214,4 +215,24 @@ def test_a_key_has_a_variable() -> None:
     ],
 )
 def test_values_are_shown_as_a_file_has_them_without_credentials(value: Any, text: str) -> None:
-    assert value_text(SettingKey(TYPES["none"], "", keys.loosens_never), value) == text
+    assert value_text(Setting(None, "", TYPES["none"], keys.loosens_never), value) == text
+
+
+@pytest.mark.parametrize(
+    ("declared", "right", "wrong", "wanted"),
+    [
+        (Setting("words", ""), "lines", 5, "a value like 'words'"),
+        (Setting(3, ""), 4, True, "a value like 3"),
+        (Setting(("a",), ""), ("b", "c"), "b", "a value like ('a',)"),
+        (Setting("a", "", keys.one_of(("a", "b"))), "b", "c", 'one of "a", "b"'),
+        (Setting((), "", keys.list_of(keys.SWITCH)), (True,), "x", "each item true or false"),
+        (Setting(None, ""), 5, {}, "text, a number"),
+    ],
+)
+def test_a_setting_has_the_type_of_its_default_or_its_own(
+    declared: Setting, right: Any, wrong: Any, wanted: str
+) -> None:
+    assert declared.read(right) == right
+    assert wanted in declared.wanted
+    with pytest.raises(ValueError, match=re.escape(str(wrong))):
+        declared.read(wrong)

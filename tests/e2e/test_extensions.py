@@ -555,17 +555,19 @@ def test_a_rule_for_a_tool_that_is_left_out_stops_nothing(place: Place) -> None:
 
 
 def test_a_setting_of_an_extension(place: Place) -> None:
-    text = EXAMPLES["words.py"].replace("Feature, tool", "Feature, Setting, tool")
-    declared = '    settings = {"unit": Setting("words", "What is counted.")}\n\n    @tool'
+    text = EXAMPLES["words.py"].replace("Feature, tool", "Feature, Setting, one_of, tool")
+    setting = 'Setting("words", "What is counted.", one_of(("words", "mots")))'
+    declared = f'    settings = {{"unit": {setting}}}\n\n    @tool'
     text = text.replace("    @tool", declared).replace(" words", " {self.setting('unit')}")
     own(place, "words.py", f"{text}\n\nclass Other(Feature):\n    pass\n")
     _, server = answered(place, [COUNT, DONE])
     assert results(server.requests[1]) == ["3 words"]
     _, server = answered(place, [COUNT, DONE], "-c", "extensions.words.unit=mots")
     assert results(server.requests[1]) == ["3 mots"]
-    said, server = answered(place, [DONE], "-c", "extensions.words.units=mots")
-    assert "the extension words is left out" in said
-    assert "count_words" not in names(server.requests[0])
+    for wrong in ("units=mots", "unit=lines"):
+        said, server = answered(place, [DONE], "-c", f"extensions.words.{wrong}")
+        assert "the extension words is left out" in said
+        assert "count_words" not in names(server.requests[0])
 
 
 def packaged(folder: Path, text: str) -> Path:

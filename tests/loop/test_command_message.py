@@ -159,9 +159,3 @@ def test_the_prompt_of_a_server(project: Path, arguments: str, head: str, given:
     )
     assert found == f"{head} command from the MCP server sea:]\n\nsea:count with {given}, [key]"
     assert is_command_message(found)
-
-
-def test_only_the_message_of_a_command_is_one() -> None:
-    assert is_command_message(f"{HEAD}Count.")
-    assert not is_command_message("Count [/count, a command from commands/count.md:]\n")
-    assert not is_command_message([{"type": "text", "text": HEAD}])

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from ctxagent.agent.config.keys import Setting
 from ctxagent.agent.extensions.command import Prompt, command
-from ctxagent.agent.loop.feature import Feature, Setting, Veto, tool
+from ctxagent.agent.loop.feature import Feature, Veto, tool
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.layers.layer import Clear, Layer, LayerState
+from ctxagent.agent.config.keys import Setting
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
 from ctxagent.agent.events import Event, Notice, TurnFinished
@@ -16,7 +17,6 @@ from ctxagent.agent.loop.feature import (
     Feature,
     IncomingMessage,
     Ruling,
-    Setting,
     ToolCall,
     Turn,
     Veto,

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from ...config.keys import SWITCH, SettingKey
+from ...config.keys import SWITCH, Setting
 from ...config.load import SettingRow
 from ...config.settings import KEYS, Theme
 from ...errors import ConfigError, UsageError
@@ -316,7 +316,7 @@ async def _ask(repl: CommandContext, name: str) -> str:
     return await repl.screen.answer(lambda typed: asked, BACK, [own] if own else ())
 
 
-def _words(key: SettingKey) -> Sequence[str]:
+def _words(key: Setting) -> Sequence[str]:
     """Return the allowed values of a setting if they are words, else ()."""
     kind = key.value_type
     if kind is SWITCH:
