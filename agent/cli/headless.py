@@ -75,6 +75,7 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
+    from ..features import plain_features
     from ..features.extension_features import extensions_of
     from ..features.skills import skills_of
     from ..library.launching import command_files_of
@@ -83,7 +84,7 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
     skills = [name for name, skill in known_skills.items() if skill.for_user]
-    kinds = extensions_of(launch).classes
+    kinds = [*plain_features(launch.settings.features.off), *extensions_of(launch).classes]
     callable_here = {
         *takes,
         *files,

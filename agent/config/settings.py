@@ -9,7 +9,7 @@ are derived from `KEYS`. To add a key, add a field. To add a section, add a clas
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..lazy import dataclass
 from .compaction_settings import (
@@ -71,6 +71,7 @@ FeatureName = Literal[
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
     "result-schema", "diagnostics", "disk-budget", "provenance", "hooks", "telemetry",
 ]  # fmt: skip
+FEATURE_NAMES: tuple[FeatureName, ...] = get_args(FeatureName)  # in the order of their calls
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]

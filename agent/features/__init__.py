@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..config.settings import FEATURE_NAMES
+from ..errors import UsageError
 from ..launch import LaunchOptions
 from ..lazy import dataclass
-from ..loop.feature import Feature
+from ..loop.feature import Feature, check_settings
 from ..loop.features import Features
 from ..loop.resume import SessionState
 from ..loop.session_handle import SessionHandle
@@ -21,15 +24,10 @@ from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .folder_instructions import FolderInstructionsFeature
 from .hooks import HooksFeature
-from .jobs import JobsFeature
-from .loops import LoopsFeature
 from .mcp import McpFeature
 from .memory import MemoryFeature, memory_of
-from .plan import PlanFeature
 from .provenance import ProvenanceFeature
 from .questions import QuestionsFeature
-from .result_schema import ResultSchemaFeature
-from .run_state import RunStateFeature
 from .skills import SkillsFeature, SkillSource
 from .subagent_types import AgentType
 from .subagents import OpenSubagent, SubagentsFeature
@@ -170,8 +168,8 @@ def _telemetry(
     )
 
 
-# The order in which features are called and in which their tools are listed.
-BUILT_IN: dict[str, MakeFeature] = {
+# The features that need more than the handle. The order of all is that of `FeatureName`.
+MAKERS: dict[str, MakeFeature] = {
     "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
     "folder-instructions": lambda handle, _, sources: FolderInstructionsFeature(
         handle, sources.surroundings.places
@@ -181,9 +179,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     ),
     "questions": _questions,
     "attachments": _attachments,
-    "plan": lambda handle, *_: PlanFeature(handle),
     "subagents": _subagents,
-    "jobs": lambda handle, *_: JobsFeature(handle),
     "skills": lambda handle, _, sources: SkillsFeature(handle, sources.skills),
     "memory": _memory,
     "web-search": _web_search,
@@ -191,9 +187,6 @@ BUILT_IN: dict[str, MakeFeature] = {
     "drift": lambda handle, _, sources: DriftFeature(
         handle, sources.state.summary, sources.state.ended
     ),
-    "loops": lambda handle, *_: LoopsFeature(handle),
-    "run-state": lambda handle, *_: RunStateFeature(handle),
-    "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
     "diagnostics": _diagnostics,
     "disk-budget": _disk_budget,
     "provenance": _provenance,
@@ -209,8 +202,36 @@ def built_in_features(
     *,
     off: Collection[str] = (),
 ) -> Iterator[Feature]:
-    """Yield the features of a conversation in order, without those that are `off`."""
-    for name, make in BUILT_IN.items():
-        feature = None if name in off else make(handle, runner, sources)
-        if feature is not None:
-            yield feature
+    """Yield the features of a conversation in the order in which they are called and in which
+    their tools are listed, without those that are `off`. Raises UsageError for a wrong setting.
+    """
+    for name in FEATURE_NAMES:
+        if name in off:
+            continue
+        make = MAKERS.get(name)
+        feature = make(handle, runner, sources) if make else plain_feature(name)(handle)
+        if feature is None:
+            continue
+        if feature.settings:
+            try:
+                check_settings(feature.name, feature.settings, handle.extension_settings)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+        yield feature
+
+
+def plain_feature(name: str) -> type[Feature]:
+    """Return the class of a feature that needs only the handle: `RunStateFeature` of the module
+    `run_state` for "run-state".
+    """
+    module = import_module(f".{name.replace('-', '_')}", __name__)
+    kind: type[Feature] = getattr(module, f"{name.title().replace('-', '')}Feature")
+    kind.name = name
+    return kind
+
+
+def plain_features(off: Collection[str] = ()) -> list[type[Feature]]:
+    """Return the classes of the features that need only the handle, without those that are
+    `off`.
+    """
+    return [plain_feature(name) for name in FEATURE_NAMES if name not in {*MAKERS, *off}]

@@ -16,7 +16,7 @@ from ..events import Emit, Notice
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, MakeModel
+from ..loop.feature import Feature, MakeModel, check_settings
 from ..loop.features import Features
 from ..loop.session_handle import SessionHandle
 from ..models.base import Model
@@ -74,25 +74,11 @@ def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Featu
     for kind in classes:
         declared.setdefault(kind.name, {}).update(kind.settings)
     for kind in classes:
-        given = handle.extension_settings.get(kind.name, {})
         with foreign_code() as problems:
-            check_settings(kind.name, declared[kind.name], given)
+            check_settings(kind.name, declared[kind.name], handle.extension_settings)
             features.add(kind(handle), guarded=True)
         for problem in problems:
             handle.notify("warning", f"the extension {kind.name} is left out: {problem}")
-
-
-def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[str, Any]) -> None:
-    """Raise ValueError for undeclared settings of an extension and for values of the wrong type."""
-    for key, value in given.items():
-        if key not in declared:
-            known = ", ".join(declared) or "none"
-            raise ValueError(f"extensions.{name}.{key} is not a setting; known settings: {known}")
-        try:
-            declared[key].read(value)
-        except ValueError:
-            text = f"extensions.{name}.{key} is {value!r}"
-            raise ValueError(f"{text}; expected {declared[key].wanted}") from None
 
 
 async def reload_extensions(

@@ -15,8 +15,6 @@ ENDED = '{id} has ended after {seconds:.0f} s: {status}. Job with action "read" 
 class JobsFeature(Feature):
     """Records the ends of jobs, except ends that the model already saw through the tool Job."""
 
-    name = "jobs"
-
     async def before_call(self) -> None:
         """Record a line for each job that has ended. Raises RecordError."""
         jobs: Mapping[str, BackgroundJob] = self.handle.context.jobs

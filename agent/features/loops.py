@@ -254,8 +254,6 @@ NOT_RUN = "the same call ran {times} times or more in a row. Read its results."
 class LoopsFeature(Feature):
     """Finds repeated calls and repeated text."""
 
-    name = "loops"
-
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
         self._calls: RepeatedCalls | None = None  # None until the first call of the process

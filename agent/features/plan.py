@@ -58,8 +58,6 @@ class _Pending:
 class PlanFeature(Feature):
     """The plan of a conversation."""
 
-    name = "plan"
-
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
         self._turn = Turn()

@@ -119,8 +119,6 @@ class ResultSchema:
 class ResultSchemaFeature(Feature):
     """Checks the final answer of a turn against the turn's schema."""
 
-    name = "result-schema"
-
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
         self._begin(None)

@@ -26,8 +26,6 @@ GO_ON_WITH_RUN = (
 class RunStateFeature(Feature):
     """Continues a run if the model asks at the end of a turn."""
 
-    name = "run-state"
-
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
         self._reset()

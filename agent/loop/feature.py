@@ -13,11 +13,14 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
 from ..compaction.layers.layer import Layer
-from ..config.keys import Setting
+from ..config.keys import Setting as Setting  # "as": features import these from here
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
-from ..extensions.command import Command, commands_in
+from ..extensions.command import Command as Command
+from ..extensions.command import Prompt as Prompt
+from ..extensions.command import command as command
+from ..extensions.command import commands_in
 from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
@@ -87,6 +90,23 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
     return mark
 
 
+def check_settings(
+    name: str, declared: Mapping[str, Setting], given: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Raise ValueError if a feature has a setting that it does not declare, or a wrong value.
+    `given` has the settings of all features.
+    """
+    for key, value in given.get(name, {}).items():
+        if key not in declared:
+            known = ", ".join(declared) or "none"
+            raise ValueError(f"extensions.{name}.{key} is not a setting; known settings: {known}")
+        try:
+            declared[key].read(value)
+        except ValueError:
+            text = f"extensions.{name}.{key} is {value!r}"
+            raise ValueError(f"{text}; expected {declared[key].wanted}") from None
+
+
 class Feature:
     """A part of the agent. Methods do nothing unless a subclass overrides them.
 
@@ -99,7 +119,7 @@ class Feature:
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
     layers: ClassVar[Sequence[type[Layer]]] = ()  # of compaction
-    # The settings of an extension, by key. `self.setting(key)` gives the value.
+    # The settings `extensions.NAME.KEY`, by key. `self.setting(key)` gives the value.
     settings: ClassVar[Mapping[str, Setting]] = {}
 
     def __init__(self, handle: SessionHandle) -> None:

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from ctxagent.agent.config.settings import FeatureName
-from ctxagent.agent.features import BUILT_IN
+from ctxagent.agent.features import MAKERS, plain_features
 
 from ..support.command import Place
 from ..support.server.loopback import Body, Say, Server
@@ -90,7 +90,7 @@ def signs(place: Place, request: Body) -> set[str]:
 
 
 def test_the_setting_names_the_features_that_there_are() -> None:
-    assert list(NAMES) == list(BUILT_IN)
+    assert {*NAMES} == {*MAKERS, *(kind.name for kind in plain_features())}
 
 
 def test_without_any_feature(place: Place) -> None:

@@ -1,0 +1,77 @@
+"""A feature that needs only the handle is found by its name, with its commands and settings."""
+
+import sys
+from types import ModuleType
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from ctxagent.agent import features
+from ctxagent.agent.errors import UsageError
+from ctxagent.agent.features import built_in_features, plain_feature, plain_features
+from ctxagent.agent.features.run_state import RunStateFeature
+from ctxagent.agent.loop.feature import Feature, Setting, command
+from ctxagent.agent.loop.session_handle import SessionHandle
+
+NOTHING = cast(Any, None)  # a plain feature needs neither the runner nor the sources
+
+
+class FarGreetingFeature(Feature):
+    settings: ClassVar = {"words": Setting("hello", "What it says.")}
+
+    @command("greet")
+    def greet(self, argument: str) -> str:
+        return f"{self.setting('words')} {argument}"
+
+
+@pytest.fixture(autouse=True)
+def module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a module with the feature "far-greeting" to the product."""
+    module = ModuleType(f"{features.__name__}.far_greeting")
+    vars(module)["FarGreetingFeature"] = FarGreetingFeature
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(features, "FEATURE_NAMES", ("far-greeting", "run-state"))
+
+
+def made(handle: SessionHandle, *off: str, **given: object) -> list[Feature]:
+    handle.extension_settings = {"far-greeting": given}
+    return [*built_in_features(handle, NOTHING, NOTHING, off=off)]
+
+
+def test_a_feature_is_found_by_its_name(handle: SessionHandle) -> None:
+    assert plain_feature("run-state") is RunStateFeature
+    assert [(type(each), each.name) for each in made(handle)] == [
+        (FarGreetingFeature, "far-greeting"),
+        (RunStateFeature, "run-state"),
+    ]
+    assert [each.name for each in made(handle, "far-greeting")] == ["run-state"]
+    assert plain_features() == [FarGreetingFeature, RunStateFeature]
+    assert plain_features(["run-state"]) == [FarGreetingFeature]
+
+
+def test_its_command_uses_its_setting(handle: SessionHandle) -> None:
+    for given, said in (({}, "hello you"), ({"words": "ahoy"}, "ahoy you")):
+        (found,) = made(handle, **given)[0].commands()
+        assert found.run
+        assert found.run("you") == said
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"word": "ahoy"}, "far-greeting.word is not a setting; known settings: words"),
+        ({"words": 5}, "far-greeting.words is 5; expected a value like 'hello'"),
+    ],
+)
+def test_a_wrong_setting_is_an_error(
+    handle: SessionHandle, given: dict[str, object], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        made(handle, **given)
+
+
+def test_an_extension_may_have_the_name_of_a_feature_without_settings(
+    handle: SessionHandle,
+) -> None:
+    handle.extension_settings = {"run-state": {"mine": 1}}
+    assert len([*built_in_features(handle, NOTHING, NOTHING)]) == 2
