@@ -21,7 +21,7 @@ from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
 from .events import Ask, Emit
-from .features import FeatureSources, built_in_features
+from .features import FeatureSources, built_in_features, plain_features
 from .features.environment import Surroundings
 from .features.extension_features import add_extensions, model_of, without_clashes
 from .features.instruction_places import InstructionPlaces
@@ -66,7 +66,8 @@ from .worktree import (
 # Default time to retry an overloaded server: without a user, and with a user who waits.
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
-# Features that are off for small models, because each adds tools or texts.
+# Features that are off for small models, because each adds tools or texts. So is each plain feature
+# with a tool.
 NOT_BRIEF = ("questions", "plan", "subagents", "skills", "memory", "web-search")
 
 
@@ -120,7 +121,7 @@ def assemble(
         servers=_server_names(launch, parts),
         renamed=state.renamed,
     )
-    off = {*launch.settings.features.off, *(NOT_BRIEF if handle.policy.brief else ())}
+    off = {*launch.settings.features.off, *(not_brief() if handle.policy.brief else ())}
     sources = FeatureSources(
         launch=launch,
         state=state,
@@ -241,6 +242,11 @@ def check_budget(launch: LaunchOptions, model: Model) -> None:
     """Raise UsageError if there is a budget in dollars and the model's price is unknown."""
     if launch.budget.dollars is not None:
         check_price(model.id)
+
+
+def not_brief() -> list[str]:
+    """Return the names of the features that are off for small models."""
+    return [*NOT_BRIEF, *(kind.name for kind in plain_features() if kind.tool_names())]
 
 
 def base_tools(*, brief: bool = False) -> list[Tool[Any]]:

@@ -14,6 +14,7 @@ from ..loop.features import Features
 from ..loop.resume import SessionState
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
+from ..permissions.rules import add_tool_names
 from ..session.entries import Entry
 from ..worktree import WorkTree
 from .attachments import AttachmentsFeature
@@ -222,11 +223,12 @@ def built_in_features(
 
 def plain_feature(name: str) -> type[Feature]:
     """Return the class of a feature that needs only the handle: `RunStateFeature` of the module
-    `run_state` for "run-state".
+    `run_state` for "run-state". Permission rules may name its tools from now on.
     """
     module = import_module(f".{name.replace('-', '_')}", __name__)
     kind: type[Feature] = getattr(module, f"{name.title().replace('-', '')}Feature")
     kind.name = name
+    add_tool_names(kind.tool_names())
     return kind
 
 

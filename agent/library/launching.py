@@ -253,7 +253,10 @@ def _load(
     )
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
-    except ConfigError:  # perhaps a rule names the tool of an extension
+    except ConfigError:  # perhaps a rule names the tool of a feature or an extension
+        from ..features import plain_features
+
+        plain_features()  # adds the names of their tools
         loaded = settings_with()
         source = extension_source(loaded, cwd, environ)
         if not source.exists:

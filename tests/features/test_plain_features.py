@@ -7,11 +7,15 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from ctxagent.agent import features
+from ctxagent.agent.assembly import NOT_BRIEF, not_brief
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.features import built_in_features, plain_feature, plain_features
 from ctxagent.agent.features.run_state import RunStateFeature
-from ctxagent.agent.loop.feature import Feature, Setting, command
+from ctxagent.agent.loop.feature import Feature, Setting, command, tool
 from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.permissions import rules
+
+from ..support.sessions.setup import every_tool
 
 NOTHING = cast(Any, None)  # a plain feature needs neither the runner nor the sources
 
@@ -22,6 +26,11 @@ class FarGreetingFeature(Feature):
     @command("greet")
     def greet(self, argument: str) -> str:
         return f"{self.setting('words')} {argument}"
+
+    @tool("none")
+    def greet_far(self, name: str) -> str:
+        """Greets."""
+        return name
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +56,17 @@ def test_a_feature_is_found_by_its_name(handle: SessionHandle) -> None:
     assert [each.name for each in made(handle, "far-greeting")] == ["run-state"]
     assert plain_features() == [FarGreetingFeature, RunStateFeature]
     assert plain_features(["run-state"]) == [FarGreetingFeature]
+
+
+def test_its_tool_is_known_to_rules_and_not_to_small_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "_added_names", {})
+    with pytest.raises(UsageError):
+        rules.parse_rule("greet_far")
+    assert not_brief() == [*NOT_BRIEF, "far-greeting"]
+    assert rules.parse_rule("greet_far").tool == "greet_far"
+    assert "greet_far" in [tool.name for tool in every_tool()]
 
 
 def test_its_command_uses_its_setting(handle: SessionHandle) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 from ctxagent.agent.assembly import base_tools
@@ -10,6 +11,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.context.view import View
 from ctxagent.agent.events import Emit
+from ctxagent.agent.features import plain_features
 from ctxagent.agent.features.attachments import AttachmentsFeature
 from ctxagent.agent.features.drift import DriftFeature
 from ctxagent.agent.features.plan import PlanFeature
@@ -38,6 +40,7 @@ from ctxagent.agent.session.checkpoints import Checkpoints
 from ctxagent.agent.session.entries import Entry, Session
 from ctxagent.tools.ask_user import AskUserTool
 from ctxagent.tools.base import Context, Output, Tool
+from ctxagent.tools.function_tool import function_tool
 from ctxagent.tools.plan import PlanTool
 from ctxagent.tools.task import TaskTool
 
@@ -52,7 +55,15 @@ def long_text(count: int) -> str:
 def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
     """Return all tools of a session without skills, MCP servers and web search."""
     found = [*base_tools(), AskUserTool(), PlanTool()]
-    return [*found, *([TaskTool(names_and_descriptions(types))] if types else [])]
+    found += [TaskTool(names_and_descriptions(types))] if types else []
+    return [
+        *found,
+        *(
+            function_tool(MethodType(getattr(kind, method), kind), effect)
+            for kind in plain_features()
+            for method, effect in kind.marked("tool_effect")
+        ),
+    ]
 
 
 @dataclass
