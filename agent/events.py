@@ -316,3 +316,15 @@ class Answer:
 Ask = Callable[[Question], Awaitable[Answer | None]]
 # Returns the prepared answer to a question of the agent, or None.
 GivenAnswers = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPart:
+    """A part of the status line, of ctxagent or of a feature."""
+
+    text: str
+    rank: float = 0  # in a narrow terminal, the parts with the lowest rank are left out first
+    style: str = ""  # of the text, for prompt_toolkit, such as "class:level.red"
+    rest: str = ""  # text after it, without the style
+    short: str = ""  # in place of the text, if not everything fits
+    joins: bool = False  # follows the part before it after a blank

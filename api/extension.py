@@ -12,7 +12,7 @@ from ..agent.context.request import Request
 from ..agent.context.view import View
 from ..agent.context.window import Window
 from ..agent.errors import CtxagentError, ModelError, ToolError
-from ..agent.events import Event, Notice, TextDelta, TurnFinished
+from ..agent.events import Event, Notice, StatusPart, TextDelta, TurnFinished
 from ..agent.extensions.command import Command, Prompt, command
 from ..agent.library.custom_model import CustomModel
 from ..agent.loop.feature import (
@@ -58,6 +58,7 @@ __all__ = [
     "Ruling",
     "SessionHandle",
     "Setting",
+    "StatusPart",
     "Summary",
     "TextDelta",
     "Tool",

@@ -16,7 +16,7 @@ from ..compaction.layers.layer import Layer
 from ..config.keys import Setting as Setting  # "as": features import these from here
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
-from ..events import Delta, TurnFinished
+from ..events import Delta, StatusPart, TurnFinished
 from ..extensions.command import Command as Command
 from ..extensions.command import Prompt as Prompt
 from ..extensions.command import command as command
@@ -181,8 +181,8 @@ class Feature:
             *(name for name in events if callable(getattr(Feature, name))),
         ]
 
-    def status(self) -> str:
-        """Return a short text for the status line, "" for none. Must be quick."""
+    def status(self) -> str | StatusPart:
+        """Return a short text or a part for the status line, "" for none. Must be quick."""
         return ""
 
     def first_entries(self) -> Sequence[Entry]:

@@ -8,6 +8,7 @@ Veto where that is allowed) or returns a value of the wrong type.
 import asyncio
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from ...tools.base import Effect, Output, Tool
 from ...tools.system.foreign_code import foreign_code
 from ..compaction.layers.layer import Layer
 from ..errors import CtxagentError, RecordError, RequestRejected
-from ..events import Delta, Emit, Notice, TurnFinished
+from ..events import Delta, Emit, Notice, StatusPart, TurnFinished
 from ..extensions.command import Command, Offers, Prompt
 from ..lazy import regex
 from ..models.base import Reply
@@ -38,7 +39,7 @@ T = TypeVar("T")
 
 # Allowed return types: of single values, then of the items of sequences.
 _VALUES: Mapping[str, tuple[type, ...]] = {
-    "status": (str,),
+    "status": (str, StatusPart),
     "message_received": (str, list, NoneType),
     "reply_received": (str, NoneType),
     "reply_streamed": (str,),
@@ -53,6 +54,7 @@ _ITEMS: Mapping[str, type] = {
     "first_entries": Entry,
     "reinserted": Entry,
 }
+_STYLE = regex(r"(?:class:[\w.-]+)?")
 _TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # accepted by the Messages API
 
 
@@ -75,6 +77,12 @@ def check_result(event: str, found: Any) -> Any:
             _check(f"the reason of {event}", found.reason, str)
             _check(f"the arguments of {event}", found.arguments, Mapping, NoneType)
             json.dumps(dict(found.arguments or {}), default=str)
+        elif isinstance(found, StatusPart):
+            for text in (found.text, found.style, found.rest, found.short):
+                _check(f"a text of {event}", text, str)
+            _check(f"the rank of {event}", found.rank, int, float)
+            if not (math.isfinite(found.rank) and _STYLE.fullmatch(found.style)):
+                raise ValueError(f"{event} must give a finite rank, and a style like class:NAME")
         elif isinstance(found, Output):
             _check(f"the text of {event}", found.text, str)
             json.dumps([found.details, found.blocks], default=str)
@@ -244,10 +252,11 @@ class Features:
         """Return the layers of compaction of all features. A failure switches the extension off."""
         return [layer for each in self._features for layer in self._layers.get(id(each), ())]
 
-    def status(self) -> list[str]:
-        """Return the status line texts of all features."""
+    def status(self) -> list[StatusPart]:
+        """Return the parts of the status line of all features."""
         found = (self._call(each, "status") for each in self._for("status"))
-        return [text for text in found if text]
+        parts = (StatusPart(each) if isinstance(each, str) else each for each in found if each)
+        return [part for part in parts if part.text]
 
     def first_entries(self) -> list[Entry]:
         """Return the entries to record before the first turn. Blocking."""

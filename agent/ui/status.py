@@ -2,7 +2,9 @@
 important parts are dropped first when the line is too long.
 """
 
-from dataclasses import field
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
+from ..events import StatusPart
 from ..lazy import dataclass
 from .cells import cut_to_cells
 
@@ -20,17 +23,12 @@ Fragment = tuple[str, str]  # (prompt_toolkit style, text)
 
 BAR_CELLS = 8  # cells of the context bar
 MAX_BRANCH_CELLS = 32  # cells of a branch
-MAX_EXTRA_CELLS = 40  # cells of the extensions' texts
+MAX_PART_CELLS = 40  # cells of an extension's part
 SEPARATOR = " · "
 BYPASS = "bypass"
 BYPASS_TEXT = "bypass: asks nothing"
 NO_SANDBOX, PARTIAL_SANDBOX = "!!", "!"  # ASCII, for every terminal
 WOULD_COST = "would cost"  # prefix of a simulated price
-# Most important first. The bypass warning must never be cut off.
-_PRIORITIES = (
-    BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary",
-    "effort", "bar", "branch", "extra",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +45,19 @@ class StatusLine:
     jobs: int = 0
     effort: str = ""
     preparing: bool = False  # whether a summary is being prepared in the background
-    extra: str = ""  # texts from extensions
+    more: Sequence[StatusPart] = ()  # of features
     overloaded: str = ""  # ID of the overloaded model that `model` replaces
     sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX, else ""
 
 
-@dataclass(slots=True)
-class _Part:
-    name: str
-    fragments: list[Fragment] = field(default_factory=list)
-
-
 def fit_line(status: StatusLine, width: int) -> list[Fragment]:
     """Return the status line in at most `width` columns."""
-    parts = _parts(status)
-    if sum(get_cwidth(text) for _, text in _joined(parts)) > width:
-        for part in parts:
-            if part.name == BYPASS:
-                part.fragments = [(part.fragments[0][0], BYPASS)]
-    while len(parts) > 1 and sum(get_cwidth(text) for _, text in _joined(parts)) > width:
-        parts.remove(max(parts, key=lambda part: _PRIORITIES.index(part.name)))
+    parts = [*_parts(status), *map(_clean, status.more), *_tasks(status)]
+    if _cells(parts) > width:
+        parts = [replace(part, text=part.short or part.text) for part in parts]
+    while len(parts) > 1 and _cells(parts) > width:
+        lowest = min(part.rank for part in parts)
+        del parts[max(n for n, part in enumerate(parts) if part.rank == lowest)]
     out = _joined(parts)
     if len(parts) == 1:
         style, text = out[0]
@@ -74,46 +65,60 @@ def fit_line(status: StatusLine, width: int) -> list[Fragment]:
     return out
 
 
-def _parts(status: StatusLine) -> list[_Part]:
-    level, share = f"class:level.{status.level.lower()}", status.share or 0.0
+def _parts(status: StatusLine) -> Iterator[StatusPart]:
+    """Yield the parts about the session."""
     name = model_name(status.model)
     if status.overloaded:
         name = f"{model_name(status.overloaded)} (fallback {name})"
-    parts = [_Part("model", [("", name)])] if name else []
+    if name:
+        yield StatusPart(name, rank=11)
     if status.effort:
-        parts.append(_Part("effort", [("", status.effort)]))
-    if status.mode:
-        name = BYPASS if status.mode == BYPASS else "mode"
-        text = BYPASS_TEXT if status.mode == BYPASS else status.mode
-        parts.append(_Part(name, [(f"class:mode.{status.mode.partition('+')[0]}", text)]))
+        yield StatusPart(status.effort, rank=4, joins=True)
+    if status.mode == BYPASS:  # never left out
+        yield StatusPart(BYPASS_TEXT, math.inf, f"class:mode.{BYPASS}", short=BYPASS)
+    elif status.mode:
+        yield StatusPart(status.mode, 10, f"class:mode.{status.mode.partition('+')[0]}")
     if status.sandbox:
-        style = "class:mode.bypass" if status.sandbox == NO_SANDBOX else ""
-        parts.append(_Part("sandbox", [(style, status.sandbox)]))
+        style = f"class:mode.{BYPASS}" if status.sandbox == NO_SANDBOX else ""
+        yield StatusPart(status.sandbox, 12, style)
     if status.branch:
-        parts.append(_Part("branch", [("", cut_to_cells(clean(status.branch), MAX_BRANCH_CELLS))]))
+        yield StatusPart(cut_to_cells(clean(status.branch), MAX_BRANCH_CELLS), rank=2)
     if status.share is not None:
-        filled = min(BAR_CELLS, round(share * BAR_CELLS))
-        parts.append(_Part("bar", [(level, "▰" * filled), ("", "▱" * (BAR_CELLS - filled))]))
-        parts.append(_Part("level", [(level, f"{share:.0%} {status.level}")]))
+        level, filled = f"class:level.{status.level.lower()}", round(status.share * BAR_CELLS)
+        filled = min(BAR_CELLS, filled)
+        yield StatusPart("▰" * filled, 3, level, "▱" * (BAR_CELLS - filled))
+        yield StatusPart(f"{status.share:.0%} {status.level}", 9, level)
     if status.preparing:
-        parts.append(_Part("summary", [("", "summary ▸")]))
+        yield StatusPart("summary ▸", rank=5)
     if status.cost_usd is not None:
         unpaid = is_scripted(status.model) and status.cost_usd > 0
-        would = f"{WOULD_COST} " if unpaid else ""
-        parts.append(_Part("cost", [("", f"{would}${status.cost_usd:.2f}")]))
-    if status.extra:
-        parts.append(_Part("extra", [("", cut_to_cells(clean(status.extra), MAX_EXTRA_CELLS))]))
-    for count, what in ((status.agents, "agent"), (status.jobs, "job")):
-        if count:
-            parts.append(_Part(f"{what}s", [("", count_of(count, what))]))
-    return parts
+        yield StatusPart(f"{f'{WOULD_COST} ' * unpaid}${status.cost_usd:.2f}", rank=6)
 
 
-def _joined(parts: list[_Part]) -> list[Fragment]:
+def _tasks(status: StatusLine) -> Iterator[StatusPart]:
+    """Yield the parts about what runs."""
+    if status.agents:
+        yield StatusPart(count_of(status.agents, "agent"), rank=7)
+    if status.jobs:
+        yield StatusPart(count_of(status.jobs, "job"), rank=8)
+
+
+def _clean(part: StatusPart) -> StatusPart:
+    """Return the part of an extension so that it can be shown."""
+    text, short = (cut_to_cells(clean(each), MAX_PART_CELLS) for each in (part.text, part.short))
+    return replace(part, text=text, short=short, rest=clean(part.rest)[:MAX_PART_CELLS])
+
+
+def _cells(parts: Sequence[StatusPart]) -> int:
+    return sum(get_cwidth(text) for _, text in _joined(parts))
+
+
+def _joined(parts: Sequence[StatusPart]) -> list[Fragment]:
     out: list[Fragment] = []
     for part in parts:
-        separator = " " if part.name == "effort" else SEPARATOR
-        out += [("", separator), *part.fragments] if out else part.fragments
+        separator = " " if part.joins else SEPARATOR
+        out += [("", separator)] if out else []
+        out += [(part.style, part.text), *([("", part.rest)] if part.rest else [])]
     return out
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.events import StatusPart
 from ctxagent.agent.extensions.command import Command
 from ctxagent.agent.loop.feature import Ruling
 from ctxagent.agent.loop.features import check_result
@@ -30,6 +31,7 @@ BLOCKS = [{"type": "text", "text": "x"}]
 COMMAND = Command("c", "help", run)
 RIGHT: list[tuple[str, Any]] = [
     ("status", "x"),
+    ("status", StatusPart("x", rank=0.5)),
     ("message_received", None),
     ("message_received", "x"),
     ("message_received", BLOCKS),
@@ -45,7 +47,10 @@ RIGHT: list[tuple[str, Any]] = [
     ("first_entries", [Note(topic="t", text="x"), User(content=BLOCKS)]),
 ]
 WRONG: list[tuple[str, Any, str]] = [
-    ("status", None, "status must give str, not NoneType"),
+    ("status", None, "status must give str or StatusPart, not NoneType"),
+    ("status", StatusPart(5), "a text of status must give str"),  # type: ignore[arg-type]
+    ("status", StatusPart("x", rank=float("inf")), "a finite rank"),
+    ("status", StatusPart("x", style="of no kind"), "a style like class:NAME"),
     ("message_received", 5, "str or list or None, not int"),
     ("message_received", [5], "blocks with a type, not 5"),
     ("message_received", [{"type": 5}], "blocks with a type"),

@@ -11,7 +11,7 @@ from ctxagent.agent.compaction.layers.layer import Clear, Layer, LayerState
 from ctxagent.agent.config.keys import Setting
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
-from ctxagent.agent.events import Event, Notice, TurnFinished
+from ctxagent.agent.events import Event, Notice, StatusPart, TurnFinished
 from ctxagent.agent.extensions.command import Command
 from ctxagent.agent.loop.feature import (
     Feature,
@@ -483,13 +483,16 @@ def test_commands_and_status_are_joined_in_order(handle: SessionHandle, features
         """Do nothing."""
 
     commands = [Command(name, "Help.", run) for name in "abc"]
+    awake = StatusPart("awake", rank=5)
     features.add(
         made(handle, "a", commands=lambda: commands[:2], status=lambda: "asleep"),
         made(handle, "b", status=lambda: ""),
-        made(handle, "c", commands=lambda: commands[2:], status=lambda: "awake"),
+        made(
+            handle, "c", commands=lambda: commands[2:], status=lambda: StatusPart("awake", rank=5)
+        ),
     )
     assert features.commands() == commands
-    assert features.status() == ["asleep", "awake"]
+    assert features.status() == [StatusPart("asleep"), awake]
 
 
 def test_extensions_start_and_end_while_a_session_is_open(

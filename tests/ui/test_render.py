@@ -4,7 +4,7 @@ import re
 import pytest
 
 from ctxagent.agent.config.keyboard import DEFAULT_KEYS, KeyboardSettings
-from ctxagent.agent.events import Answer, Question, ToolFinished
+from ctxagent.agent.events import Answer, Question, StatusPart, ToolFinished
 from ctxagent.agent.ui import status
 from ctxagent.agent.ui.conversation import questions
 from ctxagent.agent.ui.render import render, tool_calls
@@ -173,6 +173,27 @@ def test_the_status_line_fits(width: int) -> None:
     assert len(text) <= width
     if width >= 80:
         assert text == "sonnet-5-5 · accept-edits · topic/one · ▰▰▰▰▱▱▱▱ · 51% ORANGE · $1.50"
+
+
+def test_parts_of_features_have_a_rank_and_are_cleaned() -> None:
+    parts = [
+        StatusPart("least", style="class:level.red"),
+        StatusPart("words \x1b" + "w" * 60, rank=20, short="words"),
+    ]
+    now = status.StatusLine("m", "bypass", cost_usd=1.5, jobs=1, more=parts)
+    shown = status.fit_line(now, 200)
+    text = "".join(part for _, part in shown)
+    assert text.startswith("m · bypass: asks nothing · $1.50 · least · words �www")
+    assert text.endswith("w… · 1 job")
+    assert ("class:level.red", "least") in shown
+    for width, expected in (
+        (45, "m · bypass · $1.50 · least · words · 1 job"),
+        (40, "m · bypass · $1.50 · words · 1 job"),
+        (20, "m · bypass · words"),
+        (16, "bypass · words"),
+        (9, "bypass"),
+    ):
+        assert "".join(part for _, part in status.fit_line(now, width)) == expected
 
 
 def test_the_branch_is_read_without_git(tmp_path) -> None:  # type: ignore[no-untyped-def]

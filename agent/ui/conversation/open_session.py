@@ -265,7 +265,7 @@ class Conversation:
             jobs=len(self.running_jobs),
             effort=self._agent.model.effort or "",
             preparing=self._agent.engine.is_preparing,
-            extra=" ".join(self._agent.features.status()),
+            more=self._agent.features.status(),
             sandbox=status.sandbox_mark(self._agent.context.sandbox),
         )
         return status.fit_line(now, width)
