@@ -50,7 +50,7 @@ def entry_points(group: str, places: Sequence[str] | None = None) -> dict[str, E
         with suppress(OSError, ValueError):  # a damaged package declares nothing
             text = path.read_text("utf-8")
         if f"[{group}]" in text:
-            package = " ".join(path.parent.stem.split("-")[:2])
+            package = _package_in(path.parent)
             for name, value in _lines_of(text, group):
                 found.setdefault(name, EntryPoint(name, value, package))
     return found
@@ -86,6 +86,17 @@ def _files(places: Sequence[str]) -> Iterator[Path]:
             for name in os.listdir(folder or "."):  # noqa: PTH208 - Path is slower
                 if name.endswith("-info"):
                     yield Path(folder, name, _FILE)
+
+
+def _package_in(folder: Path) -> str:
+    """Return the name and version of the package with this folder of metadata."""
+    with suppress(OSError, ValueError, KeyError):
+        fields = dict[str, str]()
+        for line in (folder / "METADATA").read_text("utf-8").splitlines():
+            name, _, value = line.partition(": ")
+            fields.setdefault(name, value)
+        return f"{fields['Name']} {fields['Version']}"
+    return folder.stem
 
 
 def _lines_of(text: str, group: str) -> Iterator[tuple[str, str]]:

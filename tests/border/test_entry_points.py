@@ -16,7 +16,7 @@ other = no.module:f
 [ctxagent.commands]
 # a comment
 hello = mine.hello:command
-"sessions count" = mine.count:command
+sessions count = mine.count:command
 extra = mine.extra:command [cli]
 not a line
 [ctxagent.services]
@@ -32,17 +32,19 @@ def package(folder: Path, name: str, text: str | bytes) -> Path:
 
 
 def test_names_of_a_group(tmp_path: Path) -> None:
-    place = package(tmp_path, "my_pack-1.2", TEXT.replace('"', ""))
+    place = package(tmp_path, "my_pack-1.2", TEXT)
+    metadata = "Metadata-Version: 2.1\nName: My-Pack\nVersion: 1.2\n\nName: in the text\n"
+    (place / "my_pack-1.2.dist-info" / "METADATA").write_text(metadata)
     found = entry_points("ctxagent.commands", [str(place)])
     assert list(found) == ["hello", "sessions count", "extra"]
-    assert found["hello"] == EntryPoint("hello", "mine.hello:command", "my_pack 1.2")
+    assert found["hello"] == EntryPoint("hello", "mine.hello:command", "My-Pack 1.2")
     assert found["extra"].value == "mine.extra:command"
 
 
 def test_the_first_package_has_the_name(tmp_path: Path) -> None:
     first, second = package(tmp_path / "a", "one-1", TEXT), package(tmp_path / "b", "two-1", TEXT)
     found = entry_points(SERVICES, [str(first), str(tmp_path / "missing"), str(second)])
-    assert found["hello"].package == "one 1"
+    assert found["hello"].package == "one-1"
 
 
 def test_a_damaged_package_declares_nothing(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_a_broken_package_breaks_only_its_command(tmp_path: Path, source: str) -
 
     code, said = ended("broken", "--option", "word")
     assert code == 2
-    assert "the command 'broken' of bad_pack 1.0 cannot be loaded: " in said
+    assert "the command 'broken' of bad_pack-1.0 cannot be loaded: " in said
     code, said = ended("--help")
     assert code == 0
     assert "Not usable: " in said

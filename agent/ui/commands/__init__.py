@@ -25,10 +25,10 @@ __all__ = [
     "read_command_files",
 ]
 
-# Every module adds the commands among its functions. /help lists the commands of a group in this
-# order, then those of other modules.
+# Every module adds the commands among its functions. /help lists the commands of a group, and
+# the menu all, in this order, then those of other modules.
 _FIRST = (
-    "help", "session", "sessions", "tasks", "rewind", "context", "memory", "intent", "settings",
+    "help", "context", "session", "sessions", "tasks", "rewind", "memory", "intent", "settings",
     "hooks", "login",
 )  # fmt: skip
 _modules = dict.fromkeys([*_FIRST, *(each.name for each in iter_modules(__path__))])

@@ -25,13 +25,14 @@ from markupsafe import Markup, escape
 
 from ctxagent.addons.replay.formats import load_recording
 from ctxagent.addons.replay.player import Player, Terms
-from ctxagent.addons.replay.report import drawings as charts
-from ctxagent.addons.replay.report import measures
+from ctxagent.addons.replay.report import drawings, measures
 from ctxagent.addons.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
 from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.features.environment import system_prompt
+from ctxagent.agent.pages import charts
+from ctxagent.agent.pages.figures import short_tokens
 from ctxagent.agent.pages.templates import render
 from ctxagent.agent.recordings.recording import (
     RecordedMessage,
@@ -177,20 +178,20 @@ def _terms(label: str, policy: Policy, window: int, fills: int = 0) -> Terms:
 def context(title: str, runs: Sequence[ReplayRun], values: Iterable[str] = ()) -> str:
     """Draw the context over the calls, with the compactions."""
     told = list(values) or [f"{measures.format_tokens(run.sums.peak)} at most" for run in runs]
-    drawing = charts.context_drawing(runs, _places(runs))
-    shapes = [Key(_mark(kind), said) for kind, said in charts.mark_names(runs)]
+    drawing = drawings.context_drawing(runs, _places(runs))
+    shapes = [Key(_mark(kind), said) for kind, said in drawings.mark_names(runs)]
     return picture(title, drawing, _lines(runs, told), shapes)
 
 
 def cost(title: str, runs: Sequence[ReplayRun]) -> str:
     told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
-    return picture(title, charts.cost_drawing(runs, _places(runs)), _lines(runs, told))
+    return picture(title, drawings.cost_drawing(runs, _places(runs)), _lines(runs, told))
 
 
 def filling(title: str, runs: Sequence[ReplayRun], which: int) -> str:
     """Draw the contents of the window under one policy, at the scale of all."""
-    drawing = charts.fill_drawings(runs)[which]
-    boxes = [Key(_box(group), group) for group in charts.filled_groups([runs[which]])]
+    drawing = drawings.fill_drawings(runs)[which]
+    boxes = [Key(_box(group), group) for group in drawings.filled_groups([runs[which]])]
     return picture(title, drawing, [], boxes)
 
 
@@ -390,7 +391,7 @@ def account(
     mark = {"kind": act.layer, "number": act.number, "title": f"call {act.number}: {act.trigger}"}
     lane = {"place": 1, "y": charts.BOTTOM + charts.AXIS_HEIGHT + ROW // 2, "marks": [mark]}
     drawing = charts.draw(
-        charts.Frame(act.number + 4, top, charts.short_tokens),
+        charts.Frame(act.number + 4, top, short_tokens),
         title,
         areas=[{"group": group, "data": charts.area_path(each)} for group, each in areas.items()],
         lines=[{"place": place, "data": charts.line_path(each)} for place, each in lines.items()],
