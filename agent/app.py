@@ -1,8 +1,9 @@
 """Open conversations: settings, log, model, tools and features become an `AgentState`."""
 
 from dataclasses import replace
+from functools import partial
 
-from .assembly import SessionParts, assemble, check_budget, instruction_places, other_model
+from .assembly import add_features, check_budget, connect_model, make_agent, other_model
 from .compaction.policy import policy_of
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
@@ -10,7 +11,7 @@ from .extensions.skills import readable_folders
 from .features import environment
 from .features.crash_recovery import unknown_outcomes
 from .features.extension_features import extensions_of, model_of
-from .features.instruction_places import instruction_warnings
+from .features.instruction_places import InstructionPlaces, instruction_warnings
 from .features.mcp import report_problems, servers_of_session
 from .features.other_files import used_files_line
 from .features.skills import SkillsFeature, SkillSource, find_skills
@@ -28,6 +29,7 @@ from .models.catalog import model_of_family
 from .models.factory import full_model_id, unencrypted_warnings, with_model
 from .models.providers import canonical_id
 from .permissions.approval import Approval
+from .security.program_starts import gate_of
 from .security.sandbox import agent_paths, make_sandbox
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
@@ -57,39 +59,31 @@ def open_agent(
         warnings += launch.hook_files.warnings if launch.hook_files else []
         warnings += extensions_of(launch).warnings
         warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
-        warnings += instruction_warnings(instruction_places(launch))
+        warnings += instruction_warnings(InstructionPlaces.of(launch))
         if state.entries:  # a session keeps its first prompt
             launch = replace(launch, own_prompt=state.own_prompt)
+        launch = replace(launch, starts=gate_of(launch))
         approval, chosen = _approval(launch, opened), launch.settings.permissions.directories
         warnings += open_directories(approval, state.directories, [*map(str, chosen)])
-        parts = SessionParts(
-            opened=opened,
-            model=model,
-            approval=approval,
-            budget_meter=BudgetMeter(
-                launch.budget,
-                records_requests=choice.for_task is not None or launch.budget.dollars is not None,
-            ),
-            system=environment.system_prompt(
-                launch.append_prompt,
-                own=launch.own_prompt,
-                brief=policy_of(launch.settings).brief,
-            ),
-            skills=skills,
-            prior=launch.prior,
-            types=types,
+        system = environment.system_prompt(
+            launch.append_prompt, own=launch.own_prompt, brief=policy_of(launch.settings).brief
         )
-        agent = assemble(launch, parts, emit, ask, _open_subagent)
-        agent.handle.records_project = choice.for_task is None
-        connect_gate(agent, launch)
-        _confine(agent, launch)
+        agent = make_agent(
+            launch, opened, approval, system, emit, ask, records_project=choice.for_task is None
+        )
+        records_requests = choice.for_task is not None or launch.budget.dollars is not None
+        connect_model(agent, model, BudgetMeter(launch.budget, records_requests=records_requests))
+        open_subagent = partial(_open_subagent, agent)
+        add_features(agent, state, skills, types=types, open_subagent=open_subagent)
+        connect_gate(agent)
+        _confine(agent)
         report_problems(launch.mcp, emit)
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(log.path.parent.name, str(log.path), model.id, state.entries))
         warnings += unencrypted_warnings(launch.settings.model, launch.environ)
         if state.entries and not log.refusal:
-            warnings += unknown_outcomes(log.path, agent.handle.tools)
+            warnings += unknown_outcomes(log.path, agent.tools)
         for warning in [*log.warnings, *warnings]:
             emit(Notice("warning", warning))
         if ask is not None and (line := used_files_line(launch)):
@@ -97,51 +91,47 @@ def open_agent(
     return agent
 
 
-def _confine(agent: AgentState, launch: LaunchOptions) -> None:
+def _confine(agent: AgentState) -> None:
     """Set the sandbox of a session's commands. If the sandbox is off, confine only read-only
     commands.
     """
-    sandbox = agent.context.read_only_sandbox = make_sandbox(
-        launch, agent.folder, agent.approval.folders.added, agent.handle.starts.protected
-    )
+    added, protected = agent.approval.folders.added, gate_of(agent.options).protected
+    sandbox = make_sandbox(agent.options, agent.folder, added, protected)
+    agent.context.read_only_sandbox = sandbox
     sandbox.decide = lambda host: agent.runner.gate.network_refusal(host)
     agent.approval.kernel_confines_read_only = lambda: sandbox.holds_looking
     if not sandbox.off:
         agent.context.sandbox = agent.approval.sandbox = sandbox
 
 
-def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec) -> AgentState:
+def _open_subagent(parent: AgentState, spec: SubagentSpec) -> AgentState:
     """Open a subagent.
 
     Raises SessionError if it cannot be resumed, and UsageError for a budget in dollars if the price
     of its model is unknown.
     """
     opened = resume_session(spec.log) if spec.log.exists() else create_session(spec.log)
-    log, is_read_only = opened.log, spec.type.is_read_only
+    options, type = replace(parent.options, prior=spec.prior), spec.type
     own_skills = parent.features.find(SkillsFeature)
     skills = replace(own_skills.source, known=own_skills.known) if own_skills else SkillSource()
-    own = launch.own_prompt
-    with log.closed_on_error():
-        model = _model_of(launch, parent, spec, opened.state.view.model)
-        parts = SessionParts(
-            opened=opened,
-            model=model,
-            approval=parent.approval.read_only_view() if is_read_only else parent.approval,
-            budget_meter=spec.budget_meter,
-            system=environment.system_prompt(launch.append_prompt, spec.type.prompt, own=own),
-            skills=skills,
-            prior=spec.prior,
-            type=spec.type,
-            parent=parent,
+    with opened.log.closed_on_error():
+        model = _model_of(parent, spec, opened.state.view.model)
+        approval = parent.approval.read_only_view() if type.is_read_only else parent.approval
+        system = environment.system_prompt(
+            options.append_prompt, type.prompt, own=options.own_prompt
         )
-        agent = assemble(launch, parts, spec.emit, spec.ask)
+        agent = make_agent(
+            options, opened, approval, system, spec.emit, spec.ask, parent=parent, kind=type.name
+        )
+        connect_model(agent, model, spec.budget_meter)
+        add_features(agent, opened.state, skills, type=type)
     agent.context.sandbox = parent.context.sandbox
     agent.context.read_only_sandbox = parent.context.read_only_sandbox
     if model is parent.model.client:
         agent.model.share(parent.model)
     else:
         agent.model.effort = None
-    for warning in log.warnings:
+    for warning in opened.log.warnings:
         spec.emit(Notice("warning", warning))
     return agent
 
@@ -169,7 +159,7 @@ def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
     )
 
 
-def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, before: str) -> Model:
+def _model_of(parent: AgentState, spec: SubagentSpec, before: str) -> Model:
     """Return the model of a subagent: the one it asks for, its earlier one, or the parent's. A
     model other than the parent's has its own context window, not that of the settings.
     """
@@ -177,17 +167,18 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
     wanted = canonical_id(model_of_family(spec.model or before or own, own))
     if wanted == parent.model.id:
         return parent.model.client
-    return other_model(launch, wanted)
+    return other_model(parent.options, wanted)
 
 
-def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
+def change_model(agent: AgentState, id: str) -> None:
     """Continue with another model, which may have a short name. Raises UsageError for an unreadable
     script.
     """
-    chosen = launch.settings.model
-    id = full_model_id(id, chosen.base_url, launch.environ)
-    settings = replace(launch.settings, model=with_model(chosen, id))
-    own = model_of(launch, settings)
+    options = agent.options
+    chosen = options.settings.model
+    id = full_model_id(id, chosen.base_url, options.environ)
+    settings = replace(options.settings, model=with_model(chosen, id))
+    own = model_of(options, settings)
     agent.model.roles.choose(own, planning=agent.approval.mode == "plan")
     agent.model.change(own)
-    agent.handle.record_model()
+    agent.record_model()

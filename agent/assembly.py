@@ -1,6 +1,6 @@
-"""Assemble a conversation: its log, model, tools and features become an `AgentState`."""
+"""Assemble a session: its log, model, tools and features become an `AgentState`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,25 +21,20 @@ from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
 from .events import Ask, Emit
-from .features import FeatureSources, built_in_features, plain_features
-from .features.environment import Surroundings
+from .features import built_in_features, plain_features
 from .features.extension_features import add_extensions, model_of, without_clashes
-from .features.instruction_places import InstructionPlaces
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
-from .features.subagents import SubagentSpec
+from .features.subagents import OpenSubagent
 from .launch import LaunchOptions
-from .lazy import dataclass
 from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
-from .loop.features import Features
 from .loop.file_changes import ChangeTracker, FileSaver
 from .loop.model_roles import ModelRoles
 from .loop.model_session import ModelSession
-from .loop.open_log import SessionOpening, SessionRecord, fork_origin
-from .loop.resume import OpenedLog
-from .loop.session_handle import SessionHandle
+from .loop.open_log import SessionOpening, fork_origin
+from .loop.resume import OpenedLog, SessionState
 from .loop.tool_calls import ToolRunner
 from .models.base import Model
 from .models.catalog import check_price
@@ -47,7 +42,6 @@ from .models.factory import with_model
 from .permissions.approval import Approval
 from .security.guarded_parts import search_bounds
 from .security.planted import PlantedWatch
-from .security.program_starts import gate_of
 from .security.redaction import Redaction, redaction_for, reply_filter
 from .session.checkpoints import Checkpoints
 from .session.search.recall import enable_recall
@@ -71,97 +65,108 @@ OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 NOT_BRIEF = ("questions", "plan", "subagents", "skills", "memory", "web-search")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionParts:
-    """The parts in which the main conversation and its subagents differ."""
-
-    opened: OpenedLog
-    model: Model
-    approval: Approval
-    budget_meter: BudgetMeter
-    system: str
-    skills: SkillSource
-    prior: str = ""  # a hand-over of another session
-    types: Sequence[AgentType] = ()  # of subagents
-    type: AgentType | None = None  # of this subagent
-    parent: AgentState | None = None  # of a subagent
-
-
-def assemble(
-    launch: LaunchOptions,
-    parts: SessionParts,
+def make_agent(
+    options: LaunchOptions,
+    opened: OpenedLog,
+    approval: Approval,
+    system: str,
     emit: Emit,
     ask: Ask | None,
-    open_subagent: Callable[[LaunchOptions, AgentState, SubagentSpec], AgentState] | None = None,
+    *,
+    parent: AgentState | None = None,
+    kind: str = "",
+    records_project: bool = True,
 ) -> AgentState:
-    """Return a conversation built from these parts. `open_subagent` is None for a subagent."""
-    log, state, parent = parts.opened.log, parts.opened.state, parts.parent
-    folder, store = log.path.parent, Project(launch.state, launch.cwd).store
-    context = _context(launch, parts)
-    worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
+    """Return the agent of an open log, without a model and without features. `system` is its
+    prompt. A subagent has a `parent` and a `kind`.
+    """
+    log, state, folder = opened.log, opened.state, opened.log.path.parent
+    context, store = _context(options, opened, approval), Project(options.state, options.cwd).store
+    worktree = WorkTree(options.cwd, store=store, index=folder / "worktree.index", env=context.env)
     saved = SavedFiles(store / SAVED_FOLDER / folder.name)
-    unrecorded = missing_entries(folder, state.unreported, state.ledger.agents.values())
-    for entry in unrecorded:  # count the usage of subagents before it is logged
-        state.totals.add(entry)
-    keeper = RepositoryRecorder(launch.cwd, store / REPOSITORY_FOLDER, context.env)
-    checkpoints = Checkpoints(folder, worktree, state.numbering, saved, keeper)
-    record = SessionRecord(
-        log, state.view, state.ledger, state.totals, checkpoints, parts.opened.cache
+    keeper = RepositoryRecorder(options.cwd, store / REPOSITORY_FOLDER, context.env)
+    agent = AgentState(
+        log=log,
+        view=state.view,
+        ledger=state.ledger,
+        totals=state.totals,
+        checkpoints=Checkpoints(folder, worktree, state.numbering, saved, keeper),
+        resume_cache=opened.cache,
+        emit=emit,
+        options=options,
+        approval=approval,
+        context=context,
+        opening=SessionOpening(
+            log.path, options.cwd, system, options.own_prompt, fork_origin(log, state)
+        ),
+        ask=ask,
+        policy=policy_of(options.settings),
+        kind=kind,
+        records_project=records_project,
+        directories=dict(state.directories),
+        parent=parent,
     )
-    handle = _handle(launch, parts, record, context, emit, ask)
-    features = Features(emit)
-    tracker = _change_tracker(launch, handle, worktree, saved, parent)
-    added = parts.approval.folders.added
-    planted = parent.runner.planted if parent else PlantedWatch(launch.cwd, added)
-    runner = ToolRunner(handle, features, tracker, planted)
-    agent = AgentState(handle, features, runner)
-    surroundings = Surroundings(
-        instruction_places(launch),
-        prior=parts.prior,
-        servers=_server_names(launch, parts),
-        renamed=state.renamed,
-    )
-    off = {*launch.settings.features.off, *(not_brief() if handle.policy.brief else ())}
-    sources = FeatureSources(
-        launch=launch,
-        state=state,
-        surroundings=surroundings,
-        worktree=worktree,
-        unrecorded=unrecorded,
-        skills=parts.skills,
-        opener=partial(open_subagent, launch, agent) if open_subagent else None,
-        types=parts.types,
-        servers=None if parent or "mcp" in off else launch.mcp,
-        parent=parent.features if parent else None,
-        kind=parts.type.name if parts.type else "",
-    )
-    features.add(*built_in_features(handle, runner, sources, off=off))
-    add_extensions(launch, handle, features)
-    handle.tools[:] = _tools(launch, features, parts, emit)
-    attach_engine(agent)
+    planted = parent.runner.planted if parent else PlantedWatch(options.cwd, approval.folders.added)
+    tracker = _change_tracker(agent, worktree, saved)
+    agent.runner = ToolRunner(agent, agent.features, tracker, planted)
     return agent
 
 
-def instruction_places(launch: LaunchOptions) -> InstructionPlaces:
-    """Return the folders that may have instruction files for a session."""
-    trust_dir = launch.trust or launch.state
-    return InstructionPlaces(launch.cwd, launch.config_home, launch.home, trust_dir)
+def connect_model(agent: AgentState, model: Model, budget_meter: BudgetMeter) -> None:
+    """Give an agent its model, whose calls the meter counts."""
+    chosen = agent.options.settings.model
+    wait = WATCHED_OVERLOAD_WAIT_S if agent.ask is not None else OVERLOAD_WAIT_S
+    agent.model = ModelSession(
+        _roles(agent, model),
+        agent,
+        budget_meter,
+        max_tokens=chosen.max_tokens,
+        effort=chosen.effort,
+        overload_wait=wait if chosen.overload_wait is None else chosen.overload_wait,
+        images_setting=chosen.images,
+        clean_reply=reply_filter(_redaction(agent.options)),
+    )
 
 
-def _context(launch: LaunchOptions, parts: SessionParts) -> Context:
-    """Return the context object for the tools of a conversation, connected to its log."""
-    log, state = parts.opened.log, parts.opened.state
-    settings = launch.settings
-    redaction = _redaction(launch)
+def add_features(
+    agent: AgentState,
+    state: SessionState,
+    skills: SkillSource,
+    *,
+    types: Sequence[AgentType] = (),
+    type: AgentType | None = None,
+    open_subagent: OpenSubagent | None = None,
+) -> None:
+    """Give an agent its features, extensions, tools and compaction engine.
+
+    `state` is that of its log. `types` are the subagents that `open_subagent` can open. A subagent
+    has a `type` and cannot open others.
+    """
+    unrecorded = missing_entries(agent.folder, state.unreported, agent.ledger.agents.values())
+    for entry in unrecorded:  # count the usage of subagents before it is logged
+        agent.totals.add(entry)
+    names = _server_names(agent.options, type)
+    off = {*agent.options.settings.features.off, *(not_brief() if agent.policy.brief else ())}
+    given = state, names, unrecorded, skills, types, open_subagent
+    agent.features.add(*built_in_features(agent, *given, off=off))
+    add_extensions(agent, agent.features)
+    agent.tools[:] = _tools(agent, type)
+    attach_engine(agent)
+
+
+def _context(options: LaunchOptions, opened: OpenedLog, approval: Approval) -> Context:
+    """Return the context object for the tools of a session, connected to its log."""
+    log, state, settings = opened.log, opened.state, options.settings
+    redaction = _redaction(options)
     context = Context(
-        cwd=launch.cwd,
+        cwd=options.cwd,
         session_dir=log.path.parent,
-        env=child_environment(launch.environ, settings.bash.keep_env),
+        env=child_environment(options.environ, settings.bash.keep_env),
         max_output_bytes=settings.tools.max_output_bytes,
-        search_bounds=partial(search_bounds, launch.environ),
+        search_bounds=partial(search_bounds, options.environ),
         sieve=redaction.filtered_sink,
         redact=redaction.clean_output,
-        reaches_private=parts.approval.names_host,
+        reaches_private=approval.names_host,
     )
     log.redact = redaction.clean_entry
     enable_recall(context, locate_log(log.path)[0], log.path)
@@ -170,62 +175,23 @@ def _context(launch: LaunchOptions, parts: SessionParts) -> Context:
     return context
 
 
-def _redaction(launch: LaunchOptions) -> Redaction:
-    settings = launch.settings
-    return redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
+def _redaction(options: LaunchOptions) -> Redaction:
+    settings = options.settings
+    return redaction_for(options.environ, settings.model.base_url, shapes=settings.state.redact)
 
 
-def _handle(
-    launch: LaunchOptions,
-    parts: SessionParts,
-    record: SessionRecord,
-    context: Context,
-    emit: Emit,
-    ask: Ask | None,
-) -> SessionHandle:
-    chosen, log, state = launch.settings.model, record.log, parts.opened.state
-    wait = WATCHED_OVERLOAD_WAIT_S if ask is not None else OVERLOAD_WAIT_S
-    model = ModelSession(
-        _roles(launch, parts),
-        record,
-        parts.budget_meter,
-        emit,
-        max_tokens=chosen.max_tokens,
-        effort=chosen.effort,
-        overload_wait=wait if chosen.overload_wait is None else chosen.overload_wait,
-        images_setting=chosen.images,
-        clean_reply=reply_filter(_redaction(launch)),
-    )
-    return SessionHandle(
-        session=record,
-        model=model,
-        tools=[],
-        approval=parts.approval,
-        context=context,
-        opening=SessionOpening(
-            log.path, launch.cwd, parts.system, launch.own_prompt, fork_origin(log, state)
-        ),
-        emit=emit,
-        ask=ask,
-        policy=policy_of(launch.settings),
-        extension_settings=launch.settings.extensions,
-        directories=dict(state.directories),
-        budget_meter=parts.budget_meter,
-        starts=gate_of(launch),
-    )
-
-
-def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
-    """Return the models of a conversation. A model of the program has no models for plan mode and
+def _roles(agent: AgentState, model: Model) -> ModelRoles:
+    """Return the models of a session. A model of the program has no models for plan mode and
     overloads. A scripted model has them only if they are scripted too.
     """
-    chosen = launch.settings.model
-    if launch.model is not None:
-        return ModelRoles(parts.model)
-    named = "" if parts.parent else chosen.plan or "", chosen.fallback or ""
-    plan, fallback = (id * (id.startswith(SCRIPTED) or not launch.is_scripted) for id in named)
-    makes = not launch.is_scripted or plan or fallback
-    return ModelRoles(parts.model, partial(other_model, launch) if makes else None, plan, fallback)
+    options = agent.options
+    chosen = options.settings.model
+    if options.model is not None:
+        return ModelRoles(model)
+    named = "" if agent.parent else chosen.plan or "", chosen.fallback or ""
+    plan, fallback = (id * (id.startswith(SCRIPTED) or not options.is_scripted) for id in named)
+    makes = not options.is_scripted or plan or fallback
+    return ModelRoles(model, partial(other_model, options) if makes else None, plan, fallback)
 
 
 def other_model(launch: LaunchOptions, id: str) -> Model:
@@ -264,46 +230,36 @@ def base_tools(*, brief: bool = False) -> list[Tool[Any]]:
     return tools
 
 
-def _tools(
-    launch: LaunchOptions, features: Features, parts: SessionParts, emit: Emit
-) -> list[Tool[Any]]:
-    """Return the tools of a conversation. A subagent gets those tools of its parent that its type
+def _tools(agent: AgentState, type: AgentType | None) -> list[Tool[Any]]:
+    """Return the tools of a session. A subagent gets those tools of its parent that its type
     allows, connected to its own features.
     """
-    own = features.tools()
-    if parts.parent is None or parts.type is None:
-        brief = policy_of(launch.settings).brief
-        return without_clashes([*base_tools(brief=brief), *own, *launch.tools], emit)
+    own = agent.features.tools()
+    if agent.parent is None or type is None:
+        tools = [*base_tools(brief=agent.policy.brief), *own, *agent.options.tools]
+        return without_clashes(tools, agent.emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
-    return [
-        by_name.get(tool.name, tool) for tool in parts.type.allowed_tools(parts.parent.handle.tools)
-    ]
+    return [by_name.get(tool.name, tool) for tool in type.allowed_tools(agent.parent.tools)]
 
 
-def _server_names(launch: LaunchOptions, parts: SessionParts) -> Sequence[str]:
-    """Return the names of the MCP servers that a conversation can call."""
-    if launch.mcp is None or "mcp" in launch.settings.features.off:
+def _server_names(options: LaunchOptions, type: AgentType | None) -> Sequence[str]:
+    """Return the names of the MCP servers that a session can call."""
+    if options.mcp is None or "mcp" in options.settings.features.off:
         return ()
-    allowed = parts.type.tools if parts.type else None
-    return launch.mcp.names if allowed is None or McpTool.name in allowed else ()
+    allowed = type.tools if type else None
+    return options.mcp.names if allowed is None or McpTool.name in allowed else ()
 
 
-def _change_tracker(
-    launch: LaunchOptions,
-    handle: SessionHandle,
-    worktree: WorkTree,
-    saved: SavedFiles,
-    parent: AgentState | None,
-) -> ChangeTracker:
-    """Return the tracker of file changes for a conversation. A subagent shares its parent's edits,
-    touch record and saved files.
+def _change_tracker(agent: AgentState, worktree: WorkTree, saved: SavedFiles) -> ChangeTracker:
+    """Return the tracker of file changes for a session. A subagent shares its parent's edits, touch
+    record and saved files.
     """
-    folder, context, record = handle.folder, handle.context, handle.session
-    if parent is not None and (shared := parent.runner.change_tracker) is not None:
+    folder, context, options = agent.folder, agent.context, agent.options
+    if agent.parent is not None and (shared := agent.parent.runner.change_tracker) is not None:
         return ChangeTracker(
             worktree, context, folder.name, shared.edits, shared.record, shared.saver
         )
-    touched = TouchRecord(Project(launch.state, launch.cwd).folder / RECORD_FOLDER, folder.name)
-    saver = FileSaver(saved, record.record, lambda: record.checkpoints.newest)
+    touched = TouchRecord(Project(options.state, options.cwd).folder / RECORD_FOLDER, folder.name)
+    saver = FileSaver(saved, agent.record, lambda: agent.checkpoints.newest)
     return ChangeTracker(worktree, context, folder.name, [], touched, saver)

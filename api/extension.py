@@ -25,7 +25,7 @@ from ..agent.loop.feature import (
     Veto,
     tool,
 )
-from ..agent.loop.session_handle import SessionHandle
+from ..agent.loop.live_session import LiveSession
 from ..agent.models.base import Reply
 from ..agent.recordings.builder import TranscriptBuilder
 from ..agent.session.entries import Entry, Note, Summary, Usage, User
@@ -45,6 +45,7 @@ __all__ = [
     "Item",
     "Layer",
     "LayerState",
+    "LiveSession",
     "MakeModel",
     "ModelError",
     "ModelSettings",
@@ -56,7 +57,6 @@ __all__ = [
     "Reply",
     "Request",
     "Ruling",
-    "SessionHandle",
     "Setting",
     "StatusPart",
     "Summary",

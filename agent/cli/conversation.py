@@ -59,11 +59,6 @@ def conversation_place(
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
     servers = RunServers(launch, more_servers)
 
-    def set_model(agent: "AgentState", id: str) -> None:
-        from ..app import change_model
-
-        change_model(agent, launch, id)
-
     def skills() -> "tuple[Mapping[str, Skill], Sequence[str]]":
         from ..features.skills import skills_of
 
@@ -88,12 +83,12 @@ def conversation_place(
         without_key=_without_key,
         listed_models=lambda: _listed_models(launch),
         providers=lambda: _providers(launch),
-        set_model=set_model,
+        set_model=_set_model,
         logins=Logins(launch, os.environ),
         rules=rules,
         wait=options["wait"],
         choice=choice_of(options),
-        reload_extensions=lambda agent: _reload_extensions(launch, agent),
+        reload_extensions=_reload_extensions,
         status_command=launch.settings.statusline.command,
     )
     return ConversationPlace(launch, services, servers)
@@ -158,12 +153,16 @@ def _opener(
     return open_session
 
 
-async def _reload_extensions(
-    launch: LaunchOptions, agent: "AgentState"
-) -> tuple[list[str], list[str]]:
+def _set_model(agent: "AgentState", id: str) -> None:
+    from ..app import change_model
+
+    change_model(agent, id)
+
+
+async def _reload_extensions(agent: "AgentState") -> tuple[list[str], list[str]]:
     from ..features.extension_features import reload_extensions
 
-    return await reload_extensions(launch, agent)
+    return await reload_extensions(agent)
 
 
 def _models() -> list[tuple[str, str, str, str]]:

@@ -1,22 +1,16 @@
 """The built-in features, in the order in which the loop calls them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..config.settings import FEATURE_NAMES
 from ..errors import UsageError
-from ..launch import LaunchOptions
-from ..lazy import dataclass
+from ..loop.agent import AgentState
 from ..loop.feature import Feature, check_settings
-from ..loop.features import Features
 from ..loop.resume import SessionState
-from ..loop.session_handle import SessionHandle
-from ..loop.tool_calls import ToolRunner
 from ..permissions.rules import add_tool_names
 from ..session.entries import Entry
-from ..worktree import WorkTree
 from .attachments import AttachmentsFeature
 from .crash_recovery import CrashRecoveryFeature
 from .diagnostics import DiagnosticsFeature
@@ -25,6 +19,7 @@ from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .folder_instructions import FolderInstructionsFeature
 from .hooks import HooksFeature
+from .instruction_places import InstructionPlaces
 from .mcp import McpFeature
 from .memory import MemoryFeature, memory_of
 from .provenance import ProvenanceFeature
@@ -38,191 +33,205 @@ if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureSources:
-    """The inputs for making the features of a conversation."""
-
-    launch: LaunchOptions
-    state: SessionState
-    surroundings: Surroundings
-    worktree: WorkTree
-    unrecorded: Sequence[Entry]  # entries of unfinished subagents of a killed process
-    skills: SkillSource
-    opener: OpenSubagent | None = None  # None for a subagent, which cannot start subagents
-    types: Sequence[AgentType] = field(default_factory=tuple)  # subagent types
-    servers: "McpServers | None" = None
-    parent: Features | None = None  # features of a subagent's parent
-    kind: str = ""  # the type of a subagent
-
-
-MakeFeature = Callable[[SessionHandle, ToolRunner, FeatureSources], Feature | None]
+# Makes a feature from the session, the state of its log, the names of the MCP servers that it can
+# call, the entries of unfinished subagents of a killed process, its skills, and the types of the
+# subagents that the last argument opens (None for a subagent).
+MakeFeature = Callable[
+    [
+        AgentState,
+        SessionState,
+        Sequence[str],
+        Sequence[Entry],
+        SkillSource,
+        Sequence[AgentType],
+        OpenSubagent | None,
+    ],
+    Feature | None,
+]
 
 
-def _attachments(
-    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+def _environment(agent: AgentState, state: SessionState, server_names: Sequence[str]) -> Feature:
+    options = agent.options
+    places = InstructionPlaces.of(options)
+    around = Surroundings(places, options.prior, server_names, state.renamed)
+    return EnvironmentFeature(agent, around)
+
+
+def _crash_recovery(
+    agent: AgentState, state: SessionState, unrecorded: Sequence[Entry]
 ) -> Feature | None:
-    if sources.opener is None:
+    if (worktree := agent.checkpoints.worktree) is None:
+        return None
+    return CrashRecoveryFeature(agent, worktree, unrecorded, resumed=state.entries > 0)
+
+
+def _attachments(agent: AgentState) -> Feature | None:
+    if agent.parent:
         return None  # the user does not write a subagent's prompt
-    return AttachmentsFeature(handle, runner, sources.servers)
+    return AttachmentsFeature(agent, agent.runner, _servers(agent))
 
 
 def _subagents(
-    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+    agent: AgentState, types: Sequence[AgentType], open_subagent: OpenSubagent | None
 ) -> Feature | None:
-    if sources.opener is None or not sources.types:
+    if open_subagent is None or not types:
         return None
-    return SubagentsFeature(handle, runner, sources.types, sources.opener)
+    return SubagentsFeature(agent, agent.runner, types, open_subagent)
 
 
-def _questions(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
-    is_subagent = sources.opener is None
-    return QuestionsFeature(handle, None if is_subagent else sources.launch.answers)
+def _servers(agent: AgentState) -> "McpServers | None":
+    """Return the MCP servers for the features of a session. A subagent uses its parent's."""
+    options = agent.options
+    return None if agent.parent or "mcp" in options.settings.features.off else options.mcp
 
 
-def _memory(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+def _memory(agent: AgentState) -> Feature:
     return MemoryFeature(
-        handle,
-        memory_of(sources.launch, handle.approval.denies_reading),
-        is_offered=sources.launch.settings.memory.offer == "always",
-        may_change=sources.opener is not None,
+        agent,
+        memory_of(agent.options, agent.approval.denies_reading),
+        is_offered=agent.options.settings.memory.offer == "always",
+        may_change=agent.parent is None,
     )
 
 
-def _mcp(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature | None:
-    if not sources.servers:
+def _web_search(agent: AgentState) -> Feature:
+    searches_web = agent.model.client.abilities.searches_web
+    has_tool = has_web_searches(agent.options.settings, searches_web, agent.view.tools)
+    return WebSearchFeature(agent, _servers(agent), has_tool=has_tool)
+
+
+def _mcp(agent: AgentState) -> Feature | None:
+    if not (servers := _servers(agent)):
         return None
     from .mcp_respondent import McpRespondent
 
-    launch = sources.launch
-    respondent = McpRespondent(handle, runner.gate, launch.answers, launch.environ)
-    return McpFeature(handle, sources.servers, respondent)
+    options = agent.options
+    respondent = McpRespondent(agent, agent.runner.gate, options.answers, options.environ)
+    return McpFeature(agent, servers, respondent)
 
 
-def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
-    searches_web = handle.model.client.abilities.searches_web
-    has_tool = has_web_searches(sources.launch.settings, searches_web, handle.view.tools)
-    return WebSearchFeature(handle, sources.servers, has_tool=has_tool)
-
-
-def _diagnostics(
-    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
-) -> Feature | None:
-    launch, parent = sources.launch, None
-    if launch.safe:
+def _diagnostics(agent: AgentState) -> Feature | None:
+    options, parent = agent.options, None
+    if options.safe:
         return None
-    if sources.parent is not None and (parent := sources.parent.find(DiagnosticsFeature)) is None:
+    if agent.parent and (parent := agent.parent.features.find(DiagnosticsFeature)) is None:
         return None
-    return DiagnosticsFeature(handle, runner, launch.settings.lsp, parent, launch.plugins)
+    return DiagnosticsFeature(agent, agent.runner, options.settings.lsp, parent, options.plugins)
 
 
-def _disk_budget(
-    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
-) -> Feature | None:
-    tracker, launch = runner.change_tracker, sources.launch
-    if sources.opener is None or tracker is None or tracker.saver is None:
+def _disk_budget(agent: AgentState) -> Feature | None:
+    tracker, options = agent.runner.change_tracker, agent.options
+    if agent.parent or tracker is None or tracker.saver is None:
         return None  # a subagent saves files for its parent
     room = tracker.saver.files.room
-    return DiskBudgetFeature(handle, launch.state, launch.settings.state, room)
+    return DiskBudgetFeature(agent, options.state, options.settings.state, room)
 
 
-def _provenance(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
-    parent = sources.parent.find(ProvenanceFeature) if sources.parent else None
+def _provenance(agent: AgentState) -> Feature:
+    parent = agent.parent.features.find(ProvenanceFeature) if agent.parent else None
     read_before = parent.handle.ledger.outside if parent else ""
-    tracker = runner.change_tracker
-    return ProvenanceFeature(handle, sources.surroundings.places, tracker, read_before)
+    places, tracker = InstructionPlaces.of(agent.options), agent.runner.change_tracker
+    return ProvenanceFeature(agent, places, tracker, read_before)
 
 
-def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
-    launch = sources.launch
+def _hooks(agent: AgentState, state: SessionState) -> Feature:
+    options = agent.options
     return HooksFeature(
-        handle,
-        launch.settings.hooks,
+        agent,
+        options.settings.hooks,
         [
-            *(launch.hook_files.hooks if launch.hook_files else ()),
-            *(launch.installed.hooks if launch.installed else ()),
+            *(options.hook_files.hooks if options.hook_files else ()),
+            *(options.installed.hooks if options.installed else ()),
         ],
-        begins="resume" if sources.state.entries else "clear" if launch.after_clear else "startup",
-        kind=sources.kind,
-        environ=launch.environ,
+        begins="resume" if state.entries else "clear" if options.after_clear else "startup",
+        kind=agent.kind,
+        environ=options.environ,
     )
 
 
-def _telemetry(
-    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
-) -> Feature | None:
-    launch, settings = sources.launch, sources.launch.settings.telemetry
+def _telemetry(agent: AgentState) -> Feature | None:
+    options, settings = agent.options, agent.options.settings.telemetry
     if not settings.on:
         return None
     from .telemetry import TelemetryFeature, telemetry_or_warning
 
-    if (telemetry := telemetry_or_warning(handle)) is None:
+    if (telemetry := telemetry_or_warning(agent)) is None:
         return None
-    parent = sources.parent.find(TelemetryFeature) if sources.parent else None
     return TelemetryFeature(
-        handle,
+        agent,
         telemetry,
-        agent=sources.kind,
-        parent=parent,
-        provider="custom" if launch.model else "scripted" if launch.is_scripted else "",
-        environ=launch.environ,
+        agent=agent.kind,
+        parent=agent.parent.features.find(TelemetryFeature) if agent.parent else None,
+        provider="custom" if options.model else "scripted" if options.is_scripted else "",
+        environ=options.environ,
         has_contents=settings.contents,
     )
 
 
-# The features that need more than the handle. The order of all is that of `FeatureName`.
+# The features that need more than the session. The order of all is that of `FeatureName`.
 MAKERS: dict[str, MakeFeature] = {
-    "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
-    "folder-instructions": lambda handle, _, sources: FolderInstructionsFeature(
-        handle, sources.surroundings.places
+    "environment": lambda agent, state, names, *_: _environment(agent, state, names),
+    "folder-instructions": lambda agent, *_: FolderInstructionsFeature(
+        agent, InstructionPlaces.of(agent.options)
     ),
-    "crash-recovery": lambda handle, _, sources: CrashRecoveryFeature(
-        handle, sources.worktree, sources.unrecorded, resumed=sources.state.entries > 0
+    "crash-recovery": lambda agent, state, _, unrecorded, *__: _crash_recovery(
+        agent, state, unrecorded
     ),
-    "questions": _questions,
-    "attachments": _attachments,
-    "subagents": _subagents,
-    "skills": lambda handle, _, sources: SkillsFeature(handle, sources.skills),
-    "memory": _memory,
-    "web-search": _web_search,
-    "mcp": _mcp,
-    "drift": lambda handle, _, sources: DriftFeature(
-        handle, sources.state.summary, sources.state.ended
+    "questions": lambda agent, *_: QuestionsFeature(
+        agent, None if agent.parent else agent.options.answers
     ),
-    "diagnostics": _diagnostics,
-    "disk-budget": _disk_budget,
-    "provenance": _provenance,
-    "hooks": _hooks,
-    "telemetry": _telemetry,
+    "attachments": lambda agent, *_: _attachments(agent),
+    "subagents": lambda agent, *given: _subagents(agent, *given[-2:]),
+    "skills": lambda agent, *given: SkillsFeature(agent, given[3]),
+    "memory": lambda agent, *_: _memory(agent),
+    "web-search": lambda agent, *_: _web_search(agent),
+    "mcp": lambda agent, *_: _mcp(agent),
+    "drift": lambda agent, state, *_: DriftFeature(agent, state.summary, state.ended),
+    "diagnostics": lambda agent, *_: _diagnostics(agent),
+    "disk-budget": lambda agent, *_: _disk_budget(agent),
+    "provenance": lambda agent, *_: _provenance(agent),
+    "hooks": lambda agent, state, *_: _hooks(agent, state),
+    "telemetry": lambda agent, *_: _telemetry(agent),
 }
 
 
 def built_in_features(
-    handle: SessionHandle,
-    runner: ToolRunner,
-    sources: FeatureSources,
+    agent: AgentState,
+    state: SessionState,
+    server_names: Sequence[str],
+    unrecorded: Sequence[Entry],
+    skills: SkillSource,
+    types: Sequence[AgentType],
+    open_subagent: OpenSubagent | None,
     *,
     off: Collection[str] = (),
 ) -> Iterator[Feature]:
-    """Yield the features of a conversation in the order in which they are called and in which
-    their tools are listed, without those that are `off`. Raises UsageError for a wrong setting.
+    """Yield the features of a session in the order in which they are called and in which their
+    tools are listed, without those that are `off`. See `MakeFeature` for the arguments. Raises
+    UsageError for a wrong setting.
     """
     for name in FEATURE_NAMES:
         if name in off:
             continue
         make = MAKERS.get(name)
-        feature = make(handle, runner, sources) if make else plain_feature(name)(handle)
+        feature = (
+            make(agent, state, server_names, unrecorded, skills, types, open_subagent)
+            if make
+            else plain_feature(name)(agent)
+        )
         if feature is None:
             continue
         if feature.settings:
+            given = agent.options.settings.extensions
             try:
-                check_settings(feature.name, feature.settings, handle.extension_settings)
+                check_settings(feature.name, feature.settings, given)
             except ValueError as error:
                 raise UsageError(str(error)) from None
         yield feature
 
 
 def plain_feature(name: str) -> type[Feature]:
-    """Return the class of a feature that needs only the handle: `RunStateFeature` of the module
+    """Return the class of a feature that needs only the session: `RunStateFeature` of the module
     `run_state` for "run-state". Permission rules may name its tools from now on.
     """
     module = import_module(f".{name.replace('-', '_')}", __name__)
@@ -233,7 +242,7 @@ def plain_feature(name: str) -> type[Feature]:
 
 
 def plain_features(off: Collection[str] = ()) -> list[type[Feature]]:
-    """Return the classes of the features that need only the handle, without those that are
+    """Return the classes of the features that need only the session, without those that are
     `off`.
     """
     return [plain_feature(name) for name in FEATURE_NAMES if name not in {*MAKERS, *off}]

@@ -28,7 +28,7 @@ from ..extensions.command import is_command_message
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
 from ..loop.feature import Feature, IncomingMessage
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
 from ..session.entries import ATTACHMENT, Content, User
 
@@ -121,7 +121,7 @@ class AttachmentsFeature(Feature):
     name = "attachments"
 
     def __init__(
-        self, handle: SessionHandle, runner: ToolRunner, servers: "McpServers | None" = None
+        self, handle: LiveSession, runner: ToolRunner, servers: "McpServers | None" = None
     ) -> None:
         super().__init__(handle)
         self._runner, self._servers = runner, servers

@@ -22,7 +22,7 @@ from ..context.items import Call
 from ..errors import RecordError, SessionError
 from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..session.archive import find_partial
 from ..session.change_rows import content_key
 from ..session.entries import (
@@ -58,7 +58,7 @@ class CrashRecoveryFeature(Feature):
     name = "crash-recovery"
 
     def __init__(
-        self, handle: SessionHandle, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
+        self, handle: LiveSession, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
     ) -> None:
         """`unrecorded` are entries of subagents that a killed process left unfinished."""
         super().__init__(handle)

@@ -16,8 +16,9 @@ from ...tools.system.git_links import linked_folders
 from ..config.settings import LspSettings
 from ..extensions.plugins import Plugin
 from ..loop.feature import Feature, ToolCall
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
+from ..security.program_starts import gate_of
 from ..session.change_rows import change_rows
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class DiagnosticsFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         runner: ToolRunner,
         settings: LspSettings,
         parent: "DiagnosticsFeature | None" = None,
@@ -129,7 +130,7 @@ class DiagnosticsFeature(Feature):
             env,
             self._settings.servers,
             enclose,
-            handle.starts,
+            gate_of(handle.options),
             lambda text: handle.notify("warning", text),
             self._plugins,
         )

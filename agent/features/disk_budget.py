@@ -14,7 +14,7 @@ from pathlib import Path
 from ..config.compaction_settings import StateSettings
 from ..events import TurnFinished
 from ..loop.feature import Feature
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..session.disk_budget import (
     add_to_total,
     enforce_limits,
@@ -35,7 +35,7 @@ class DiskBudgetFeature(Feature):
     name = "disk-budget"
 
     def __init__(
-        self, handle: SessionHandle, state: Path, settings: StateSettings, room: DiskRoom
+        self, handle: LiveSession, state: Path, settings: StateSettings, room: DiskRoom
     ) -> None:
         super().__init__(handle)
         self._state, self._settings, self._room = state, settings, room

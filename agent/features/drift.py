@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..compaction.drift.monitor import DriftMonitor
 from ..loop.feature import Feature, IncomingMessage
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..session.entries import PLAN, Entry, Mask, Summary, User
 from ..session.store import content_text
 
@@ -19,7 +19,7 @@ class DriftFeature(Feature):
 
     name = "drift"
 
-    def __init__(self, handle: SessionHandle, summary: Summary | None = None, ended: int = 0):
+    def __init__(self, handle: LiveSession, summary: Summary | None = None, ended: int = 0):
         """`ended` is the number of turns since `summary`, the newest summary of a resumed
         session.
         """
@@ -39,7 +39,7 @@ class DriftFeature(Feature):
         turn.
         """
         self._found = self.monitor.check_reply(reply.content, final=is_final)
-        if not is_final or not self._found or self.handle.budget_meter.is_spent:
+        if not is_final or not self._found or self.handle.model.budget_meter.is_spent:
             return None
         await self._realign()
         return ""

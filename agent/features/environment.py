@@ -20,8 +20,8 @@ from ..config.settings import PermissionMode
 from ..lazy import dataclass
 from ..loop.directories import directories_line
 from ..loop.feature import Feature, Turn
+from ..loop.live_session import LiveSession
 from ..loop.permission_mode import MEANINGS
-from ..loop.session_handle import SessionHandle
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
 from ..session.since_point import list_stale_files
@@ -178,7 +178,7 @@ class EnvironmentFeature(Feature):
 
     name = "environment"
 
-    def __init__(self, handle: SessionHandle, surroundings: Surroundings) -> None:
+    def __init__(self, handle: LiveSession, surroundings: Surroundings) -> None:
         super().__init__(handle)
         self.surroundings, self._cwd = surroundings, handle.context.cwd
 

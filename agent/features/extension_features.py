@@ -18,7 +18,7 @@ from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.feature import Feature, MakeModel, check_settings
 from ..loop.features import Features
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import Model
 from ..models.factory import make_model
 from ..permissions.rules import add_tool_names
@@ -67,39 +67,37 @@ def _register(kind: type[Feature]) -> None:
     add_tool_names(kind.tool_names())
 
 
-def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Features) -> None:
-    """Add the extensions to a conversation. Skip a failing extension with a warning."""
-    classes = extensions_of(launch).classes
+def add_extensions(handle: LiveSession, features: Features) -> None:
+    """Add the extensions to the features of a session. Skip a failing extension with a warning."""
+    classes = extensions_of(handle.options).classes
     declared: dict[str, dict[str, Setting]] = {}  # by name, which all classes of a file share
     for kind in classes:
         declared.setdefault(kind.name, {}).update(kind.settings)
     for kind in classes:
         with foreign_code() as problems:
-            check_settings(kind.name, declared[kind.name], handle.extension_settings)
+            check_settings(kind.name, declared[kind.name], handle.options.settings.extensions)
             features.add(kind(handle), guarded=True)
         for problem in problems:
             handle.notify("warning", f"the extension {kind.name} is left out: {problem}")
 
 
-async def reload_extensions(
-    launch: LaunchOptions, agent: AgentState
-) -> tuple[list[str], list[str]]:
+async def reload_extensions(agent: AgentState) -> tuple[list[str], list[str]]:
     """Reload the extensions of a conversation and return their names and warnings. Raises
     RecordError.
     """
-    handle, features = agent.handle, agent.features
-    loaded = await asyncio.to_thread(extensions_of, launch, again=True)
+    features = agent.features
+    loaded = await asyncio.to_thread(extensions_of, agent.options, again=True)
     gone = {id(tool) for tool in features.extension_tools}
-    kept = [tool for tool in handle.tools if id(tool) not in gone]
+    kept = [tool for tool in agent.tools if id(tool) not in gone]
     await features.remove_extensions()
-    add_extensions(launch, handle, features)
+    add_extensions(agent, features)
     new = [tool for each in features.extensions for tool in features.tools_of(each)]
-    handle.tools[:] = without_clashes([*kept, *new], handle.emit)
+    agent.tools[:] = without_clashes([*kept, *new], agent.emit)
     if agent.is_open:
         await features.start_extensions()
-        if [tool.schema() for tool in handle.tools] != handle.view.tools:
-            handle.record_opening()
-            handle.notify("info", "the list of tools has changed: the prompt cache starts again")
+        if [tool.schema() for tool in agent.tools] != agent.view.tools:
+            agent.record_opening()
+            agent.notify("info", "the list of tools has changed: the prompt cache starts again")
     return list(dict.fromkeys(each.name for each in features.extensions)), loaded.warnings
 
 

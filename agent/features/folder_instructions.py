@@ -14,7 +14,7 @@ from typing import Any
 from ...tools.system.take_turn import in_thread
 from ..lazy import dataclass
 from ..loop.feature import Feature
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..permissions.shell import reach
 from ..permissions.shell.parser import parse
 from ..session.entries import ATTACHMENT, Entry, ToolResult, User, attachment_call
@@ -51,7 +51,7 @@ class FolderInstructionsFeature(Feature):
 
     name = "folder-instructions"
 
-    def __init__(self, handle: SessionHandle, places: InstructionPlaces) -> None:
+    def __init__(self, handle: LiveSession, places: InstructionPlaces) -> None:
         super().__init__(handle)
         self._places = places
         self._touched = dict[Touch, None]()  # since the last check for instructions

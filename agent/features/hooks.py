@@ -24,8 +24,9 @@ from ..errors import SessionError, ToolError
 from ..events import Answer, Notice, Question, TurnFinished, waiting
 from ..extensions.hook_files import PublishedHook
 from ..loop.feature import Feature, IncomingMessage, Ruling, ToolCall, Turn, Veto
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
+from ..security.program_starts import gate_of
 from ..session.entries import End, Note
 from ..session.log import Entries
 from ..session.store import content_text
@@ -89,7 +90,7 @@ class HooksFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         settings: HookSettings,
         published: Sequence[PublishedHook] = (),
         *,
@@ -369,7 +370,7 @@ class HooksFeature(Feature):
                 told,
                 cwd=self.handle.context.cwd,
                 env=self.handle.context.env,
-                starts=self.handle.starts,
+                starts=gate_of(self.handle.options),
                 warn=self._warn,
                 ran=lambda command, outcome: self._ran(name, command, outcome),
             )

@@ -21,6 +21,7 @@ from ...tools.project_encodings import text_of
 from ...tools.text import NotText
 from ..config.trust import doubt_about, is_file_trusted, is_trusted
 from ..extensions.front_matter import MAX_HEAD_CHARS, split_front_matter
+from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
 from ..permissions.rules import path_matcher
 
@@ -61,6 +62,12 @@ class InstructionPlaces:
     home: Path
     trust_dir: Path
     added: tuple[Path, ...] = ()  # directories that the user has added
+
+    @classmethod
+    def of(cls, options: LaunchOptions) -> "InstructionPlaces":
+        """Return the folders for a session with these options."""
+        trust_dir = options.trust or options.state
+        return cls(options.cwd, options.config_home, options.home, trust_dir)
 
     @property
     def root(self) -> Path:

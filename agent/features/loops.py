@@ -25,8 +25,8 @@ from ..errors import LimitReached
 from ..events import Delta
 from ..lazy import dataclass, regex
 from ..loop.feature import Feature, ToolCall, Veto
+from ..loop.live_session import LiveSession
 from ..loop.repeated_text import RepeatedReply
-from ..loop.session_handle import SessionHandle
 from ..loop.stuck import LOOP_TOPIC, end_unless_allowed
 from ..models.base import text_of
 from ..permissions.rules import TOOL_NAMES
@@ -254,7 +254,7 @@ NOT_RUN = "the same call ran {times} times or more in a row. Read its results."
 class LoopsFeature(Feature):
     """Finds repeated calls and repeated text."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         super().__init__(handle)
         self._calls: RepeatedCalls | None = None  # None until the first call of the process
         self._reply = RepeatedReply()

@@ -11,7 +11,7 @@ from ..events import Emit, Notice, waiting
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.feature import Feature
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..security.program_starts import gate_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class McpFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         servers: "McpServers",
         respondent: "McpRespondent | None" = None,
     ) -> None:

@@ -10,7 +10,7 @@ from ..events import Answer, FormQuestion, GivenAnswers
 from ..loop.call_arguments import CallRefused
 from ..loop.call_gate import CallGate
 from ..loop.feature import ToolCall
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import text_of
 from ..session.entries import SAMPLING
 from .questions import fill_in
@@ -35,7 +35,7 @@ class McpRespondent:
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         gate: CallGate,
         given: GivenAnswers | None,
         environ: Mapping[str, str],
@@ -94,7 +94,7 @@ class McpRespondent:
         call = ToolCall("", tool.name, tool.title(params), params.model_dump(), handle.context.cwd)
         try:
             await self._gate.permit(tool, params, call)
-            handle.budget_meter.call()
+            handle.model.budget_meter.call()
             reply = await handle.model.ask(_request(asked, handle), SAMPLING)
         except CallRefused as refused:
             raise ToolError(refused.output.text) from None
@@ -133,7 +133,7 @@ def _question(field: "FormField", head: str) -> FormQuestion:
     return FormQuestion(text, [(each, "") for each in field.labels], field.kind == "array")
 
 
-def _request(asked: "SamplingRequest", handle: SessionHandle) -> Request:
+def _request(asked: "SamplingRequest", handle: LiveSession) -> Request:
     return Request(
         model=handle.model.id,
         system=[{"type": "text", "text": asked.system}] if asked.system else [],

@@ -18,7 +18,7 @@ from ..errors import CtxagentError, ToolError, UsageError
 from ..extensions.memory import Fact, FactDraft, MemoryFolder, index_lines
 from ..launch import LaunchOptions
 from ..loop.feature import Feature, Turn
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..session.entries import MEMORY, Entry, User
 from ..session.store import Project
 
@@ -66,7 +66,7 @@ class MemoryFeature(Feature):
     name = "memory"
 
     def __init__(
-        self, handle: SessionHandle, folder: MemoryFolder, *, is_offered: bool, may_change: bool
+        self, handle: LiveSession, folder: MemoryFolder, *, is_offered: bool, may_change: bool
     ) -> None:
         super().__init__(handle)
         self.folder = folder

@@ -19,8 +19,8 @@ from ..errors import ToolError, UsageError
 from ..events import Notice, Question
 from ..lazy import dataclass
 from ..loop.feature import Feature, Turn
+from ..loop.live_session import LiveSession
 from ..loop.permission_mode import announced_mode, mode_notice
-from ..loop.session_handle import SessionHandle
 from ..session.entries import PLAN, Entry, Note, User
 from ..session.ledger import PLAN_TOPIC, PlanFact
 
@@ -58,7 +58,7 @@ class _Pending:
 class PlanFeature(Feature):
     """The plan of a conversation."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         super().__init__(handle)
         self._turn = Turn()
         self._pending: _Pending | None = None

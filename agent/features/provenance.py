@@ -18,7 +18,7 @@ from ..config.trust import mark_outside
 from ..errors import RecordError
 from ..loop.feature import Feature, ToolCall
 from ..loop.file_changes import ChangeTracker
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..permissions.shell.parser import parse
 from ..session.change_rows import change_rows
 from .instruction_places import InstructionPlaces
@@ -34,7 +34,7 @@ class ProvenanceFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         places: InstructionPlaces,
         tracker: ChangeTracker | None = None,
         inherited: str = "",

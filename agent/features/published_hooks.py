@@ -30,9 +30,10 @@ from ..events import waiting
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass
 from ..loop.feature import ToolCall
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
+from ..security.program_starts import gate_of
 from ..session.archive import offload
 from ..session.entries import HOOK, Assistant, Entry, Summary, ToolResult, User
 from ..session.log import Log
@@ -271,7 +272,7 @@ class PublishedHooks:
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         hooks: Sequence[PublishedHook],
         kind: str,
         ran: Callable[[PublishedHook, str], None],
@@ -336,7 +337,9 @@ class PublishedHooks:
         if hook.kind == "http":
             env = {**self._environ, **env}
         work = asyncio.ensure_future(
-            run_hook(hook, line, output, cwd=context.cwd, env=env, starts=self._handle.starts)
+            run_hook(
+                hook, line, output, cwd=context.cwd, env=env, starts=gate_of(self._handle.options)
+            )
         )
         going_on = asyncio.ensure_future(output.goes_to_background.wait())
         if hook.in_background:

@@ -10,7 +10,7 @@ from ..errors import ToolError
 from ..events import Answer, FormQuestion, GivenAnswers, Question
 from ..loop.denials import Denial
 from ..loop.feature import Feature
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 
 NOBODY = "nobody can be asked in this run"
 NO_ANSWER = "the answers that were given have none for it"
@@ -22,7 +22,7 @@ class QuestionsFeature(Feature):
 
     name = "questions"
 
-    def __init__(self, handle: SessionHandle, given: GivenAnswers | None = None) -> None:
+    def __init__(self, handle: LiveSession, given: GivenAnswers | None = None) -> None:
         super().__init__(handle)
         self._given = given
 
@@ -53,7 +53,7 @@ class QuestionsFeature(Feature):
 
 
 async def fill_in(
-    handle: SessionHandle, given: GivenAnswers | None, form: Sequence[FormQuestion]
+    handle: LiveSession, given: GivenAnswers | None, form: Sequence[FormQuestion]
 ) -> Answer | None:
     """Return the answers to a form: the prepared ones, else the user's. Return None if nobody
     answers; this counts as a denial.

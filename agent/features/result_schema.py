@@ -17,7 +17,7 @@ from ...tools.system.shorten import shorten
 from ..errors import ResultError, UsageError
 from ..lazy import dataclass, regex
 from ..loop.feature import Feature, Turn
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
 from ..session.entries import User
 from ..session.store import content_text
@@ -119,7 +119,7 @@ class ResultSchema:
 class ResultSchemaFeature(Feature):
     """Checks the final answer of a turn against the turn's schema."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         super().__init__(handle)
         self._begin(None)
 

@@ -11,7 +11,7 @@ import asyncio
 from ..compaction.language.words import ends_with_question
 from ..compaction.preserve import RunState, run_states
 from ..loop.feature import Feature, Turn
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
 
 GO_ON_WITH_RUN = (
@@ -26,7 +26,7 @@ GO_ON_WITH_RUN = (
 class RunStateFeature(Feature):
     """Continues a run if the model asks at the end of a turn."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         super().__init__(handle)
         self._reset()
 
@@ -47,7 +47,7 @@ class RunStateFeature(Feature):
         handle = self.handle
         if any(block.get("type") == "tool_use" for block in reply.content):
             self._has_worked = True
-        if not is_final or handle.budget_meter.is_spent or handle.view.summary is None:
+        if not is_final or handle.model.budget_meter.is_spent or handle.view.summary is None:
             return None
         if handle.approval.mode == "plan" or handle.denials.of_turn():
             return None

@@ -35,7 +35,7 @@ from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
 from ..loop.feature import Feature, IncomingMessage, Turn
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..session.archive import offload
 from ..session.entries import SKILL, SKILL_LIST, Entry, User
 from ..session.ledger import SkillFact
@@ -128,7 +128,7 @@ class SkillsFeature(Feature):
 
     name = "skills"
 
-    def __init__(self, handle: SessionHandle, source: SkillSource) -> None:
+    def __init__(self, handle: LiveSession, source: SkillSource) -> None:
         super().__init__(handle)
         self.source = source
         self.known = source.known

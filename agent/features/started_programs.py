@@ -15,7 +15,7 @@ from ..extensions.mcp.config import load_servers
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.denials import Denial
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..security.planted import PlantedWatch
 from ..security.program_starts import gate_of
 
@@ -62,7 +62,7 @@ class _Watch:
     may run code that the model wrote, such as a test.
     """
 
-    def __init__(self, planted: PlantedWatch, handle: SessionHandle) -> None:
+    def __init__(self, planted: PlantedWatch, handle: LiveSession) -> None:
         self._planted, self._handle = planted, handle
 
     async def begin(self) -> None:
@@ -74,26 +74,25 @@ class _Watch:
             self._handle.warn_once(found.notice)
 
 
-def connect_gate(agent: AgentState, launch: LaunchOptions) -> None:
+def connect_gate(agent: AgentState) -> None:
     """Protect the files of the programs of a session, and ask its user when they change."""
-    handle, gate = agent.handle, agent.handle.starts
-    folders = handle.approval.folders
+    gate, folders = gate_of(agent.options), agent.approval.folders
     folders.pinned, gate.added = gate.protected, folders.added
     planted = agent.runner.planted
-    gate.watch = _Watch(planted, handle) if planted else None
+    gate.watch = _Watch(planted, agent) if planted else None
 
     async def ask(start: ProgramStart, changes: Sequence[FileChange]) -> bool:
-        assert handle.ask is not None
+        assert agent.ask is not None
         diff = "".join(each.diff() for each in changes)
         reason = describe(start, changes)
-        answer = await handle.ask(Question(STARTS, start.shown, {}, "", reason, diff))
+        answer = await agent.ask(Question(STARTS, start.shown, {}, "", reason, diff))
         return answer is not None and answer.allow
 
     def refused(start: ProgramStart, reason: str) -> None:
-        if handle.ask is None:
+        if agent.ask is None:
             denial = Denial(STARTS, start.shown, "", reason, asked=False, remedy=ACCEPT)
-            handle.denials.add(denial)
+            agent.denials.add(denial)
 
-    asks: AskAboutChanges | None = ask if handle.ask is not None else None
+    asks: AskAboutChanges | None = ask if agent.ask is not None else None
     gate.connect(asks, refused)
-    gate.declare(programs_of(launch))
+    gate.declare(programs_of(agent.options))

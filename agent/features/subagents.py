@@ -34,7 +34,7 @@ from ..loop.agent import AgentState
 from ..loop.budget import BudgetMeter
 from ..loop.feature import Feature, Turn
 from ..loop.file_changes import MAX_CHANGES_IN_RESULT
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
 from ..loop.turn import run_turn
 from ..session.archive import SUMMARY_NAME, write_archive_file
@@ -97,7 +97,7 @@ class SubagentsFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         runner: ToolRunner,
         types: Sequence[AgentType],
         opener: OpenSubagent,
@@ -331,12 +331,10 @@ class SubagentsFeature(Feature):
         """Return the output for the parent, and credit the file changes to the subagent."""
         child = running.child
         assert child is not None
-        self.handle.denials.add(*child.handle.denials)
+        self.handle.denials.add(*child.denials)
         if self._runner.change_tracker is not None:
             self._runner.change_tracker.credit(agent.id, [row["path"] for row in rows])
-        denied = list(
-            dict.fromkeys(f"{d.tool} {d.title}: {d.reason}" for d in child.handle.denials)
-        )
+        denied = list(dict.fromkeys(f"{d.tool} {d.title}: {d.reason}" for d in child.denials))
         details = {
             "agent": agent.id,
             "type": agent.type,
@@ -404,8 +402,8 @@ class SubagentsFeature(Feature):
             ask=self._ask_for(id),
             budget_meter=BudgetMeter(
                 Budget(calls=MAX_CALLS_PER_RUN),
-                within=parent.budget_meter,
-                records_requests=parent.budget_meter.records_requests,
+                within=parent.model.budget_meter,
+                records_requests=parent.model.budget_meter.records_requests,
                 hint="Task with resume goes on.",
             ),
         )

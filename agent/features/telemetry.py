@@ -16,7 +16,7 @@ from ...tools.base import Output
 from ..errors import UsageError
 from ..events import TurnFinished
 from ..loop.feature import Feature, ToolCall, Turn
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.base import text_of
 from ..session.entries import Assistant, Entry, Mask, Session, Summary, Usage, User
 from . import otel
@@ -30,7 +30,7 @@ TOOL_ERROR = "tool_error"
 PROTOCOLS = ("", "http/protobuf")  # of OTEL_EXPORTER_OTLP_PROTOCOL
 
 
-def telemetry_or_warning(handle: SessionHandle) -> otel.Telemetry | None:
+def telemetry_or_warning(handle: LiveSession) -> otel.Telemetry | None:
     """Return the telemetry of this process, or warn and return None."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
     if protocol not in PROTOCOLS:
@@ -49,7 +49,7 @@ class TelemetryFeature(Feature):
 
     def __init__(
         self,
-        handle: SessionHandle,
+        handle: LiveSession,
         telemetry: otel.Telemetry,
         *,
         agent: str,

@@ -20,7 +20,7 @@ from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Notice
 from ..lazy import regex
 from ..loop.feature import Feature
-from ..loop.session_handle import SessionHandle
+from ..loop.live_session import LiveSession
 from ..models.refusals import NO_REASON
 from ..permissions.rules import parse_rule
 from ..session.entries import Mask
@@ -61,7 +61,7 @@ class WebSearchFeature(Feature):
 
     name = "web-search"
 
-    def __init__(self, handle: SessionHandle, servers: Servers | None, *, has_tool: bool) -> None:
+    def __init__(self, handle: LiveSession, servers: Servers | None, *, has_tool: bool) -> None:
         super().__init__(handle)
         self._servers, self._has_tool = servers, has_tool
 

@@ -331,12 +331,12 @@ class Agent:
         from .launching import expand_task
 
         if self.state.model.id != self._first_model:  # a command used its own model for its turn
-            change_model(self.state, self._launch, self._first_model)
+            change_model(self.state, self._first_model)
         if not isinstance(words, str):
             return words
         if self._check_words is not None:
             await asyncio.to_thread(self._check_words, words)
-        return await expand_task(self.state, self._launch, words)
+        return await expand_task(self.state, words)
 
 
 class AgentRun:

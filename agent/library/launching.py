@@ -154,7 +154,7 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, "CommandFile"]
     return {**built_in_commands(), **found}, warnings
 
 
-async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> "str | Shown":
+async def expand_task(agent: "AgentState", task: str) -> "str | Shown":
     """Return the message of a headless run: the prompt of the command that the task calls, or the
     task itself. Return Shown for a command that only prints text. Raises RecordError, CtxagentError
     for a failed command, and ToolError for a prompt of a server.
@@ -178,14 +178,14 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
         found = own.run(arguments.strip())
         found = await found if isawaitable(found) else found
         return found.text if isinstance(found, Prompt) else Shown(found or "")
-    files, warnings = await asyncio.to_thread(command_files_of, launch)
+    files, warnings = await asyncio.to_thread(command_files_of, agent.options)
     for warning in warnings:
         agent.emit(Notice("warning", warning))
     command, skills = part_named(files, name[1:]), agent.features.find(SkillsFeature)
     if command is None or (command.is_built_in and skills and command.name in skills.known):
         return task
     if model := model_of_turn(command, agent.model.id):
-        change_model(agent, launch, model)
+        change_model(agent, model)
     return await command_message(agent, command, arguments.strip())
 
 

@@ -82,7 +82,7 @@ def result_of(
         context=_context(agent) if agent else None,
         compaction=totals.all.compaction,
         agents=_agents(agent) if agent else [],
-        denials=[dataclasses.asdict(each) for each in agent.handle.denials] if agent else [],
+        denials=[dataclasses.asdict(each) for each in agent.denials] if agent else [],
         error=finished.error,
     )
 
@@ -97,7 +97,7 @@ def _context(agent: "AgentState") -> dict[str, Any]:
         "window": window.size,
         "level": window.level,
         "free": window.free,
-        "summary_at": summary_due_at(agent.handle.policy, window),
+        "summary_at": summary_due_at(agent.policy, window),
     }
 
 

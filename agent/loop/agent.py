@@ -1,6 +1,5 @@
-"""One conversation: its record, its model, its tools, its features and the compaction engine.
+"""A live session with what runs it: its features, its tool runner and the compaction engine.
 
-`AgentState.record` writes to the log, `AgentState.emit` shows an event in the front end.
 `loop.turn` runs the turns of an agent. The entries before the first turn are collected once, in a
 thread.
 """
@@ -10,22 +9,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
+from typing import Optional
 
-from ...tools.base import Context
 from ...tools.job import end_all
 from ...tools.system.take_turn import in_thread
 from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.engine import CompactionEngine
-from ..context.view import View
 from ..errors import CtxagentError
-from ..events import Emit, Notice, waiting
+from ..events import Notice, waiting
 from ..lazy import dataclass
 from ..session.entries import Entry
 from ..session.project_record import update_record
 from ..session.store import AGENTS
 from .directories import new_directory_entries
 from .features import Features
-from .session_handle import SessionHandle
+from .live_session import LiveSession
 from .tool_calls import ToolRunner
 
 
@@ -73,43 +71,27 @@ class StartupEntries:
         return finished.result()
 
 
-@dataclass
-class AgentState:
-    """The state of one conversation. `compaction_host.attach_engine` sets `engine`."""
+@dataclass(eq=False)
+class AgentState(LiveSession):
+    """A live session with what runs it. The code that opens the session sets `runner`, and
+    `compaction_host.attach_engine` sets `engine`.
+    """
 
-    handle: SessionHandle
-    features: Features
-    runner: ToolRunner
+    parent: Optional["AgentState"] = None  # of a subagent
+    features: Features = field(init=False)
+    runner: ToolRunner = field(init=False)
     engine: CompactionEngine = field(init=False)
-    is_open: bool = False  # the opening is recorded
+    is_open: bool = field(default=False, init=False)  # the opening is recorded
     turn_mode: str = field(init=False)  # the permission mode of the newest turn
 
     def __post_init__(self) -> None:
-        handle, session = self.handle, self.handle.session
-        self.record, self.log, self.folder = session.record, session.log, session.folder
-        self.ledger, self.totals = session.ledger, session.totals
-        self.checkpoints = session.checkpoints
-        self.model, self.approval = handle.model, handle.approval
+        super().__post_init__()
+        self.features = Features(lambda event: self.emit(event))
         self.turn_mode = self.approval.mode
         self._startup = StartupEntries(
-            lambda: [*self.features.first_entries(), *new_directory_entries(handle)], self.record
+            lambda: [*self.features.first_entries(), *new_directory_entries(self)], self.record
         )
-        session.listeners.append(self.features.recorded)
-
-    @property
-    def view(self) -> View:
-        """The messages for the model."""
-        return self.handle.session.view
-
-    @property
-    def context(self) -> Context:
-        """The context for the tools."""
-        return self.handle.context
-
-    @property
-    def emit(self) -> Emit:
-        """Shows an event in the front end."""
-        return self.handle.emit
+        self.listeners.append(self.features.recorded)
 
     async def begin(self) -> None:
         """Prepare the features, then record the opening and the first entries, once. Raises
@@ -129,7 +111,7 @@ class AgentState:
         RecordError.
         """
         if not self.is_open:
-            self.handle.record_opening()
+            self.record_opening()
             self.is_open = True
 
     async def record_startup(self) -> None:
@@ -163,13 +145,13 @@ class AgentState:
 
     async def close_except_model(self) -> None:
         """Close everything except the model, which another conversation uses."""
-        handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
+        is_subagent = self.folder.parent.name == AGENTS
         try:
             await self.engine.close()
             await self.end_subagents()
-            await end_all(handle.context.jobs, handle.context.sandbox)
-            if handle.context.sandbox and not is_subagent:
-                await in_thread(handle.context.sandbox.remove_empty)
+            await end_all(self.context.jobs, self.context.sandbox)
+            if self.context.sandbox and not is_subagent:
+                await in_thread(self.context.sandbox.remove_empty)
             planted = self.runner.planted
             if planted and (found := await asyncio.to_thread(planted.last)):
                 self.emit(Notice("warning", found.notice))
@@ -178,11 +160,11 @@ class AgentState:
             await self._startup.close()
             await self.features.close()
         finally:
-            cache = handle.session.resume_cache
-            await finish_despite_cancel(asyncio.to_thread(cache.save_at_close, self.log))
+            save = self.resume_cache.save_at_close
+            await finish_despite_cancel(asyncio.to_thread(save, self.log))
             self.log.close()
-        if self.is_open and handle.records_project and not is_subagent:
-            cwd = handle.context.cwd
+        if self.is_open and self.records_project and not is_subagent:
+            cwd = self.context.cwd
             await asyncio.to_thread(update_record, self.log.path, cwd, with_commit=True)
         task = asyncio.current_task()
         cancelled = task and task.cancelling()  # `finish_despite_cancel` does not raise it

@@ -24,7 +24,7 @@ from .call_arguments import CallRefused, argument_error
 from .denials import Denial
 from .feature import ToolCall, Veto
 from .features import Features
-from .session_handle import SessionHandle
+from .live_session import LiveSession
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ TOO_MANY_GUARDED = (
 class CallGate:
     """Decides which calls of one conversation may run."""
 
-    handle: SessionHandle
+    handle: LiveSession
     features: Features
     planted: PlantedWatch | None = None
 

@@ -26,7 +26,7 @@ from .ladder import SAME_FAILURES, may_be_cause
 
 def attach_engine(agent: AgentState) -> AgentState:
     """Give an agent its compaction engine, and return the agent."""
-    host, policy = CompactionHost(agent), agent.handle.policy
+    host, policy = CompactionHost(agent), agent.policy
     agent.engine = CompactionEngine(host, policy, agent.features.layers)
     return agent
 
@@ -37,8 +37,8 @@ class CompactionHost:
     def __init__(self, agent: AgentState) -> None:
         self._agent, model, features = agent, agent.model, agent.features
         self.ledger, self.folder = agent.ledger, agent.folder
-        self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
-        self.record_model = agent.handle.record_model
+        self.record, self.rebuild_view = agent.record, agent.rebuild_view
+        self.record_model = agent.record_model
         self.sync, self.recall = agent.log.sync_all, partial(find_texts, agent.log.path)
         self.current_window = model.current_window
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction
@@ -88,7 +88,7 @@ class CompactionHost:
         agent = self._agent
         return preserved_sections(
             agent.context.cwd,
-            agent.handle.policy.rules,
+            agent.policy.rules,
             agent.ledger,
             agent.ledger.phase,
             agent.model.current_window().size,

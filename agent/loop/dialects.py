@@ -100,7 +100,7 @@ class DialectReader:
 
     def check_answer(self) -> None:
         """Raise CallNotRun if the turn would end although a written call did not run."""
-        if self._agent.handle.denials.unasked():  # reported instead, with another exit code
+        if self._agent.denials.unasked():  # reported instead, with another exit code
             return
         if self._unanswered is not None and self._unanswered.must_call:
             raise CallNotRun(

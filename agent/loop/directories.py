@@ -16,7 +16,7 @@ from ..permissions.work_folders import checked_directory
 if TYPE_CHECKING:
     from ..permissions.approval import Approval
     from ..session.entries import User
-    from .session_handle import SessionHandle
+    from .live_session import LiveSession
 
 
 def open_directories(
@@ -42,7 +42,7 @@ def open_directories(
     return warnings
 
 
-def new_directory_entries(handle: "SessionHandle") -> "list[User]":
+def new_directory_entries(handle: "LiveSession") -> "list[User]":
     """Return the entry for directories that are not in the log yet, if there are any."""
     from ..session.entries import User
 

@@ -24,7 +24,7 @@ from ..extensions.command import commands_in
 from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
-from .session_handle import SessionHandle
+from .live_session import LiveSession
 
 MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given settings and environment
 
@@ -122,12 +122,12 @@ class Feature:
     # The settings `extensions.NAME.KEY`, by key. `self.setting(key)` gives the value.
     settings: ClassVar[Mapping[str, Setting]] = {}
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         self.handle = handle
 
     def setting(self, key: str) -> Any:
         """Return the value of a declared setting. Raises KeyError for another key."""
-        return self.values(self.handle.extension_settings)[key]
+        return self.values(self.handle.options.settings.extensions)[key]
 
     @classmethod
     def values(cls, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

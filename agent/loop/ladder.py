@@ -166,7 +166,7 @@ class Ladder:
         for seq in new:
             self.agent.record(Revert(target=seq, reason="it did not help"))
         if new:
-            self.agent.handle.session.rebuild_view()
+            self.agent.rebuild_view()
 
     def _too_long(self, refusal: PromptTooLong) -> LimitReached:
         first, tokens = self.refused_tokens, self.agent.model.current_window().tokens

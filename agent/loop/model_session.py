@@ -250,7 +250,6 @@ class ModelSession:
     roles: ModelRoles
     session: SessionRecord
     budget_meter: BudgetMeter
-    emit: Emit
     max_tokens: int | None = None  # of a reply
     effort: str | None = None
     overload_wait: float | None = None  # seconds for which a turn retries an overloaded server
@@ -288,7 +287,7 @@ class ModelSession:
     async def window(self) -> Window:
         """Return the size and level of the context. The first call requests the model's limits."""
         if self.limits is None:
-            with waiting(self.emit, "checking the model's context window"):
+            with waiting(self.session.emit, "checking the model's context window"):
                 self.limits = await self.client.limits()
             if self.learned_window.size is None and self.limits.source != "setting":
                 self.learned_window.size = self.client.gaps.window
@@ -309,12 +308,12 @@ class ModelSession:
             self.client.gaps.keep_window(None)
         if wrong:
             text = f"a request of {prompt:,} tokens was accepted: the window is larger "
-            self.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
+            self.session.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
         elif cut_at := self._cut_prompts.add(estimate, prompt):
             self.learned_window.size = cut_at
             self.client.gaps.keep_window(cut_at)
             text = CUT_PROMPT.format(prompt=estimate, window=cut_at)
-            self.emit(Notice("warning", text))
+            self.session.emit(Notice("warning", text))
         if self.limits and self.limits.source == "default" and not self._has_asked_again:
             self.limits, self._has_asked_again = None, True  # a local server has loaded the model
 
@@ -376,7 +375,7 @@ class ModelSession:
                     if isinstance(delta, Retrying):
                         self._record_failed_attempt(partial, request)
                         partial = PartialReply(client.id, ratio)
-                    (self.emit if isinstance(delta, Notice) else emit)(delta)
+                    (self.session.emit if isinstance(delta, Notice) else emit)(delta)
                     if repeated := repeats(delta):
                         stopped = partial.stopped(repeated)
                         in_flight.answered()
@@ -402,7 +401,7 @@ class ModelSession:
         if isinstance(error, RequestRejected) and self.images_setting == "auto":
             reason = error.message[:MAX_REASON_CHARS]
             text = f"{client.id} accepts no images: requests are adapted from now on ({reason})"
-            self.emit(Notice("warning", text))
+            self.session.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
         """Return True if the server is known to offer summaries. If the conversation has a
@@ -424,7 +423,7 @@ class ModelSession:
         self.budget_meter.pay(entry.cost_usd or 0.0)
         self.session.record(entry)
         if purpose == "turn":
-            self.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
+            self.session.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
 
     def _record_failed_attempt(self, partial: PartialReply, request: Request) -> None:
         attempt = partial.reply("")

@@ -15,6 +15,7 @@ from ...tools.base import Tool
 from ...tools.system.git_head import current_branch
 from ..context.view import View, start_folding
 from ..errors import LogDamaged
+from ..events import Emit
 from ..launch import SessionChoice
 from ..lazy import dataclass
 from ..models.base import Model
@@ -36,9 +37,11 @@ from .resume import (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class SessionRecord:
-    """The log of one conversation, with the view, the ledger and the totals of its entries."""
+    """The log of one session, with the view, the ledger and the totals of its entries. `record`
+    writes to the log, `emit` shows an event in the front end.
+    """
 
     log: Log
     view: View
@@ -46,7 +49,9 @@ class SessionRecord:
     totals: Totals
     checkpoints: Checkpoints
     resume_cache: ResumeCache
-    listeners: list[Callable[[Entry], None]] = field(default_factory=list)  # get each new entry
+    emit: Emit
+    # get each new entry
+    listeners: list[Callable[[Entry], None]] = field(default_factory=list, init=False)
 
     @property
     def folder(self) -> Path:

@@ -8,7 +8,7 @@ from ..lazy import regex
 if TYPE_CHECKING:
     from ..config.settings import PermissionMode
     from ..context.view import View
-    from .session_handle import SessionHandle
+    from .live_session import LiveSession
 
 MEANINGS: "dict[PermissionMode, str]" = {
     "ask": "looking is free, the user is asked about everything else",
@@ -26,7 +26,7 @@ _MODE_NOTICE = regex(
 )
 
 
-def announce_mode(handle: "SessionHandle", last_mode: str) -> None:
+def announce_mode(handle: "LiveSession", last_mode: str) -> None:
     """Record a notice for the model if the mode has changed since the last announcement.
 
     If the view names no mode, `last_mode`, the mode of the model's newest turn, is used. Raises

@@ -3,7 +3,7 @@
 from ..errors import CtxagentError
 from ..events import FormQuestion, Question
 from ..session.entries import Note, User
-from .session_handle import SessionHandle
+from .live_session import LiveSession
 
 LOOP_TOPIC = "loop"  # of the note that the user let the model continue
 STOP, GO_ON = "Stop", "Go on"
@@ -13,7 +13,7 @@ _CHOICES = (
 )
 
 
-async def end_unless_allowed(handle: SessionHandle, error: CtxagentError) -> None:
+async def end_unless_allowed(handle: LiveSession, error: CtxagentError) -> None:
     """Ask the user whether the model may continue. Raises the error if it may not, or if the user
     cannot be asked.
     """

@@ -47,7 +47,7 @@ from .call_gate import CallGate
 from .feature import ToolCall
 from .features import Features
 from .file_changes import ChangeTracker
-from .session_handle import SessionHandle
+from .live_session import LiveSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ NOT_RUN = "[not run: the user interrupted before this call started]"
 class ToolRunner:
     """Runs the tool calls of one conversation."""
 
-    handle: SessionHandle
+    handle: LiveSession
     features: Features
     change_tracker: ChangeTracker | None = None  # finds what calls change
     planted: PlantedWatch | None = None  # finds files that commands leave for others to run

@@ -103,7 +103,7 @@ async def record_message(agent: AgentState, message: IncomingMessage) -> None:
         size, seq, folder = (await agent.model.window()).size, agent.log.last_seq + 1, agent.folder
         try:
             kept, offloaded = demote.demote_words(
-                content, size=size, seq=seq, folder=folder, policy=agent.handle.policy
+                content, size=size, seq=seq, folder=folder, policy=agent.policy
             )
         except OSError as error:
             text = f"cannot save the message in {folder}: {error.strerror}"
@@ -250,7 +250,7 @@ def _switch_model(agent: AgentState) -> None:
     due = agent.model.roles.due(agent.approval.mode)
     if agent.model.client is not due:
         agent.model.change(due)
-        agent.handle.record_model()
+        agent.record_model()
 
 
 async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
@@ -277,7 +277,7 @@ async def _send_request(agent: AgentState, ladder: Ladder, read: Callable[[Reply
         request, failed_attempts=ladder.failed_attempts, same_failures=ladder.same_failures
     )
     size = agent.view.size
-    agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
+    agent.emit(CallStarted(agent.model.budget_meter.call(), window.tokens))
     with quiet_notices(agent.emit) as emit:
         repeats = agent.features.reply_streamed
         reply = await agent.model.ask(request, "turn", emit, repeats, read)
@@ -322,17 +322,17 @@ async def run_turn(
             await agent.prepare()
         finally:
             agent.open()
-        announce_mode(agent.handle, agent.turn_mode)
+        announce_mode(agent, agent.turn_mode)
         agent.turn_mode = agent.approval.mode
         if content is not None:
             await record_message(agent, message(content, mid_turn=False))
         agent.model.token_correction = 1.0  # the estimate of the last turn may be wrong
         await agent.record_startup()
-        agent.handle.record_queued_messages()
+        agent.record_queued_messages()
         await agent.features.turn_started(Turn(schema))
         dialect = DialectReader(agent, takes_json=schema is None)
         text = await _until_answered(agent, record_next_message, dialect)
-        unasked = agent.handle.denials.unasked()
+        unasked = agent.denials.unasked()
         finished = TurnFinished("denied" if unasked else "ok", text, denial_error(unasked))
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -343,8 +343,8 @@ async def run_turn(
         raise
     except Exception as error:  # the session must stay usable after a bug
         finished = _failed(agent, error)
-    agent.handle.denials.end_turn()
-    agent.handle.turn_rules.end()
+    agent.denials.end_turn()
+    agent.turn_rules.end()
     agent.record(End(status=finished.status, reason=(finished.error or {}).get("message", "")))
     await finish_despite_cancel(asyncio.to_thread(agent.log.sync))  # it waits for the disk
     await agent.features.turn_ended(finished)
@@ -358,7 +358,7 @@ async def _until_answered(
     """Call the model and run its tool calls until it answers. Return the answer."""
     features, odd, is_paused, is_first = agent.features, OddReplies(), False, True
     while True:
-        agent.handle.budget_meter.check()
+        agent.model.budget_meter.check()
         if not is_paused:
             await record_next_message()
             await features.before_call()
@@ -376,11 +376,11 @@ async def _until_answered(
             return text_of(reply.content)
         if calls:
             await agent.runner.run(calls, reply.broken, cut=reply.stop_reason == "max_tokens")
-            agent.handle.record_queued_messages()
+            agent.record_queued_messages()
         if not is_final and (answer := await features.step_finished()) is not None:
             return answer
         if too_many := odd.count(reply, notice):
-            await end_unless_allowed(agent.handle, too_many)
+            await end_unless_allowed(agent, too_many)
         if told := go_on or notice:
             agent.record(User(content=told, source="notice"))
 

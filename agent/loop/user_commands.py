@@ -8,6 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ async def command_message(agent: AgentState, command: CommandFile, arguments: st
             )
             agent.emit(Notice("warning", told))
     else:
-        agent.handle.allow_for_turn(command.allowed_tools, f"/{command.name}")
+        agent.allow_for_turn(command.allowed_tools, f"/{command.name}")
     for text, is_shell in parts:
         if is_shell and command.is_trusted:
             text = await _output(agent, text)
@@ -116,8 +117,9 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
     agent.log.check_writable()
     await agent.begin()
     id = f"shell-{agent.log.last_seq + 1}"
-    context = replace(agent.context, sandbox=None)  # as in a shell of the user
-    runner = replace(agent.runner, handle=replace(agent.handle, context=context))
+    shell = copy(agent)
+    shell.context = replace(agent.context, sandbox=None)  # as in a shell of the user
+    runner = replace(agent.runner, handle=shell)
     given = {"command": command}
     agent.emit(ToolStarted(id, SHELL, command, given))
     started = time.monotonic()
@@ -169,7 +171,7 @@ async def add_directory(agent: AgentState, text: str) -> str:
         raise UsageError(
             f"{name} is already a directory of this session", hint="/add-dir lists them."
         )
-    for entry in new_directory_entries(agent.handle):
+    for entry in new_directory_entries(agent):
         agent.record(entry)
     return name
 

@@ -163,7 +163,7 @@ def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
     """
     from ..compaction.policy import summary_due_at, threshold_tokens
 
-    policy = agent.handle.policy
+    policy = agent.policy
     at, start = summary_due_at(policy, window), threshold_tokens(policy.prepare_at, window)
     if policy.mode == "off" or at is None:
         return "only when you run /compact"

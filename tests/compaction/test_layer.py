@@ -199,7 +199,7 @@ def test_a_layer_without_a_chance_acts_at_once(talk: Conversation, policy: Polic
     found.clear(talk.agent.model.current_window())
     assert len(talk.of(Mask)) == 1
     talk.agent.record(Revert(target=mask.seq))
-    talk.agent.handle.session.rebuild_view()
+    talk.agent.rebuild_view()
     found.clear(talk.agent.model.current_window())
     assert masked(talk) == [False, False], "what was undone stays"
 

@@ -151,7 +151,7 @@ def test_at_the_limit_of_calls_an_answer_stays_an_answer(
     compacted: Callable[..., Conversation],
 ) -> None:
     talk = compacted(DRIFTS["complete"][0])
-    talk.agent.handle.budget_meter.budget = Budget(calls=talk.agent.handle.budget_meter.calls + 1)
+    talk.agent.model.budget_meter.budget = Budget(calls=talk.agent.model.budget_meter.calls + 1)
     finished = talk.say("continue")
     assert (finished.status, finished.text) == ("ok", DRIFTS["complete"][0].text)
 

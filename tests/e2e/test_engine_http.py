@@ -354,9 +354,9 @@ def test_interrupted_replies_count_in_bill_and_context(project: Path) -> None:
                     if left[0] == 0:
                         asyncio.get_running_loop().call_soon(turn.cancel)
 
-            talk.agent.handle.emit = emit
+            talk.agent.emit = emit
             assert (await turn).status == "interrupted"
-            talk.agent.handle.emit = talk.events.append
+            talk.agent.emit = talk.events.append
 
         async def play() -> None:
             await interrupted_at(TextDelta, 38)

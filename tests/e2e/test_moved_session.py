@@ -9,7 +9,7 @@ from pathlib import Path
 from ctxagent.agent.errors import SessionBusy, SessionError
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.feature import Feature
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.log import Log
 
@@ -19,7 +19,7 @@ from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
 class Ending(Feature):
     """A feature that never finishes at the end of a session."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         super().__init__(handle)
         self.begun = asyncio.Event()
         self.cut_short = False
@@ -35,7 +35,7 @@ class Ending(Feature):
 
 def slow_end(agent: AgentState) -> Ending:
     """Make the end of a session take forever."""
-    ending = Ending(agent.handle)
+    ending = Ending(agent)
     agent.features.add(ending)
     return ending
 
@@ -96,7 +96,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         await seat.until("Hello.")
         await seat.idle()
         loop = seat.repl.conversation.agent
-        leave = loop.handle.session.resume_cache.save_at_close
+        leave = loop.resume_cache.save_at_close
         slow_end(loop)
 
         def slow(log: Log) -> None:
@@ -104,7 +104,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
             go_on.wait(100)
             leave(log)
 
-        loop.handle.session.resume_cache.save_at_close = slow  # type: ignore[method-assign]
+        loop.resume_cache.save_at_close = slow  # type: ignore[method-assign]
         seat.say("/clear")
         await seat.until(leaving.is_set)
         seat.press(CTRL_C)

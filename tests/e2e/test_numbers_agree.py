@@ -134,7 +134,7 @@ def test_in_a_small_window_a_summary_comes_when_predicted(tmp_path: Path) -> Non
         elif isinstance(event, Compacted):
             acts.append((event.tokens_after, window.tokens))
 
-    talk.agent.handle.emit = emit
+    talk.agent.emit = emit
     assert talk.say("go on").text == "Done."
     (summary,) = talk.of(Summary)
     told = " ".join(CommandDesk(talk).run("/context").split())
@@ -163,7 +163,7 @@ def test_stub_and_receipt_have_the_size_of_context(tmp_path: Path) -> None:
         if isinstance(event, Compacted):
             acts.append((event.tokens_after, talk.agent.model.current_window().tokens))
 
-    talk.agent.handle.emit = emit
+    talk.agent.emit = emit
     talk.agent.engine.policy = replace(DEFAULT, clear_when="every-call", clear_keep=1)
     talk.agent.engine.__post_init__()
     talk.say("go on")

@@ -128,7 +128,7 @@ def test_failed_entry_is_recorded_later_and_only_once(
 def test_event_loop_runs_while_a_session_closes(talk: Conversation) -> None:
     """Writing at the end of the session waits until the test allows it."""
     talk.agent.record(User(content="One."))
-    leave = talk.agent.handle.session.resume_cache.save_at_close
+    leave = talk.agent.resume_cache.save_at_close
     begun, go = threading.Event(), threading.Event()
 
     def held(log: Log) -> None:
@@ -136,7 +136,7 @@ def test_event_loop_runs_while_a_session_closes(talk: Conversation) -> None:
         assert go.wait(100)
         leave(log)
 
-    talk.agent.handle.session.resume_cache.save_at_close = held  # type: ignore[method-assign]
+    talk.agent.resume_cache.save_at_close = held  # type: ignore[method-assign]
 
     async def run() -> None:
         leaving = asyncio.ensure_future(talk.agent.close_except_model())

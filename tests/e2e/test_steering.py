@@ -163,7 +163,7 @@ def test_long_message_goes_to_a_file_and_survives_an_interrupt(project: Path) ->
             if calls == 2:
                 asyncio.get_running_loop().call_soon(turn.cancel)
 
-        talk.agent.handle.emit = emit
+        talk.agent.emit = emit
         return await turn
 
     assert asyncio.run(run()).status == "interrupted"

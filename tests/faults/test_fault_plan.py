@@ -311,7 +311,7 @@ def test_what_broke_off_is_paid_for(tmp_path: Path) -> None:
     assert fold(talk.entries()) == talk.agent.view
     paid = [e.cost_usd for e in talk.of(Assistant)]
     assert all(paid)
-    assert talk.agent.handle.budget_meter.dollars == pytest.approx(sum(paid))
+    assert talk.agent.model.budget_meter.dollars == pytest.approx(sum(paid))
     lines = {
         line.what: line.counts.calls for line in session_bill(talk.entries(), lambda _: []).lines
     }

@@ -497,9 +497,9 @@ class Walk:
             if not left:
                 asyncio.get_running_loop().call_soon(turn.cancel)
 
-        talk.agent.handle.emit = emit
+        talk.agent.emit = emit
         await turn
-        talk.agent.handle.emit = talk.events.append
+        talk.agent.emit = talk.events.append
 
     async def _kill_in_turn(self) -> None:
         talk, left = self.talk, self.chance.randint(1, 30)
@@ -513,7 +513,7 @@ class Walk:
                 sizes.append(talk.agent.log.path.stat().st_size)
                 raise Killed
 
-        talk.agent.handle.emit = emit
+        talk.agent.emit = emit
         with suppress(Killed, RecordError):
             await self._say()
         await self._abandon(sizes[0] if sizes else None)

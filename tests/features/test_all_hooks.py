@@ -78,7 +78,7 @@ class Talk:
                 if when and when(event):
                     turn.cancel()
 
-            self.agent.handle.emit = emit
+            self.agent.emit = emit
             try:
                 return await turn
             finally:
@@ -155,7 +155,7 @@ def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> Non
     assert not made.is_error
     assert (talk.cwd / "made").exists()
     assert [each["input"]["command"] for each in talk.heard] == ["touch made"]
-    (denial,) = talk.agent.handle.denials
+    (denial,) = talk.agent.denials
     assert denial.asked
     (note,) = [e for e in talk.entries() if isinstance(e, Note) and e.topic == "permission"]
     assert note.text == "not authorised: Bash cat secrets"

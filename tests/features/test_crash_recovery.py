@@ -18,7 +18,7 @@ from ctxagent.agent.features.crash_recovery import (
     describe_leftovers,
     recover_from_kill,
 )
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.archive import open_partial
 from ctxagent.agent.session.entries import (
     Assistant,
@@ -321,21 +321,21 @@ def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:
     assert name == orphans.call_name("s", 2, "x:/\n y")
 
 
-def recovery(handle: SessionHandle, unrecorded: Sequence[Entry] = ()) -> CrashRecoveryFeature:
+def recovery(handle: LiveSession, unrecorded: Sequence[Entry] = ()) -> CrashRecoveryFeature:
     folder = handle.folder
     tree = WorkTree(handle.context.cwd, store=folder / "store.git", index=folder / "index", env={})
     feature = CrashRecoveryFeature(handle, tree, unrecorded, resumed=True)
-    handle.session.listeners.append(feature.recorded)
+    handle.listeners.append(feature.recorded)
     return feature
 
 
-def test_what_subagents_left_is_recorded_with_the_first_entries(handle: SessionHandle) -> None:
+def test_what_subagents_left_is_recorded_with_the_first_entries(handle: LiveSession) -> None:
     left = Note(topic="agent", text="explore-1 was killed", data={})
     handle.record_opening()
     assert [*recovery(handle, [left]).first_entries()] == [left]
 
 
-def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: list[Event]) -> None:
+def test_the_user_is_warned_of_what_a_kill_left(handle: LiveSession, events: list[Event]) -> None:
     handle.record_opening()
     recovery(handle)
     data = {"changes": [{"path": str(handle.context.cwd / "a.txt")}], "ended": ["make"]}

@@ -15,7 +15,7 @@ from ctxagent.agent.features import diagnostics as module
 from ctxagent.agent.features.diagnostics import DiagnosticsFeature, tracked_files
 from ctxagent.agent.loop.feature import ToolCall
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.tools.base import Output
 
@@ -39,12 +39,12 @@ class Sandbox:
         self.required, self.absent, self.unasked_absent = required, absent, unasked_absent
 
 
-def feature(handle: SessionHandle, **settings: Any) -> DiagnosticsFeature:
+def feature(handle: LiveSession, **settings: Any) -> DiagnosticsFeature:
     runner = ToolRunner(handle, Features(handle.emit))
     return DiagnosticsFeature(handle, runner, LspSettings(**settings))
 
 
-def refusal(handle: SessionHandle, mode: str) -> str:
+def refusal(handle: LiveSession, mode: str) -> str:
     made = feature(handle, enabled=mode)
     asyncio.run(made.servers())
     assert made.refusal is not None
@@ -68,7 +68,7 @@ def test_files_are_counted_by_the_index(tmp_path: Path) -> None:
 
 
 def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
-    handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+    handle: LiveSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cwd, context = handle.context.cwd, handle.context
     assert refusal(handle, "off") == 'lsp.enabled is "off"'
@@ -89,7 +89,7 @@ def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
     assert "1 files in the repository are more than 0" in refusal(handle, "auto")
 
 
-def test_what_a_result_gets(handle: SessionHandle) -> None:
+def test_what_a_result_gets(handle: LiveSession) -> None:
     cwd = handle.context.cwd
     git(cwd, "init")
     command = f"{sys.executable} {language_server.__file__} push"

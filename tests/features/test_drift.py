@@ -13,7 +13,7 @@ from ctxagent.agent.events import TurnFinished
 from ctxagent.agent.features.drift import DriftFeature
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.feature import IncomingMessage
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Note, Summary, Usage, User
 
@@ -21,17 +21,17 @@ LOST = "What should I do with this?"
 ASKED = "Bring the totals in src/billing/totals.py over to decimal amounts."
 
 
-def summary(handle: SessionHandle) -> Summary:
+def summary(handle: LiveSession) -> Summary:
     document = {"intent": ASKED, "next_steps": ["Sum up."]}
     recorded = handle.record(Summary(document=document, text="On.", covers=[1, 2], keep_from=3))
     assert isinstance(recorded, Summary)
     return recorded
 
 
-def watched(handle: SessionHandle, *, summarised: bool = True) -> DriftFeature:
+def watched(handle: LiveSession, *, summarised: bool = True) -> DriftFeature:
     """Return the feature in a session with one user message, after a summary."""
     feature = DriftFeature(handle)
-    handle.session.listeners.append(feature.recorded)
+    handle.listeners.append(feature.recorded)
     gone = {"changes": [{"path": "src/billing/floats.py", "action": "deleted"}]}
     handle.record(Note(topic="agent", text="a subagent deleted a file", data=gone))
     handle.record(User(content=ASKED))
@@ -47,12 +47,12 @@ def reply(feature: DriftFeature, text: str) -> str | None:
     return asyncio.run(feature.reply_received(received, is_final=True))
 
 
-def drifts(handle: SessionHandle) -> Sequence[Note]:
+def drifts(handle: LiveSession) -> Sequence[Note]:
     entries = handle.log.entries()
     return [each for each in entries if isinstance(each, Note) and each.topic == "drift"]
 
 
-def test_a_final_reply_that_drifts_goes_on_with_the_intent(handle: SessionHandle) -> None:
+def test_a_final_reply_that_drifts_goes_on_with_the_intent(handle: LiveSession) -> None:
     feature = watched(handle)
     assert reply(feature, LOST) == ""
     assert [note.data["indicator"] for note in drifts(handle)] == ["clarification"]
@@ -60,7 +60,7 @@ def test_a_final_reply_that_drifts_goes_on_with_the_intent(handle: SessionHandle
     assert ASKED in str(told.content)
 
 
-def test_a_reply_with_calls_is_realigned_after_their_results(handle: SessionHandle) -> None:
+def test_a_reply_with_calls_is_realigned_after_their_results(handle: LiveSession) -> None:
     feature = watched(handle)
     given = {"path": "src/billing/floats.py", "content": "total = 0.3"}
     call = {"type": "tool_use", "id": "c1", "name": "Write", "input": given}
@@ -73,26 +73,26 @@ def test_a_reply_with_calls_is_realigned_after_their_results(handle: SessionHand
 
 
 @pytest.mark.parametrize("text", ["The totals are decimal now.", "It reads totals.py next."])
-def test_a_reply_that_does_not_drift_ends_the_turn(handle: SessionHandle, text: str) -> None:
+def test_a_reply_that_does_not_drift_ends_the_turn(handle: LiveSession, text: str) -> None:
     assert reply(watched(handle), text) is None
     assert drifts(handle) == []
 
 
-def test_without_a_summary_nothing_is_watched(handle: SessionHandle) -> None:
+def test_without_a_summary_nothing_is_watched(handle: LiveSession) -> None:
     assert reply(watched(handle, summarised=False), LOST) is None
     assert drifts(handle) == []
 
 
-def test_a_spent_budget_ends_the_turn(handle: SessionHandle) -> None:
+def test_a_spent_budget_ends_the_turn(handle: LiveSession) -> None:
     feature = watched(handle)
-    handle.budget_meter.budget = Budget(calls=1)
-    handle.budget_meter.call()
+    handle.model.budget_meter.budget = Budget(calls=1)
+    handle.model.budget_meter.call()
     with pytest.raises(LimitReached):
-        handle.budget_meter.check()
+        handle.model.budget_meter.check()
     assert reply(feature, LOST) is None
 
 
-def test_a_resumed_session_goes_on_watching(handle: SessionHandle) -> None:
+def test_a_resumed_session_goes_on_watching(handle: LiveSession) -> None:
     watched(handle)
     resumed = DriftFeature(handle, handle.view.summary, 0)
     assert reply(resumed, LOST) == ""
@@ -100,7 +100,7 @@ def test_a_resumed_session_goes_on_watching(handle: SessionHandle) -> None:
     assert reply(much_later, LOST) is None
 
 
-def test_after_some_turns_the_watch_ends(handle: SessionHandle) -> None:
+def test_after_some_turns_the_watch_ends(handle: LiveSession) -> None:
     feature = watched(handle)
     for _ in range(WATCHED_TURNS):
         asyncio.run(feature.turn_ended(TurnFinished("ok", "")))

@@ -9,13 +9,13 @@ import pytest
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.environment import EnvironmentFeature, Surroundings
 from ctxagent.agent.loop.feature import Turn
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult, User
 
 from ..support.instruction_files import places
 
 
-def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
+def environment(handle: LiveSession, **more: object) -> EnvironmentFeature:
     """Return the feature in an open session."""
     handle.record_opening()
     config = handle.context.cwd.parent / "config"
@@ -38,7 +38,7 @@ def sources(entries: list[Entry]) -> list[str]:
     return [entry.source if isinstance(entry, User) else entry.kind for entry in entries]
 
 
-def read(handle: SessionHandle, name: str, text: str) -> None:
+def read(handle: LiveSession, name: str, text: str) -> None:
     """Record that the session read a file with this text from disk."""
     path = handle.context.cwd / name
     path.write_text(text)
@@ -57,12 +57,12 @@ def instructions(project: Path) -> Path:
     return path
 
 
-def test_a_session_gets_its_surroundings_once(handle: SessionHandle, instructions: Path) -> None:
+def test_a_session_gets_its_surroundings_once(handle: LiveSession, instructions: Path) -> None:
     assert sources(begin(environment(handle))) == ["environment", "instructions"]
     assert begin(environment(handle)) == []  # of the process that resumes
 
 
-def test_a_resumed_session_learns_which_files_have_changed(handle: SessionHandle) -> None:
+def test_a_resumed_session_learns_which_files_have_changed(handle: LiveSession) -> None:
     begin(environment(handle))
     read(handle, "a.txt", "alpha")
     (handle.context.cwd / "a.txt").write_text("beta, by another program")
@@ -72,7 +72,7 @@ def test_a_resumed_session_learns_which_files_have_changed(handle: SessionHandle
 
 
 def test_changed_instructions_are_told_at_the_next_turn(
-    handle: SessionHandle, events: list[Event], instructions: Path
+    handle: LiveSession, events: list[Event], instructions: Path
 ) -> None:
     feature = environment(handle)
     begin(feature)
@@ -91,7 +91,7 @@ def test_changed_instructions_are_told_at_the_next_turn(
 
 
 def test_after_a_summary_missing_instructions_are_inserted_again(
-    handle: SessionHandle, instructions: Path
+    handle: LiveSession, instructions: Path
 ) -> None:
     feature = environment(handle)
     _, said = begin(feature)

@@ -26,7 +26,7 @@ from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.library.custom_model import CustomModel
 from ctxagent.agent.loop.feature import Feature, tool
 from ctxagent.agent.loop.features import Features, guarded_command
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.permissions.rules import parse_rule
 from ctxagent.agent.recordings import foreign
@@ -135,18 +135,19 @@ def test_a_recording_format_that_fails(
         load_recording(recording)
 
 
-def test_a_failing_extension_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_failing_extension_is_left_out(handle: LiveSession, events: list[Event]) -> None:
     class Broken(Feature):
         name = "broken"
 
-        def __init__(self, handle: SessionHandle) -> None:
+        def __init__(self, handle: LiveSession) -> None:
             raise CtxagentError("no")
 
     class Whole(Feature):
         name = "whole"
 
     features = Features(events.append)
-    add_extensions(launched("m", Broken, Whole), handle, features)
+    handle.options = launched("m", Broken, Whole)
+    add_extensions(handle, features)
     assert [each.name for each in features.extensions] == ["whole"]
     text = "the extension broken is left out: CtxagentError: no"
     assert events == [Notice("warning", text)]
@@ -233,7 +234,7 @@ def test_a_command_that_fails(run: Any, why: str) -> None:
         asyncio.run(called(run, "a"))
 
 
-def test_the_decorators_give_tools_and_commands(handle: SessionHandle) -> None:
+def test_the_decorators_give_tools_and_commands(handle: LiveSession) -> None:
     class Mine(Feature):
         @tool("read")
         def words(self, text: str) -> int:

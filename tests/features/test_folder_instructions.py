@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.folder_instructions import FolderInstructionsFeature, Touch
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.entries import Assistant, Summary, ToolResult, User
 
@@ -24,16 +24,16 @@ def folder(project: Path) -> Path:
     return folder
 
 
-def feature(handle: SessionHandle) -> FolderInstructionsFeature:
+def feature(handle: LiveSession) -> FolderInstructionsFeature:
     made = FolderInstructionsFeature(
         handle, places(handle.context.cwd, handle.folder / "config", handle.folder)
     )
-    handle.session.listeners.append(made.recorded)
+    handle.listeners.append(made.recorded)
     return made
 
 
 def call(
-    handle: SessionHandle, tool: str, details: dict[str, Any], *, is_error: bool = False
+    handle: LiveSession, tool: str, details: dict[str, Any], *, is_error: bool = False
 ) -> None:
     """Record a call and its result."""
     id = f"c{handle.log.last_seq}"
@@ -66,7 +66,7 @@ def given(made: FolderInstructionsFeature) -> list[str]:
     ],
 )
 def test_which_calls_count(
-    handle: SessionHandle, folder: Path, tool: str, details: dict[str, Any], is_error: bool,
+    handle: LiveSession, folder: Path, tool: str, details: dict[str, Any], is_error: bool,
     is_given: bool,
 ) -> None:  # fmt: skip
     made = feature(handle)
@@ -76,7 +76,7 @@ def test_which_calls_count(
 
 
 def test_a_resumed_session_gets_the_missed_instructions(
-    handle: SessionHandle, events: list[Event], folder: Path
+    handle: LiveSession, events: list[Event], folder: Path
 ) -> None:
     call(handle, "Read", {"path": str(folder / "a.py")})
     assert given(feature(handle)) == ["Feed the walrus."]
@@ -85,7 +85,7 @@ def test_a_resumed_session_gets_the_missed_instructions(
     assert events == [Notice("info", told)]
 
 
-def test_after_a_summary_only_what_is_touched_again(handle: SessionHandle, folder: Path) -> None:
+def test_after_a_summary_only_what_is_touched_again(handle: LiveSession, folder: Path) -> None:
     made = feature(handle)
     call(handle, "Read", {"path": "in/a.py"})
     given(made)
@@ -108,13 +108,13 @@ def test_the_paths_of_a_command(tmp_path: Path) -> None:
     assert [*Touch("Read", "in/../a.txt").paths(tmp_path)] == [tmp_path / "a.txt"]
 
 
-def test_a_file_that_must_not_be_read_is_not_given(handle: SessionHandle, folder: Path) -> None:
+def test_a_file_that_must_not_be_read_is_not_given(handle: LiveSession, folder: Path) -> None:
     handle.approval = Approval(mode="ask", cwd=handle.context.cwd, deny=["Read(in/AGENTS.md)"])
     call(handle, "Read", {"path": "in/a.py"})
     assert given(feature(handle)) == []
 
 
-def test_the_same_text_in_two_folders_counts_for_both(handle: SessionHandle, folder: Path) -> None:
+def test_the_same_text_in_two_folders_counts_for_both(handle: LiveSession, folder: Path) -> None:
     made = feature(handle)
     for name in ("b", "in/deep"):
         (folder.parent / name).mkdir()

@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.events import Accepted, Answer, Notice, Retrying, TextDelta, ThinkingDelta
 from ctxagent.agent.features.loops import LoopsFeature
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.stuck import GO_ON
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, End, User
@@ -21,7 +21,7 @@ SAYS_AGAIN = Step(text=f"I see. {SENTENCE * 400}")
 
 def talk_with(project: Path, steps: list[Step], **more: object) -> Conversation:
     talk = Conversation(project, steps, **more)  # type: ignore[arg-type]
-    talk.agent.features.add(LoopsFeature(talk.agent.handle))
+    talk.agent.features.add(LoopsFeature(talk.agent))
     return talk
 
 
@@ -125,7 +125,7 @@ def test_thinking_that_repeats_is_stopped(project: Path) -> None:
     assert talk.of(Assistant)[0].content == []
 
 
-def test_a_new_attempt_or_reply_begins_afresh(handle: SessionHandle) -> None:
+def test_a_new_attempt_or_reply_begins_afresh(handle: LiveSession) -> None:
     loops, part = LoopsFeature(handle), SENTENCE * 50
     assert not loops.reply_streamed(TextDelta(part))
     assert not loops.reply_streamed(ThinkingDelta(part))

@@ -14,7 +14,7 @@ from ctxagent.agent.extensions.mcp.config import ServerConfig
 from ctxagent.agent.extensions.mcp.servers import McpServers
 from ctxagent.agent.features.mcp import McpFeature, report_problems, servers_of_session
 from ctxagent.agent.launch import LaunchOptions
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 
 from ..support.starts import start_gate
 
@@ -45,7 +45,7 @@ async def ask(question: Question) -> Answer | None:
     return None
 
 
-def names(handle: SessionHandle) -> list[str]:
+def names(handle: LiveSession) -> list[str]:
     return [tool.name for tool in handle.tools if tool.name.lower().startswith("mcp")]
 
 
@@ -61,9 +61,9 @@ def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
     assert servers_of_session(configured, []) is configured.mcp
 
 
-def test_the_tools_of_servers_come_by_way_of_one_tool(handle: SessionHandle) -> None:
+def test_the_tools_of_servers_come_by_way_of_one_tool(handle: LiveSession) -> None:
     feature = McpFeature(
-        handle, McpServers((), env={}, cwd=handle.context.cwd, starts=handle.starts)
+        handle, McpServers((), env={}, cwd=handle.context.cwd, starts=start_gate(handle.folder))
     )
     handle.tools += feature.tools()
     asyncio.run(feature.prepare())
@@ -71,7 +71,7 @@ def test_the_tools_of_servers_come_by_way_of_one_tool(handle: SessionHandle) -> 
 
 
 @pytest.mark.slow
-def test_tools_that_load_at_start_are_in_the_list_once(handle: SessionHandle, start: Start) -> None:
+def test_tools_that_load_at_start_are_in_the_list_once(handle: LiveSession, start: Start) -> None:
     feature = McpFeature(handle, start(load_at_start=["plain"]))
     handle.tools += feature.tools()
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_tools_that_load_at_start_are_in_the_list_once(handle: SessionHandle, st
 @pytest.mark.slow
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_only_a_run_without_a_user_waits_for_the_servers_it_needs(
-    handle: SessionHandle, start: Start, is_watched: bool
+    handle: LiveSession, start: Start, is_watched: bool
 ) -> None:
     servers = start("hang" if is_watched else "die", needed=["plain"])
     handle.ask = ask if is_watched else None
@@ -117,5 +117,5 @@ def test_a_server_that_fails_is_a_warning(start: Start) -> None:
     assert "no such database" in notice.text
 
 
-def test_without_servers_nothing_is_reported(handle: SessionHandle) -> None:
+def test_without_servers_nothing_is_reported(handle: LiveSession) -> None:
     report_problems(None, handle.emit)

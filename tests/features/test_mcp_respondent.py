@@ -8,7 +8,7 @@ from ctxagent.agent.events import Answer, FormQuestion, Question
 from ctxagent.agent.extensions.mcp.inputs import FormRequest, VisitRequest, form_fields
 from ctxagent.agent.features.mcp_respondent import MAX_TRIES, McpRespondent
 from ctxagent.agent.loop.call_gate import CallGate
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 
 SCHEMA = {
     "properties": {
@@ -31,14 +31,14 @@ class User:
         return Answer(None not in said, words=[each or "" for each in said])
 
 
-def filled_in(handle: SessionHandle, user: User) -> Any:
+def filled_in(handle: LiveSession, user: User) -> Any:
     handle.ask = user
     respondent = McpRespondent(handle, cast(CallGate, None), None, {})
     form = FormRequest("shop", "What do you want?", form_fields(SCHEMA) or ())
     return asyncio.run(respondent.fill_in(form))
 
 
-def test_many_choices_are_named_in_the_question(handle: SessionHandle) -> None:
+def test_many_choices_are_named_in_the_question(handle: LiveSession) -> None:
     user = User("7", "town 11")
     assert filled_in(handle, user) == {"size": 7, "town": "Town 11"}
     ((first, second),) = user.forms
@@ -47,7 +47,7 @@ def test_many_choices_are_named_in_the_question(handle: SessionHandle) -> None:
     assert second.choices == []
 
 
-def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
+def test_only_what_is_wrong_is_asked_again(handle: LiveSession) -> None:
     user = User("4", "Town 1", "six", "6")
     assert filled_in(handle, user) == {"size": 6, "town": "Town 1"}
     assert [form[0].text for form in user.forms[1:]] == [
@@ -56,7 +56,7 @@ def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
     ]
 
 
-def test_invalid_values_and_declined_forms(handle: SessionHandle) -> None:
+def test_invalid_values_and_declined_forms(handle: LiveSession) -> None:
     user = User("1", "Town 1", "2", "3")
     assert filled_in(handle, user) is None
     assert len(user.forms) == MAX_TRIES
@@ -64,7 +64,7 @@ def test_invalid_values_and_declined_forms(handle: SessionHandle) -> None:
     assert filled_in(handle, User("1", "Town 1", None)) is None
 
 
-def test_only_agreement_opens_a_page(handle: SessionHandle) -> None:
+def test_only_agreement_opens_a_page(handle: LiveSession) -> None:
     asked = VisitRequest("shop", "Pay.", "https://pay.example/1")
     for said, agreed in (("open it", True), ("do not open it", False), ("later", False)):
         handle.ask = User(said)

@@ -12,7 +12,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.agent.extensions.memory import MemoryFolder
 from ctxagent.agent.features.memory import MemoryFeature
 from ctxagent.agent.loop.feature import Turn
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import MEMORY, User
 from ctxagent.tools.base import Output
 from ctxagent.tools.memory import MemoryParams
@@ -27,7 +27,7 @@ def keep(folder: MemoryFolder, name: str, text: str) -> None:
     folder.write(folder.add(name, "", text, {}))
 
 
-def begun(handle: SessionHandle, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
+def begun(handle: LiveSession, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
     """Return the feature in a session that has recorded its first entries."""
     feature = MemoryFeature(handle, folder, is_offered=False, may_change=may_change)
     handle.tools += feature.tools()
@@ -36,7 +36,7 @@ def begun(handle: SessionHandle, folder: MemoryFolder, *, may_change: bool = Tru
     return feature
 
 
-def told(handle: SessionHandle) -> list[str]:
+def told(handle: LiveSession) -> list[str]:
     entries = handle.log.entries()
     return [str(e.content) for e in entries if isinstance(e, User) and e.source == MEMORY]
 
@@ -53,7 +53,7 @@ def call(feature: MemoryFeature, **arguments: str) -> Output:
     return output
 
 
-def test_without_a_fact_there_is_nothing(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_without_a_fact_there_is_nothing(handle: LiveSession, folder: MemoryFolder) -> None:
     feature = begun(handle, folder)
     keep(folder, "a", "From another session")
     turn(feature)
@@ -62,7 +62,7 @@ def test_without_a_fact_there_is_nothing(handle: SessionHandle, folder: MemoryFo
 
 
 def test_the_index_is_given_once_and_again_after_a_summary(
-    handle: SessionHandle, folder: MemoryFolder
+    handle: LiveSession, folder: MemoryFolder
 ) -> None:
     keep(folder, "b", "Fact b")
     keep(folder, "a", "Fact a")
@@ -77,7 +77,7 @@ def test_the_index_is_given_once_and_again_after_a_summary(
     assert again.content == index
 
 
-def test_changes_by_others_are_reported_once(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_changes_by_others_are_reported_once(handle: LiveSession, folder: MemoryFolder) -> None:
     for name in "abc":
         keep(folder, name, f"Fact {name}")
     feature = begun(handle, folder)
@@ -96,7 +96,7 @@ def test_changes_by_others_are_reported_once(handle: SessionHandle, folder: Memo
 
 
 def test_the_index_is_bounded_by_lines_and_by_the_window(
-    handle: SessionHandle, folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+    handle: LiveSession, folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(250):
         keep(folder, f"fact-{number:03}", f"Number {number}")
@@ -119,7 +119,7 @@ def test_the_index_is_bounded_by_lines_and_by_the_window(
     assert len(told(handle)) == 1
 
 
-def test_errors_say_what_to_do(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_errors_say_what_to_do(handle: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "build", "make")
     feature = begun(handle, folder)
     for arguments, error in (
@@ -142,7 +142,7 @@ def test_errors_say_what_to_do(handle: SessionHandle, folder: MemoryFolder) -> N
     assert call(feature, name="build").text.endswith("\n\nninja\n")
 
 
-def test_what_was_shown_is_what_is_made(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_what_was_shown_is_what_is_made(handle: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "build", "make")
     feature = begun(handle, folder)
     (tool,) = feature.tools()
@@ -156,7 +156,7 @@ def test_what_was_shown_is_what_is_made(handle: SessionHandle, folder: MemoryFol
     assert folder.is_used
 
 
-def test_a_subagent_reads_and_changes_nothing(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_a_subagent_reads_and_changes_nothing(handle: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "a", "Fact a")
     feature = begun(handle, folder, may_change=False)
     assert "Fact a" in call(feature, name="a").text

@@ -1,4 +1,4 @@
-"""A feature that needs only the handle is found by its name, with its commands and settings."""
+"""A feature that needs only the session is found by its name, with its commands and settings."""
 
 import sys
 from types import ModuleType
@@ -11,13 +11,14 @@ from ctxagent.agent.assembly import NOT_BRIEF, not_brief
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.features import built_in_features, plain_feature, plain_features
 from ctxagent.agent.features.run_state import RunStateFeature
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.feature import Feature, Setting, command, tool
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.permissions import rules
 
-from ..support.sessions.setup import every_tool
+from ..support.sessions.setup import every_tool, options_with
 
-NOTHING = cast(Any, None)  # a plain feature needs neither the runner nor the sources
+NOTHING = cast(Any, None)  # a plain feature needs the session alone
 
 
 class FarGreetingFeature(Feature):
@@ -42,12 +43,17 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "FEATURE_NAMES", ("far-greeting", "run-state"))
 
 
-def made(handle: SessionHandle, *off: str, **given: object) -> list[Feature]:
-    handle.extension_settings = {"far-greeting": given}
-    return [*built_in_features(handle, NOTHING, NOTHING, off=off)]
+def features_of(handle: LiveSession, *off: str) -> list[Feature]:
+    agent = cast(AgentState, handle)
+    return [*built_in_features(agent, *[NOTHING] * 6, off=off)]
 
 
-def test_a_feature_is_found_by_its_name(handle: SessionHandle) -> None:
+def made(handle: LiveSession, *off: str, **given: object) -> list[Feature]:
+    handle.options = options_with({"far-greeting": given}, handle.options)
+    return features_of(handle, *off)
+
+
+def test_a_feature_is_found_by_its_name(handle: LiveSession) -> None:
     assert plain_feature("run-state") is RunStateFeature
     assert [(type(each), each.name) for each in made(handle)] == [
         (FarGreetingFeature, "far-greeting"),
@@ -69,7 +75,7 @@ def test_its_tool_is_known_to_rules_and_not_to_small_models(
     assert "greet_far" in [tool.name for tool in every_tool()]
 
 
-def test_its_command_uses_its_setting(handle: SessionHandle) -> None:
+def test_its_command_uses_its_setting(handle: LiveSession) -> None:
     for given, said in (({}, "hello you"), ({"words": "ahoy"}, "ahoy you")):
         (found,) = made(handle, **given)[0].commands()
         assert found.run
@@ -84,14 +90,14 @@ def test_its_command_uses_its_setting(handle: SessionHandle) -> None:
     ],
 )
 def test_a_wrong_setting_is_an_error(
-    handle: SessionHandle, given: dict[str, object], why: str
+    handle: LiveSession, given: dict[str, object], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
         made(handle, **given)
 
 
 def test_an_extension_may_have_the_name_of_a_feature_without_settings(
-    handle: SessionHandle,
+    handle: LiveSession,
 ) -> None:
-    handle.extension_settings = {"run-state": {"mine": 1}}
-    assert len([*built_in_features(handle, NOTHING, NOTHING)]) == 2
+    handle.options = options_with({"run-state": {"mine": 1}}, handle.options)
+    assert len(features_of(handle)) == 2

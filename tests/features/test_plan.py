@@ -11,7 +11,7 @@ from ctxagent.agent.errors import ToolError, UsageError
 from ctxagent.agent.events import Answer, Event, Notice, Question
 from ctxagent.agent.features.plan import DONE, PLAN_FILE, PlanFeature
 from ctxagent.agent.loop.feature import Turn
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import PLAN, ToolResult, User
 from ctxagent.tools.base import Output
 from ctxagent.tools.plan import plan_text
@@ -20,7 +20,7 @@ POOL = plan_text("# Give the walrus a pool\n\nIt lies in `pool.py`.", ["Dig", "F
 LAKE = plan_text("# Give the walrus a lake", ["Dig more"])
 
 
-def plan(handle: SessionHandle, answer: Answer | None = None) -> PlanFeature:
+def plan(handle: LiveSession, answer: Answer | None = None) -> PlanFeature:
     """Return the feature with a user who gives this answer; None for no user."""
 
     async def ask(question: Question) -> Answer | None:
@@ -39,7 +39,7 @@ def step(feature: PlanFeature) -> str | None:
     return asyncio.run(feature.step_finished())
 
 
-def users(handle: SessionHandle, source: str = PLAN) -> list[User]:
+def users(handle: LiveSession, source: str = PLAN) -> list[User]:
     entries = handle.log.entries()
     return [each for each in entries if isinstance(each, User) and each.source == source]
 
@@ -49,7 +49,7 @@ def texts(entries: Sequence[object]) -> list[str]:
 
 
 def test_a_plan_that_the_user_agrees_to_is_recorded_after_the_results(
-    handle: SessionHandle,
+    handle: LiveSession,
 ) -> None:
     handle.approval.mode = "plan"
     feature = plan(handle, Answer(allow=True, mode="accept-edits"))
@@ -68,14 +68,14 @@ def test_a_plan_that_the_user_agrees_to_is_recorded_after_the_results(
     assert len(users(handle)) == 1
 
 
-def test_a_plan_counts_as_the_user_edited_it(handle: SessionHandle) -> None:
+def test_a_plan_counts_as_the_user_edited_it(handle: LiveSession) -> None:
     feature = plan(handle, Answer(allow=True, plan=LAKE))
     assert propose(feature).text.startswith("The user has edited the plan")
     step(feature)
     assert LAKE in str(users(handle)[0].content)
 
 
-def test_a_plan_that_the_user_declines_is_not_kept(handle: SessionHandle) -> None:
+def test_a_plan_that_the_user_declines_is_not_kept(handle: LiveSession) -> None:
     feature = plan(handle, Answer(allow=False, reason="A lake is too large."))
     output = propose(feature, LAKE)
     assert output.details == {"declined": True}
@@ -89,7 +89,7 @@ def test_a_plan_that_the_user_declines_is_not_kept(handle: SessionHandle) -> Non
 
 @pytest.mark.parametrize(("mode", "ends"), [("plan", True), ("ask", False)])
 def test_without_a_user_a_run_that_only_plans_ends_with_the_plan(
-    handle: SessionHandle, mode: str, ends: bool
+    handle: LiveSession, mode: str, ends: bool
 ) -> None:
     handle.approval.mode = mode  # type: ignore[assignment]
     feature = plan(handle)
@@ -99,7 +99,7 @@ def test_without_a_user_a_run_that_only_plans_ends_with_the_plan(
     assert step(feature) is None
 
 
-def test_a_run_whose_answer_has_a_schema_does_not_end_with_the_plan(handle: SessionHandle) -> None:
+def test_a_run_whose_answer_has_a_schema_does_not_end_with_the_plan(handle: LiveSession) -> None:
     handle.approval.mode = "plan"
     feature = plan(handle)
     asyncio.run(feature.turn_started(Turn(schema={"type": "object"})))
@@ -107,7 +107,7 @@ def test_a_run_whose_answer_has_a_schema_does_not_end_with_the_plan(handle: Sess
     assert step(feature) is None
 
 
-def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(handle: SessionHandle) -> None:
+def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(handle: LiveSession) -> None:
     feature = plan(handle, Answer(allow=True))
     with pytest.raises(ToolError, match="the plan has no steps"):
         propose(feature, "# Only words")
@@ -117,7 +117,7 @@ def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(handle: SessionHandl
     assert feature.check(POOL) == ""
 
 
-def test_a_summary_that_drops_the_plan_gives_it_again(handle: SessionHandle) -> None:
+def test_a_summary_that_drops_the_plan_gives_it_again(handle: LiveSession) -> None:
     feature = plan(handle)
     assert feature.reinserted([]) == []
     feature.keep(POOL)
@@ -128,7 +128,7 @@ def test_a_summary_that_drops_the_plan_gives_it_again(handle: SessionHandle) -> 
     assert again.endswith(POOL)
 
 
-def test_a_completed_plan_is_only_named(handle: SessionHandle) -> None:
+def test_a_completed_plan_is_only_named(handle: LiveSession) -> None:
     feature = plan(handle)
     feature.keep(POOL)
     (recorded,) = users(handle)
@@ -138,7 +138,7 @@ def test_a_completed_plan_is_only_named(handle: SessionHandle) -> None:
     assert texts(feature.reinserted([])) == [DONE.format(ref=recorded.seq, title=title)]
 
 
-def test_a_plan_that_was_dropped_is_not_given_again(handle: SessionHandle) -> None:
+def test_a_plan_that_was_dropped_is_not_given_again(handle: LiveSession) -> None:
     feature = plan(handle)
     feature.keep(POOL)
     feature.drop()
@@ -147,7 +147,7 @@ def test_a_plan_that_was_dropped_is_not_given_again(handle: SessionHandle) -> No
 
 
 def test_a_plan_that_a_kill_left_unrecorded_is_recorded_with_the_next_message(
-    handle: SessionHandle,
+    handle: LiveSession,
 ) -> None:
     output = propose(plan(handle, Answer(allow=True)))
     handle.record(ToolResult(tool_use_id="c1", content=output.text, details=output.details))
@@ -157,7 +157,7 @@ def test_a_plan_that_a_kill_left_unrecorded_is_recorded_with_the_next_message(
     assert POOL in str(users(handle)[0].content)
 
 
-def test_the_model_is_told_to_plan_and_to_stop_planning(handle: SessionHandle) -> None:
+def test_the_model_is_told_to_plan_and_to_stop_planning(handle: LiveSession) -> None:
     feature = plan(handle)
 
     def notices_of_a_turn() -> list[str]:
@@ -177,7 +177,7 @@ def test_the_model_is_told_to_plan_and_to_stop_planning(handle: SessionHandle) -
 
 
 def test_a_copy_that_cannot_be_written_is_a_warning(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     (handle.folder / PLAN_FILE).mkdir(parents=True)
     plan(handle).keep(POOL)

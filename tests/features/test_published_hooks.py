@@ -22,7 +22,7 @@ from ctxagent.agent.session.entries import Note, Usage, User
 from ctxagent.tools.base import Context, Output
 
 from ..support.command import comes
-from ..support.sessions.setup import session_handle
+from ..support.sessions.setup import live_session
 
 LISTEN = "cat >> heard"
 REPLY = Reply([{"type": "text", "text": "Done."}], Usage(), "end_turn", "m")
@@ -35,7 +35,7 @@ class Talk:
         self.cwd, self.events = root, list[Event]()
         session = root / folder
         context = Context(cwd=root, session_dir=session, env={"PATH": os.environ["PATH"]})
-        self.handle = session_handle(
+        self.handle = live_session(
             root, session / "log.jsonl", emit=self.events.append, context=context
         )
         self.asked = list[Question]()

@@ -9,7 +9,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.agent.events import Answer, GivenAnswers, Question
 from ctxagent.agent.features.questions import QuestionsFeature
 from ctxagent.agent.loop.denials import Denial
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.tools.ask_user import ChoiceParams, QuestionParams
 
 COLOUR = QuestionParams(
@@ -20,7 +20,7 @@ NAME = QuestionParams(question="What name?", choices=[])
 
 
 def asked(
-    handle: SessionHandle, answer: Answer | None, given: GivenAnswers | None = None
+    handle: LiveSession, answer: Answer | None, given: GivenAnswers | None = None
 ) -> tuple[Sequence[str], list[Question]]:
     """Ask a user who gives this answer both questions. Return the answers and the question
     shown.
@@ -35,7 +35,7 @@ def asked(
     return asyncio.run(QuestionsFeature(handle, given).ask([COLOUR, NAME])), put
 
 
-def test_the_answers_of_the_user_become_a_message(handle: SessionHandle) -> None:
+def test_the_answers_of_the_user_become_a_message(handle: LiveSession) -> None:
     answers, (question,) = asked(handle, Answer(allow=True, words=["red", "Wally"]))
     assert answers == ["red", "Wally"]
     assert [form.text for form in question.form] == ["Which colour?", "What name?"]
@@ -46,19 +46,19 @@ def test_the_answers_of_the_user_become_a_message(handle: SessionHandle) -> None
     assert handle.denials.of_turn() == []
 
 
-def test_only_what_was_not_answered_beforehand_is_asked(handle: SessionHandle) -> None:
+def test_only_what_was_not_answered_beforehand_is_asked(handle: LiveSession) -> None:
     given = {"Which colour?": "green"}.get
     answers, (question,) = asked(handle, Answer(allow=True, words=["Wally"]), given)
     assert answers == ["green", "Wally"]
     assert [form.text for form in question.form] == ["What name?"]
 
 
-def test_prepared_answers_to_all_questions_ask_no_user(handle: SessionHandle) -> None:
+def test_prepared_answers_to_all_questions_ask_no_user(handle: LiveSession) -> None:
     answers, put = asked(handle, None, lambda question: question.upper())
     assert (answers, put) == (["WHICH COLOUR?", "WHAT NAME?"], [])
 
 
-def test_a_user_who_declines_is_no_denial(handle: SessionHandle) -> None:
+def test_a_user_who_declines_is_no_denial(handle: LiveSession) -> None:
     with pytest.raises(ToolError, match="The user did not answer"):
         asked(handle, Answer(allow=False))
     assert handle.queued_messages == []
@@ -73,7 +73,7 @@ def test_a_user_who_declines_is_no_denial(handle: SessionHandle) -> None:
     ],
 )
 def test_where_nobody_answers_each_question_is_a_denial(
-    handle: SessionHandle, given: GivenAnswers | None, why: str
+    handle: LiveSession, given: GivenAnswers | None, why: str
 ) -> None:
     with pytest.raises(ToolError, match="nobody can be asked in this run"):
         asked(handle, None, given)

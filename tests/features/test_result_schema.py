@@ -18,7 +18,7 @@ from ctxagent.agent.features.result_schema import (
 )
 from ctxagent.agent.loop.denials import Denial
 from ctxagent.agent.loop.feature import Turn
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Summary, Usage, User
 
@@ -31,7 +31,7 @@ def schema(given: Any = COUNT) -> ResultSchema:
     return found
 
 
-def feature(handle: SessionHandle, given: ResultSchema | None) -> ResultSchemaFeature:
+def feature(handle: LiveSession, given: ResultSchema | None) -> ResultSchemaFeature:
     """Return the feature in a turn with this schema."""
     made = ResultSchemaFeature(handle)
     asyncio.run(made.turn_started(Turn(given)))
@@ -43,12 +43,12 @@ def reply(made: ResultSchemaFeature, text: str, *, is_final: bool = True) -> str
     return asyncio.run(made.reply_received(received, is_final=is_final))
 
 
-def told(handle: SessionHandle) -> list[str]:
+def told(handle: LiveSession) -> list[str]:
     entries = handle.log.entries()
     return [str(e.content) for e in entries if isinstance(e, User) and e.source == "notice"]
 
 
-def test_the_model_is_told_the_schema_once_and_again_after_a_summary(handle: SessionHandle) -> None:
+def test_the_model_is_told_the_schema_once_and_again_after_a_summary(handle: LiveSession) -> None:
     made = feature(handle, schema())
     handle.record(User(content="Count."))
     for _ in range(2):
@@ -59,14 +59,14 @@ def test_the_model_is_told_the_schema_once_and_again_after_a_summary(handle: Ses
     assert told(handle) == [schema().instruction] * 2
 
 
-def test_a_turn_without_a_schema_tells_nothing_and_takes_any_answer(handle: SessionHandle) -> None:
+def test_a_turn_without_a_schema_tells_nothing_and_takes_any_answer(handle: LiveSession) -> None:
     made = feature(handle, None)
     asyncio.run(made.before_call())
     assert reply(made, "Three.") is None
     assert told(handle) == []
 
 
-def test_an_answer_that_does_not_fit_is_tried_again_once(handle: SessionHandle) -> None:
+def test_an_answer_that_does_not_fit_is_tried_again_once(handle: LiveSession) -> None:
     made = feature(handle, schema())
     assert reply(made, "I count first.", is_final=False) is None
     again = reply(made, '{"count": "three"}')
@@ -77,7 +77,7 @@ def test_an_answer_that_does_not_fit_is_tried_again_once(handle: SessionHandle) 
         reply(made, "Three.")
 
 
-def test_each_turn_has_its_own_tries(handle: SessionHandle) -> None:
+def test_each_turn_has_its_own_tries(handle: LiveSession) -> None:
     made = feature(handle, schema())
     assert reply(made, "Three.") is not None
     assert reply(made, '{"count": 3}') is None
@@ -85,7 +85,7 @@ def test_each_turn_has_its_own_tries(handle: SessionHandle) -> None:
     assert reply(made, "Three.") is not None
 
 
-def test_a_denial_explains_an_answer_that_does_not_fit(handle: SessionHandle) -> None:
+def test_a_denial_explains_an_answer_that_does_not_fit(handle: LiveSession) -> None:
     made = feature(handle, schema())
     handle.denials.add(Denial("Bash", "count", "Bash(count:*)", "not allowed here", asked=False))
     assert reply(made, "I may not count.") is not None

@@ -14,7 +14,7 @@ from ctxagent.agent.features.run_state import RunStateFeature
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Summary, Usage, User
 
-from ..support.sessions.setup import session_handle
+from ..support.sessions.setup import live_session
 
 ASKED = "Sprint-2 is done. Shall I continue with sprint-3?"
 
@@ -24,7 +24,7 @@ def continuation(
 ) -> RunStateFeature:
     set_state(project, state)
     log = project / "sessions" / "s" / "log.jsonl"
-    handle = session_handle(project, log, policy=replace(DEFAULT, rules=rules or PreserveRules()))
+    handle = live_session(project, log, policy=replace(DEFAULT, rules=rules or PreserveRules()))
     handle.record(User(content="Go."))
     handle.record(Summary(document={}, text="Done so far.", covers=[1, 1], keep_from=2))
     return RunStateFeature(handle)

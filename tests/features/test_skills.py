@@ -21,7 +21,7 @@ from ctxagent.agent.features.skills import (
     SkillUses,
 )
 from ctxagent.agent.loop.feature import IncomingMessage, Turn
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import SKILL, SKILL_LIST, Entry, ToolResult, User
 from ctxagent.agent.session.search.recall import enable_recall
 from ctxagent.tools.bash import BashParams, BashTool
@@ -42,10 +42,10 @@ class Files:
         return dict(self.skills), self.warnings
 
 
-def skills(handle: SessionHandle, files: Files, uses: SkillUses | None = None) -> SkillsFeature:
+def skills(handle: LiveSession, files: Files, uses: SkillUses | None = None) -> SkillsFeature:
     """Return the feature in a session that has recorded its first entries."""
     feature = SkillsFeature(handle, SkillSource(files.find, dict(files.skills), uses=uses))
-    handle.session.listeners.append(feature.recorded)
+    handle.listeners.append(feature.recorded)
     handle.tools += feature.tools()
     for entry in feature.first_entries():
         handle.record(entry)
@@ -63,7 +63,7 @@ def say(feature: SkillsFeature, text: str, *, verbatim: bool = False) -> None:
     asyncio.run(run())
 
 
-def users(handle: SessionHandle, source: str = SKILL) -> list[User]:
+def users(handle: LiveSession, source: str = SKILL) -> list[User]:
     entries = handle.log.entries()
     return [each for each in entries if isinstance(each, User) and each.source == source]
 
@@ -72,7 +72,7 @@ def texts(entries: Sequence[Entry]) -> list[str]:
     return [str(each.content) for each in entries if isinstance(each, User)]
 
 
-def test_a_session_begins_with_the_list(handle: SessionHandle) -> None:
+def test_a_session_begins_with_the_list(handle: LiveSession) -> None:
     skills(handle, Files(WALRUS, HERON))
     (listed,) = users(handle, SKILL_LIST)
     assert str(listed.content).splitlines()[1:] == [
@@ -80,13 +80,13 @@ def test_a_session_begins_with_the_list(handle: SessionHandle) -> None:
     ]  # fmt: skip
 
 
-def test_without_skills_there_is_no_tool_and_no_list(handle: SessionHandle) -> None:
+def test_without_skills_there_is_no_tool_and_no_list(handle: LiveSession) -> None:
     feature = skills(handle, Files())
     assert feature.tools() == []
     assert handle.log.last_seq == 0
 
 
-def test_the_model_loads_one_after_the_results_of_its_reply(handle: SessionHandle) -> None:
+def test_the_model_loads_one_after_the_results_of_its_reply(handle: LiveSession) -> None:
     feature = skills(handle, Files(WALRUS, HERON))
     output = feature.request("walrus")
     assert (output.text, output.details["skill"]["name"]) == ("The skill walrus follows.", "walrus")
@@ -103,7 +103,7 @@ def test_the_model_loads_one_after_the_results_of_its_reply(handle: SessionHandl
     assert len(users(handle)) == 1
 
 
-def test_what_the_model_cannot_load(handle: SessionHandle) -> None:
+def test_what_the_model_cannot_load(handle: LiveSession) -> None:
     secret = replace(HERON, for_model=False)
     feature = skills(handle, Files(WALRUS, secret))
     assert feature.request("").text == "- walrus: How to feed a walrus"
@@ -114,7 +114,7 @@ def test_what_the_model_cannot_load(handle: SessionHandle) -> None:
 
 
 def test_a_message_that_begins_with_its_name_loads_a_skill(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     feature = skills(handle, Files(WALRUS, replace(HERON, for_user=False)))
     for text in ("feed the /walrus", "/heron", "/nothing"):
@@ -132,7 +132,7 @@ def test_a_message_that_begins_with_its_name_loads_a_skill(
     assert f"stands above as #{loaded.seq}" in str(again.content)
 
 
-def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: SessionHandle) -> None:
+def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: LiveSession) -> None:
     handle.approval.mode = "ask"
     feature = skills(handle, Files(replace(WALRUS, allowed_tools=("Bash(feed:*)",))))
     feed = (BashTool(), BashParams(command="feed walrus"))
@@ -142,7 +142,7 @@ def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: SessionHandle) 
     assert handle.approval.judge(*feed).action == "ask"
 
 
-def test_only_changes_of_files_are_reported(handle: SessionHandle, events: list[Event]) -> None:
+def test_only_changes_of_files_are_reported(handle: LiveSession, events: list[Event]) -> None:
     files = Files(WALRUS, HERON)
     feature = skills(handle, files)
     say(feature, "go")
@@ -160,7 +160,7 @@ def test_only_changes_of_files_are_reported(handle: SessionHandle, events: list[
     assert events == [Notice("warning", "gnu is left out")]
 
 
-def test_a_long_skill_is_cut_and_kept_in_a_file(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_long_skill_is_cut_and_kept_in_a_file(handle: LiveSession, events: list[Event]) -> None:
     long = replace(WALRUS, body="Feed it herrings. " * 10_000)
     feature = skills(handle, Files(long))
     say(feature, "/walrus")
@@ -172,7 +172,7 @@ def test_a_long_skill_is_cut_and_kept_in_a_file(handle: SessionHandle, events: l
     assert f"one skill takes at most {SKILL_SHARE:.0%} of the window" in warning
 
 
-def test_a_summary_that_drops_them_gives_list_and_text_again(handle: SessionHandle) -> None:
+def test_a_summary_that_drops_them_gives_list_and_text_again(handle: LiveSession) -> None:
     enable_recall(handle.context, handle.folder.parents[1], handle.log.path)
     feature = skills(handle, Files(WALRUS))
     say(feature, "/walrus")
@@ -186,7 +186,7 @@ def test_a_summary_that_drops_them_gives_list_and_text_again(handle: SessionHand
 
 
 def test_a_skill_that_a_kill_left_unrecorded_is_loaded_with_the_next_message(
-    handle: SessionHandle,
+    handle: LiveSession,
 ) -> None:
     files = Files(WALRUS)
     output = skills(handle, files).request("walrus")
@@ -198,7 +198,7 @@ def test_a_skill_that_a_kill_left_unrecorded_is_loaded_with_the_next_message(
 
 
 def test_the_skill_that_was_loaded_last_is_listed_first(
-    handle: SessionHandle, tmp_path: Path
+    handle: LiveSession, tmp_path: Path
 ) -> None:
     uses = SkillUses(tmp_path / "state")
     assert uses.read() == {}

@@ -115,7 +115,7 @@ class Talk:
                 if when and when(event):
                     asyncio.get_running_loop().call_soon(turn.cancel)
 
-            self.agent.handle.emit = emit
+            self.agent.emit = emit
             try:
                 return await turn
             finally:
@@ -391,7 +391,7 @@ def test_denials_of_subagents_count_for_the_parent(tmp_path: Path) -> None:
     assert "--allow" in (finished.error or {})["message"]
     (result,) = talk.results()
     assert "Not allowed to it:\n- Write x.txt" in str(result.content)
-    assert [d.tool for d in talk.agent.handle.denials] == ["Write"]
+    assert [d.tool for d in talk.agent.denials] == ["Write"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.errors import PromptTooLong, RequestRejected
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.web_search import WebSearchFeature, has_web_searches
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.factory import make_model
 from ctxagent.agent.session.entries import Assistant, Mask, Session, User
 from ctxagent.agent.session.searches import WIRE_NAME
@@ -56,7 +56,7 @@ def test_a_session_keeps_what_it_began_with() -> None:
     assert not has_web_searches(Settings(), False, [TOOL])  # such a model cannot be sent it
 
 
-def searched(handle: SessionHandle, *, is_whole: bool = True) -> WebSearchFeature:
+def searched(handle: LiveSession, *, is_whole: bool = True) -> WebSearchFeature:
     """Return the feature in a session with one search, which has no result unless it `is_whole`."""
     feature = WebSearchFeature(handle, None, has_tool=True)
     handle.tools += feature.tools()
@@ -83,7 +83,7 @@ def refused(feature: WebSearchFeature, message: str, status: int = 400) -> bool:
     return asyncio.run(feature.request_refused(RequestRejected(message, status=status)))
 
 
-def sent(handle: SessionHandle) -> str:
+def sent(handle: LiveSession) -> str:
     return str(build_messages(handle.view.items))
 
 
@@ -91,14 +91,14 @@ def notices(events: Sequence[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 
-def test_the_tool_is_there_where_the_server_searches(handle: SessionHandle) -> None:
+def test_the_tool_is_there_where_the_server_searches(handle: LiveSession) -> None:
     assert [tool.name for tool in searched(handle).tools()] == ["WebSearch"]
     assert WebSearchFeature(handle, None, has_tool=False).tools() == []
 
 
 @pytest.mark.parametrize("message", ["unknown tool type web_search_20250305", "tools.1: unknown"])
 def test_a_server_without_the_tool_is_asked_without_it(
-    handle: SessionHandle, events: list[Event], message: str
+    handle: LiveSession, events: list[Event], message: str
 ) -> None:
     feature = searched(handle)
     assert refused(feature, message)
@@ -110,7 +110,7 @@ def test_a_server_without_the_tool_is_asked_without_it(
 
 
 def test_results_that_a_server_does_not_take_become_titles(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     feature = searched(handle)
     assert "xxxx" in sent(handle)
@@ -125,7 +125,7 @@ def test_results_that_a_server_does_not_take_become_titles(
 
 
 def test_a_refusal_without_a_reason_removes_the_tool_and_the_results(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     feature = searched(handle)
     assert refused(feature, "")
@@ -134,7 +134,7 @@ def test_a_refusal_without_a_reason_removes_the_tool_and_the_results(
     assert len(notices(events)) == 2
 
 
-def test_a_search_without_a_result_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_search_without_a_result_is_left_out(handle: LiveSession, events: list[Event]) -> None:
     feature = searched(handle, is_whole=False)
     message = "messages.1: server_tool_use srvtoolu_1 without a corresponding result"
     assert refused(feature, message)
@@ -150,7 +150,7 @@ def test_a_search_without_a_result_is_left_out(handle: SessionHandle, events: li
         ("web_search is overloaded", 529),
     ],
 )
-def test_other_refusals_are_left_alone(handle: SessionHandle, message: str, status: int) -> None:
+def test_other_refusals_are_left_alone(handle: LiveSession, message: str, status: int) -> None:
     feature = searched(handle)
     before = handle.log.last_seq
     assert not refused(feature, message, status)

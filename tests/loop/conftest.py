@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.events import Event
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 
-from ..support.sessions.setup import session_handle
+from ..support.sessions.setup import live_session
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def handle(project: Path, events: list[Event]) -> SessionHandle:
+def handle(project: Path, events: list[Event]) -> LiveSession:
     """The handle of a new session. `events` gets its events."""
-    return session_handle(
+    return live_session(
         project, project.parent / "sessions" / "s" / "log.jsonl", emit=events.append
     )

@@ -23,7 +23,7 @@ class Listener(Feature):
     name = "listener"
 
     def __init__(self, talk: Conversation) -> None:
-        super().__init__(talk.agent.handle)
+        super().__init__(talk.agent)
         self.heard: list[str] = []
         self.entries: list[Entry] = []
         talk.agent.features.add(self)
@@ -103,7 +103,7 @@ def test_the_model_is_closed_also_if_the_session_cannot_end(project: Path) -> No
             raise ZeroDivisionError("by zero")
 
     talk = Conversation(project)
-    talk.agent.features.add(Failing(talk.agent.handle))
+    talk.agent.features.add(Failing(talk.agent))
     model_closed: list[bool] = []
 
     async def close_model() -> None:
@@ -123,7 +123,7 @@ def test_a_cancelled_end_announces_nothing(project: Path) -> None:
 
     async def interrupted() -> None:
         leaving = asyncio.ensure_future(talk.agent.close_except_model())
-        talk.agent.handle.session.resume_cache.save_at_close = (  # type: ignore[method-assign]
+        talk.agent.resume_cache.save_at_close = (  # type: ignore[method-assign]
             lambda log: loop.call_soon_threadsafe(leaving.cancel) and None
         )
         loop = asyncio.get_running_loop()
@@ -204,12 +204,3 @@ def test_only_an_open_session_is_prepared_for_its_end(project: Path) -> None:
     talk.say("hello")
     asyncio.run(talk.agent.finish())
     assert finished == [True]
-
-
-def test_the_agent_shows_the_parts_of_its_conversation(project: Path) -> None:
-    agent = Conversation(project).agent
-    handle, session = agent.handle, agent.handle.session
-    assert (agent.log, agent.view, agent.ledger) == (session.log, session.view, session.ledger)
-    assert (agent.totals, agent.checkpoints) == (session.totals, session.checkpoints)
-    assert (agent.folder, agent.model, agent.emit) == (session.folder, handle.model, handle.emit)
-    assert (agent.approval, agent.context) == (handle.approval, handle.context)

@@ -212,7 +212,7 @@ def test_a_feature_may_remove_the_cause_of_a_refusal(project: Path) -> None:
 
     refusal = RequestRejected("unknown field", status=400)
     talk = Conversation(project, answering(refusal))
-    talk.agent.features.add(Helpful(talk.agent.handle))
+    talk.agent.features.add(Helpful(talk.agent))
     assert talk.say("go") == DONE
     assert refusals == [refusal]
 

@@ -23,7 +23,7 @@ from ctxagent.agent.loop.call_arguments import CallRefused
 from ctxagent.agent.loop.call_gate import TOO_MANY_GUARDED, CallGate
 from ctxagent.agent.loop.feature import Feature, Ruling, ToolCall, Veto
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.approval import Approval
@@ -148,7 +148,7 @@ def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> 
             await asyncio.Event().wait()
             raise AssertionError
 
-        talk.agent.handle.ask = ask
+        talk.agent.ask = ask
         turn = asyncio.ensure_future(run_turn(talk.agent, "go"))
         await asked.wait()
         turn.cancel()
@@ -169,7 +169,7 @@ class Gatekeeper(Feature):
     name = "gatekeeper"
 
     def __init__(self, talk: Conversation, given: "Mapping[str, Any] | Veto") -> None:
-        super().__init__(talk.agent.handle)
+        super().__init__(talk.agent)
         self.given = given
         talk.agent.features.add(self)
 
@@ -225,7 +225,7 @@ class Judge(Feature):
     name = "judge"
 
     def __init__(self, talk: Conversation, before: Ruling | None, answer: Any = None) -> None:
-        super().__init__(talk.agent.handle)
+        super().__init__(talk.agent)
         self.before, self.answer = before, answer
         talk.agent.features.add(self)
 
@@ -268,7 +268,7 @@ def test_what_a_feature_allows_counts_like_an_allow_rule(
 
 
 def with_deny_rule(talk: Conversation, project: Path) -> None:
-    talk.agent.handle.approval = Approval(mode="ask", deny=("Bash(touch:*)",), cwd=project)
+    talk.agent.approval = Approval(mode="ask", deny=("Bash(touch:*)",), cwd=project)
 
 
 def in_plan_mode(talk: Conversation, project: Path) -> None:
@@ -528,7 +528,7 @@ def test_a_link_that_leads_to_an_allowed_file_by_the_time_of_the_answer_is_refus
     assert (project / "c.txt").read_text() == "secret lime\n"
 
 
-def confined_gate(project: Path, handle: SessionHandle, watch: PlantedWatch | None) -> CallGate:
+def confined_gate(project: Path, handle: LiveSession, watch: PlantedWatch | None) -> CallGate:
     """A gate with a sandbox and rules that guard two files."""
     for name in ("secret.txt", "kept.txt", ".envrc"):
         (project / name).write_text("x")
@@ -554,7 +554,7 @@ def names(paths: Sequence[str]) -> list[str]:
 
 
 def test_a_command_runs_within_the_limits_of_its_verdict(
-    project: Path, handle: SessionHandle
+    project: Path, handle: LiveSession
 ) -> None:
     watch = PlantedWatch(project)
     gate = confined_gate(project, handle, watch)
@@ -567,20 +567,20 @@ def test_a_command_runs_within_the_limits_of_its_verdict(
     assert {"kept.txt", ".envrc"} <= {*names(unasked.keep)}
 
 
-def test_only_a_command_has_limits(project: Path, handle: SessionHandle) -> None:
+def test_only_a_command_has_limits(project: Path, handle: LiveSession) -> None:
     gate = confined_gate(project, handle, None)
     context = gate.context_to_run(EditTool(), Verdict("allow", "", path="/judged"))
     assert context == replace(handle.context, judged_path="/judged")
 
 
-def test_an_unasked_command_needs_no_watch(project: Path, handle: SessionHandle) -> None:
+def test_an_unasked_command_needs_no_watch(project: Path, handle: LiveSession) -> None:
     gate = confined_gate(project, handle, None)
     assert names(limits(gate, Verdict("allow", "", confined=True)).hide) == ["secret.txt"]
 
 
 def test_where_too_many_files_are_guarded(
     project: Path,
-    handle: SessionHandle,
+    handle: LiveSession,
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -596,7 +596,7 @@ def test_where_too_many_files_are_guarded(
     assert events == [Notice("warning", TOO_MANY_GUARDED)]
 
 
-def test_without_a_sandbox_a_call_keeps_its_context(handle: SessionHandle) -> None:
+def test_without_a_sandbox_a_call_keeps_its_context(handle: LiveSession) -> None:
     context = CallGate(handle, Features(handle.emit)).context_to_run(
         BashTool(), Verdict("allow", "", confined=True, path="/judged")
     )

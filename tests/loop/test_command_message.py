@@ -59,7 +59,7 @@ def test_an_interrupt_ends_the_command_and_no_message_is_made(project: Path) -> 
         making = asyncio.ensure_future(
             command_message(talk.agent, command("!`echo begun; exec sleep 300`"), "")
         )
-        talk.agent.handle.emit = lambda event: (
+        talk.agent.emit = lambda event: (
             making.cancel() and None if isinstance(event, ToolOutput) else None
         )
         with pytest.raises(asyncio.CancelledError):
@@ -92,7 +92,7 @@ def test_the_rules_of_a_command_count_for_its_turn(project: Path) -> None:
     assert [path.name for path in project.iterdir()] == ["a"]
     (notice,) = talk.seen(Notice)
     assert notice.text.startswith("/count: allowed-tools: ")
-    talk.agent.handle.turn_rules.end()
+    talk.agent.turn_rules.end()
     touch = (BashTool(), BashParams(command="touch a"))
     assert talk.agent.approval.judge(*touch).action == "ask"
 

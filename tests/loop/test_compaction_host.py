@@ -115,7 +115,7 @@ def test_files_and_entries_are_read_as_they_are(talk: Conversation, project: Pat
 
 
 def test_the_notes_of_the_project_are_preserved(talk: Conversation, project: Path) -> None:
-    rules = talk.agent.handle.policy.rules
+    rules = talk.agent.policy.rules
     (project / rules.notes).parent.mkdir(parents=True, exist_ok=True)
     (project / rules.notes).write_text("## Decision Log\n\n- Walruses are counted twice.\n")
     sections = host(talk).preserved_sections()

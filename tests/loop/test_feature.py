@@ -10,7 +10,9 @@ from ctxagent.agent.config.keys import Setting
 from ctxagent.agent.extensions.command import Prompt, command
 from ctxagent.agent.loop.feature import Feature, Veto, tool
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
+
+from ..support.sessions.setup import options_with
 
 EVENTS = {
     name: method
@@ -26,7 +28,7 @@ def test_each_event_is_dispatched_with_the_same_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_without_an_override_nothing_happens(handle: SessionHandle, name: str) -> None:
+def test_without_an_override_nothing_happens(handle: LiveSession, name: str) -> None:
     names = list(inspect.signature(EVENTS[name]).parameters)[1:]
     given: dict[str, Any] = dict.fromkeys(names)
     result = getattr(Feature(handle), name)(**given)
@@ -74,7 +76,7 @@ class Walrus(Feature):
         pass
 
 
-def test_marked_methods_are_tools_and_commands(handle: SessionHandle) -> None:
+def test_marked_methods_are_tools_and_commands(handle: LiveSession) -> None:
     walrus = Walrus(handle)
     tools = walrus.tools()
     assert [(each.name, each.effect) for each in tools] == [("count", "read"), ("catch", "run")]
@@ -97,10 +99,11 @@ def test_the_parts_of_a_feature_are_named() -> None:
     assert Feature.tool_names() == []
 
 
-def test_a_setting_has_its_default(handle: SessionHandle) -> None:
+def test_a_setting_has_its_default(handle: LiveSession) -> None:
     walrus = Walrus(handle)
     assert walrus.setting("fish") == 3
-    handle.extension_settings = {"walrus": {"fish": 5}, "heron": {"fish": 7}}
+    given = {"walrus": {"fish": 5}, "heron": {"fish": 7}}
+    handle.options = options_with(given, handle.options)
     assert walrus.setting("fish") == 5
     with pytest.raises(KeyError):
         walrus.setting("bread")

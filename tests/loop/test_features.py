@@ -22,12 +22,14 @@ from ctxagent.agent.loop.feature import (
     Veto,
 )
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Assistant, Content, Entry, Note, Usage
 from ctxagent.tools.base import Output, Tool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
+
+from ..support.sessions.setup import options_with
 
 REPLY = Reply([{"type": "text", "text": "Done."}], "end_turn", Usage(), "m")
 CALL = ToolCall("c1", "Read", "a.txt", {"path": "a.txt"}, Path("/project"))
@@ -54,14 +56,14 @@ def features(events: list[Event]) -> Features:
     return Features(events.append)
 
 
-def made(handle: SessionHandle, name: str, **methods: Callable[..., Any]) -> Feature:
+def made(handle: LiveSession, name: str, **methods: Callable[..., Any]) -> Feature:
     """A feature of a new class with these methods, which get no `self`."""
     own = {each: staticmethod(method) for each, method in methods.items()}
     feature: Feature = type(name, (Feature,), {"name": name, **own})(handle)
     return feature
 
 
-def with_layers(handle: SessionHandle, name: str, *layers: type[Layer]) -> Feature:
+def with_layers(handle: LiveSession, name: str, *layers: type[Layer]) -> Feature:
     feature: Feature = type(name, (Feature,), {"name": name, "layers": layers})(handle)
     return feature
 
@@ -69,7 +71,7 @@ def with_layers(handle: SessionHandle, name: str, *layers: type[Layer]) -> Featu
 class FullHost:
     """A conversation as layers see it."""
 
-    def __init__(self, handle: SessionHandle) -> None:
+    def __init__(self, handle: LiveSession) -> None:
         self.view = handle.view
 
 
@@ -95,9 +97,7 @@ def run(call: Coroutine[Any, Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize("event", ANNOUNCED)
-def test_an_event_goes_to_all_in_order(
-    handle: SessionHandle, features: Features, event: str
-) -> None:
+def test_an_event_goes_to_all_in_order(handle: LiveSession, features: Features, event: str) -> None:
     heard: list[tuple[str, tuple[Any, ...]]] = []
 
     def listener(name: str) -> Feature:
@@ -112,7 +112,7 @@ def test_an_event_goes_to_all_in_order(
     assert heard == [("a", ANNOUNCED[event]), ("b", ANNOUNCED[event])]
 
 
-def test_entries_and_tools_are_joined_in_order(handle: SessionHandle, features: Features) -> None:
+def test_entries_and_tools_are_joined_in_order(handle: LiveSession, features: Features) -> None:
     notes = [Note(topic="t", text=str(n)) for n in range(3)]
     staying: list[Any] = []
 
@@ -134,7 +134,7 @@ def test_entries_and_tools_are_joined_in_order(handle: SessionHandle, features: 
     assert [tool.name for tool in features.tools()] == ["Todo", "Read"]
 
 
-def test_an_entry_goes_to_all(handle: SessionHandle, features: Features) -> None:
+def test_an_entry_goes_to_all(handle: LiveSession, features: Features) -> None:
     heard: list[Entry] = []
     features.add(*(made(handle, name, recorded=heard.append) for name in "ab"))
     note = Note(topic="t", text="x")
@@ -142,9 +142,7 @@ def test_an_entry_goes_to_all(handle: SessionHandle, features: Features) -> None
     assert heard == [note, note]
 
 
-def test_a_message_is_changed_by_one_after_another(
-    handle: SessionHandle, features: Features
-) -> None:
+def test_a_message_is_changed_by_one_after_another(handle: LiveSession, features: Features) -> None:
     def adding(word: str) -> Callable[..., Any]:
         async def method(message: IncomingMessage) -> Content | None:
             return f"{message.content} {word}" if word else None
@@ -159,7 +157,7 @@ def test_a_message_is_changed_by_one_after_another(
     assert changed == IncomingMessage("a b c", ("data",), verbatim=True, mid_turn=True)
 
 
-def test_a_call_is_changed_by_one_after_another(handle: SessionHandle, features: Features) -> None:
+def test_a_call_is_changed_by_one_after_another(handle: LiveSession, features: Features) -> None:
     seen: list[ToolCall] = []
 
     def changing(given: Mapping[str, Any] | None) -> Callable[..., Any]:
@@ -188,7 +186,7 @@ def test_a_call_is_changed_by_one_after_another(handle: SessionHandle, features:
     ],
 )
 def test_the_strictest_ruling_counts(
-    handle: SessionHandle, features: Features, given: list[Any], wanted: Ruling
+    handle: LiveSession, features: Features, given: list[Any], wanted: Ruling
 ) -> None:
     features.add(*(made(handle, "x", before_tool=answering([], "x", each)) for each in given))
     call, ruling = run(features.before_tool(CALL))
@@ -196,16 +194,14 @@ def test_the_strictest_ruling_counts(
     assert call.arguments == ({"path": "c"} if wanted == Ruling() else CALL.arguments)
 
 
-def test_the_first_answer_to_a_question_counts(handle: SessionHandle, features: Features) -> None:
+def test_the_first_answer_to_a_question_counts(handle: LiveSession, features: Features) -> None:
     assert run(features.before_question(CALL, "why")) is None
     rulings = (None, Ruling("ask"), Ruling("allow", "one"), Ruling("allow", "two"))
     features.add(*(made(handle, "x", before_question=answering([], "x", each)) for each in rulings))
     assert run(features.before_question(CALL, "why")) == Ruling("allow", "one")
 
 
-def test_an_output_is_changed_by_one_after_another(
-    handle: SessionHandle, features: Features
-) -> None:
+def test_an_output_is_changed_by_one_after_another(handle: LiveSession, features: Features) -> None:
     def adding(word: str) -> Callable[..., Any]:
         async def method(call: ToolCall, output: Output, seconds: float) -> Output | None:
             return Output(f"{output.text} {word}") if word else None
@@ -216,7 +212,7 @@ def test_an_output_is_changed_by_one_after_another(
     assert run(features.after_tool(CALL, Output("a"), 0.5)) == Output("a b c")
 
 
-def test_the_first_notice_lets_a_turn_go_on(handle: SessionHandle, features: Features) -> None:
+def test_the_first_notice_lets_a_turn_go_on(handle: LiveSession, features: Features) -> None:
     said: list[str] = []
     answers = {"a": None, "b": "", "c": "never given"}
     features.add(
@@ -228,7 +224,7 @@ def test_the_first_notice_lets_a_turn_go_on(handle: SessionHandle, features: Fea
     assert said[2:] == ["a", "b", "c"]  # each sees a reply that ends nothing
 
 
-def test_the_first_answer_ends_a_turn(handle: SessionHandle, features: Features) -> None:
+def test_the_first_answer_ends_a_turn(handle: LiveSession, features: Features) -> None:
     said: list[str] = []
     answers = {"a": None, "b": "the plan", "c": "never given"}
     features.add(
@@ -239,7 +235,7 @@ def test_the_first_answer_ends_a_turn(handle: SessionHandle, features: Features)
 
 
 def test_the_first_that_removes_the_cause_of_a_refusal(
-    handle: SessionHandle, features: Features
+    handle: LiveSession, features: Features
 ) -> None:
     said: list[str] = []
     features.add(made(handle, "a", request_refused=answering(said, "a", False)))
@@ -261,7 +257,7 @@ VETOED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("event", VETOED)
 @pytest.mark.parametrize("error", [Veto("no"), RecordError("the disk is full")])
 def test_a_veto_and_a_log_that_cannot_be_written_are_passed_on(
-    handle: SessionHandle,
+    handle: LiveSession,
     features: Features,
     events: list[Event],
     error: Exception,
@@ -279,7 +275,7 @@ def test_a_veto_and_a_log_that_cannot_be_written_are_passed_on(
 
 
 def test_a_guarded_feature_that_fails_is_switched_off_with_a_warning(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     said: list[str] = []
     broken = answering(said, "broken", ZeroDivisionError("by zero"))
@@ -296,7 +292,7 @@ def test_a_guarded_feature_that_fails_is_switched_off_with_a_warning(
 
 
 def test_a_guarded_feature_that_fails_changes_nothing(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     wrong: Any = answering([], "wrong", KeyError("x"))
 
@@ -317,7 +313,7 @@ def test_a_guarded_feature_that_fails_changes_nothing(
 
 
 def test_the_error_of_a_feature_that_is_not_guarded_is_passed_on(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     features.add(made(handle, "own", prepare=answering([], "own", ZeroDivisionError("by zero"))))
     with pytest.raises(ZeroDivisionError):
@@ -326,7 +322,7 @@ def test_the_error_of_a_feature_that_is_not_guarded_is_passed_on(
     assert len(list(features)) == 1
 
 
-def test_a_cancelled_feature_stays(handle: SessionHandle, features: Features) -> None:
+def test_a_cancelled_feature_stays(handle: LiveSession, features: Features) -> None:
     async def wait() -> None:
         asyncio.current_task().cancel()  # type: ignore[union-attr]
         await asyncio.Event().wait()
@@ -338,7 +334,7 @@ def test_a_cancelled_feature_stays(handle: SessionHandle, features: Features) ->
 
 
 def test_a_feature_that_awaits_a_cancelled_task_has_failed(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     features.add(
         made(handle, "a", before_call=answering([], "a", asyncio.CancelledError())), guarded=True
@@ -349,7 +345,7 @@ def test_a_feature_that_awaits_a_cancelled_task_has_failed(
 
 
 def test_a_veto_at_another_event_is_a_failure(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     features.add(made(handle, "a", turn_ended=answering([], "a", Veto("no"))), guarded=True)
     run(features.turn_ended(TurnFinished("ok", "")))
@@ -357,9 +353,7 @@ def test_a_veto_at_another_event_is_a_failure(
     assert "failed in turn_ended" in str(events)
 
 
-def test_a_method_without_async_is_called_as_well(
-    handle: SessionHandle, features: Features
-) -> None:
+def test_a_method_without_async_is_called_as_well(handle: LiveSession, features: Features) -> None:
     def vetoes(call: ToolCall) -> None:
         raise Veto("no")
 
@@ -373,7 +367,7 @@ def test_a_method_without_async_is_called_as_well(
 
 @pytest.mark.parametrize("event", ["close", "session_ended"])
 def test_an_end_that_never_comes_is_not_waited_for(
-    handle: SessionHandle,
+    handle: LiveSession,
     features: Features,
     events: list[Event],
     event: str,
@@ -389,7 +383,7 @@ def test_an_end_that_never_comes_is_not_waited_for(
 
 
 def test_a_layer_that_fails_is_switched_off_with_its_extension(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     class Broken(Layer):
         name = "broken"
@@ -412,7 +406,7 @@ def test_a_layer_that_fails_is_switched_off_with_its_extension(
 
 
 def test_a_layer_with_a_taken_name_is_left_out(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     class Mine(Layer):
         name = "mine"
@@ -423,12 +417,12 @@ def test_a_layer_with_a_taken_name_is_left_out(
 
 
 def test_a_layer_gets_the_settings_of_its_extension(
-    handle: SessionHandle, features: Features
+    handle: LiveSession, features: Features
 ) -> None:
     class Keeping(Layer):
         name = "keeping"
 
-    handle.extension_settings = {"a": {"keep": 7}}
+    handle.options = options_with({"a": {"keep": 7}}, handle.options)
     feature = with_layers(handle, "a", Keeping)
     type(feature).settings = {"keep": Setting(3, ""), "above": Setting(100, "")}
     features.add(feature)
@@ -437,7 +431,7 @@ def test_a_layer_gets_the_settings_of_its_extension(
 
 
 def test_the_tools_of_extensions_are_known_after_they_were_switched_off(
-    handle: SessionHandle, features: Features
+    handle: LiveSession, features: Features
 ) -> None:
     mine, own = TodoTool(), ReadTool()
     broken = answering([], "a", ValueError())
@@ -451,7 +445,7 @@ def test_the_tools_of_extensions_are_known_after_they_were_switched_off(
 
 
 def test_an_extension_that_is_equal_to_none_is_switched_off(
-    handle: SessionHandle, features: Features, events: list[Event]
+    handle: LiveSession, features: Features, events: list[Event]
 ) -> None:
     def raises(*given: Any) -> Any:
         raise ValueError("never compare this")
@@ -464,7 +458,7 @@ def test_an_extension_that_is_equal_to_none_is_switched_off(
 
 
 def test_a_feature_is_found_by_its_class_until_it_is_dropped(
-    handle: SessionHandle, features: Features
+    handle: LiveSession, features: Features
 ) -> None:
     said: list[str] = []
     feature = made(handle, "a", prepare=answering(said, "a"))
@@ -478,7 +472,7 @@ def test_a_feature_is_found_by_its_class_until_it_is_dropped(
     assert said == ["a"]
 
 
-def test_commands_and_status_are_joined_in_order(handle: SessionHandle, features: Features) -> None:
+def test_commands_and_status_are_joined_in_order(handle: LiveSession, features: Features) -> None:
     async def run(words: str) -> None:
         """Do nothing."""
 
@@ -496,7 +490,7 @@ def test_commands_and_status_are_joined_in_order(handle: SessionHandle, features
 
 
 def test_extensions_start_and_end_while_a_session_is_open(
-    handle: SessionHandle, features: Features
+    handle: LiveSession, features: Features
 ) -> None:
     said: list[str] = []
     events = ("prepare", "session_started", "close")

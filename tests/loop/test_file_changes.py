@@ -20,7 +20,7 @@ from ctxagent.agent.worktree.touch_record import OtherCall
 from ctxagent.tools.base import Context
 from ctxagent.tools.job import end_all
 
-from ..support.sessions.setup import session_handle
+from ..support.sessions.setup import live_session
 
 ENV = {
     "PATH": os.environ["PATH"],
@@ -61,7 +61,7 @@ class Bench:
             index=path.parent / "worktree.index",
             env=ENV,
         )
-        handle = session_handle(self.project, path, emit=self.events.append, context=self.context)
+        handle = live_session(self.project, path, emit=self.events.append, context=self.context)
         self.log, self.ledger, self.record = handle.log, handle.ledger, handle.record
         tracker = ChangeTracker(tree, self.context) if watched else None
         self.tool_runner = ToolRunner(handle, Features(self.events.append), tracker)

@@ -67,6 +67,7 @@ class Kept:
     def __init__(self, ratio: float) -> None:
         self.entries: list[Assistant] = []
         self.record, self.view = self.entries.append, View(ratio=ratio)
+        self.emit = lambda event: None
 
 
 def played(
@@ -79,7 +80,6 @@ def played(
         ModelRoles(cast(Model, model)),
         cast(SessionRecord, record),
         BudgetMeter(Budget()),
-        lambda event: None,
     )
     call = session.ask(REQUEST, "turn", events.append)
     try:

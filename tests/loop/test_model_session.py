@@ -19,8 +19,8 @@ from ctxagent.agent.events import (
     TextDelta,
     Waiting,
 )
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.model_session import ModelSession
-from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -51,14 +51,14 @@ class Refusing(ScriptedModel):
         return Limits(50_000, 9_000, "server")
 
 
-def used(handle: SessionHandle, model: ScriptedModel) -> ModelSession:
+def used(handle: LiveSession, model: ScriptedModel) -> ModelSession:
     """A conversation's use of this model, after a first message."""
     handle.record(User(content="go"))
     handle.model.change(model)
     return handle.model
 
 
-def ask(handle: SessionHandle, purpose: str = "turn") -> tuple[Reply, Sequence[Delta]]:
+def ask(handle: LiveSession, purpose: str = "turn") -> tuple[Reply, Sequence[Delta]]:
     """Ask for a reply. Return it and its deltas."""
     request = build_request(handle.view, model=handle.model.id, max_tokens=1_000)
     deltas: list[Delta] = []
@@ -66,7 +66,7 @@ def ask(handle: SessionHandle, purpose: str = "turn") -> tuple[Reply, Sequence[D
     return reply, deltas
 
 
-def test_a_reply_is_shown_recorded_and_paid(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_reply_is_shown_recorded_and_paid(handle: LiveSession, events: list[Event]) -> None:
     model = used(handle, ScriptedModel([Step(text="All done."), Step(text="A summary.")]))
     reply, deltas = ask(handle)
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["All ", "done."]
@@ -80,7 +80,7 @@ def test_a_reply_is_shown_recorded_and_paid(handle: SessionHandle, events: list[
     assert model.last_calls == {}  # only calls of turns keep the cache warm
 
 
-def test_only_a_turn_waits_for_an_overloaded_server(handle: SessionHandle) -> None:
+def test_only_a_turn_waits_for_an_overloaded_server(handle: LiveSession) -> None:
     model = used(handle, ScriptedModel([Step(text="a"), Step(text="b")]))
     model.overload_wait = 7.0
     ask(handle)
@@ -102,7 +102,7 @@ class Changing(Refusing):
         raise asyncio.CancelledError
 
 
-def test_a_reply_is_of_the_model_that_was_asked(handle: SessionHandle) -> None:
+def test_a_reply_is_of_the_model_that_was_asked(handle: LiveSession) -> None:
     """The model may change while a summary is written in the background."""
     used(handle, Changing(handle.model))
     with pytest.raises(asyncio.CancelledError):
@@ -111,14 +111,14 @@ def test_a_reply_is_of_the_model_that_was_asked(handle: SessionHandle) -> None:
     assert [entry.model for entry in recorded] == ["claude-sonnet-5-5"]
 
 
-def test_other_refusals_are_raised(handle: SessionHandle, events: list[Event]) -> None:
+def test_other_refusals_are_raised(handle: LiveSession, events: list[Event]) -> None:
     used(handle, Refusing(NO_CACHE))
     with pytest.raises(ModelError, match="unknown field"):
         ask(handle)
     assert events == []
 
 
-def test_the_model_is_asked_for_its_limits_once(handle: SessionHandle, events: list[Event]) -> None:
+def test_the_model_is_asked_for_its_limits_once(handle: LiveSession, events: list[Event]) -> None:
     client = Refusing()
     model = used(handle, client)
     assert model.current_window().size == 200_000
@@ -133,14 +133,14 @@ def test_the_model_is_asked_for_its_limits_once(handle: SessionHandle, events: l
     assert model.reply_room() == 500
 
 
-def test_an_estimate_is_corrected_by_what_the_server_counted(handle: SessionHandle) -> None:
+def test_an_estimate_is_corrected_by_what_the_server_counted(handle: LiveSession) -> None:
     model = used(handle, Refusing())
     before = model.current_window().tokens
     model.token_correction = 2.0
     assert model.current_window().tokens == pytest.approx(2 * before, abs=1)
 
 
-def test_a_window_that_was_learned_counts_until_the_model_changes(handle: SessionHandle) -> None:
+def test_a_window_that_was_learned_counts_until_the_model_changes(handle: LiveSession) -> None:
     model = used(handle, Refusing())
     model.learned_window.size = 30_000
     assert model.current_window().size == 30_000
@@ -148,7 +148,7 @@ def test_a_window_that_was_learned_counts_until_the_model_changes(handle: Sessio
     assert model.current_window().size == 200_000
 
 
-def test_a_subagent_with_the_same_model_shares_what_is_known(handle: SessionHandle) -> None:
+def test_a_subagent_with_the_same_model_shares_what_is_known(handle: LiveSession) -> None:
     model = used(handle, Refusing())
     asyncio.run(model.window())
     model.effort, model.learned_window.size = "high", 30_000
@@ -197,7 +197,7 @@ def summary(block: Block | None) -> Summary:
     ],
 )  # fmt: skip
 def test_whether_the_server_can_summarise(
-    handle: SessionHandle, makes: bool, takes: bool, block: Block | None, can_summarise: bool
+    handle: LiveSession, makes: bool, takes: bool, block: Block | None, can_summarise: bool
 ) -> None:
     model = used(handle, Able(makes_blocks=makes, takes_blocks=takes))
     assert model.has_compaction() == makes
@@ -206,9 +206,7 @@ def test_whether_the_server_can_summarise(
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_the_images_setting_overrides_the_known_abilities(
-    handle: SessionHandle, able: bool
-) -> None:
+def test_the_images_setting_overrides_the_known_abilities(handle: LiveSession, able: bool) -> None:
     model = used(handle, Able(images=able))
     assert model.takes_images() == able
     model.images_setting = "on"
@@ -217,7 +215,7 @@ def test_the_images_setting_overrides_the_known_abilities(
     assert not model.takes_images()
 
 
-def test_the_least_window_holds_the_tools_and_a_reply(handle: SessionHandle) -> None:
+def test_the_least_window_holds_the_tools_and_a_reply(handle: LiveSession) -> None:
     model = used(handle, Refusing())
     assert model.least_window() == 1_024
     handle.record(Session(id="s", cwd="/", version="0", model="m", system="word " * 2_000))
@@ -226,7 +224,7 @@ def test_the_least_window_holds_the_tools_and_a_reply(handle: SessionHandle) -> 
     assert model.least_window() == 5_000
 
 
-def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: SessionHandle) -> None:
+def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: LiveSession) -> None:
     model = used(handle, Refusing())
     for output, room in ((9_000, 9_000), (None, 32_000)):
         model.limits = Limits(200_000, output, "server")
@@ -234,7 +232,7 @@ def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: SessionHandl
 
 
 def test_a_notice_of_the_model_goes_to_the_front_end(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     """Also during a call whose deltas are not shown."""
     notice = Notice("info", "the server takes no thinking")
@@ -251,20 +249,20 @@ def test_a_notice_of_the_model_goes_to_the_front_end(
     assert notice not in deltas
 
 
-def test_a_reply_is_paid_from_the_budget(handle: SessionHandle) -> None:
+def test_a_reply_is_paid_from_the_budget(handle: LiveSession) -> None:
     used(handle, ScriptedModel([Step(text="Done.")] * 2, id="claude-haiku-5-5"))
     ask(handle)
     (entry,) = (entry for entry in handle.log.entries() if isinstance(entry, Assistant))
-    assert handle.budget_meter.dollars == entry.cost_usd
-    assert handle.budget_meter.dollars > 0
+    assert handle.model.budget_meter.dollars == entry.cost_usd
+    assert handle.model.budget_meter.dollars > 0
     handle.model.client.id = "unknown"
     ask(handle)
-    assert handle.budget_meter.dollars == entry.cost_usd
+    assert handle.model.budget_meter.dollars == entry.cost_usd
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
 def test_a_refusal_of_images_is_reported_if_it_changes_something(
-    handle: SessionHandle, events: list[Event], setting: Literal["auto", "on"]
+    handle: LiveSession, events: list[Event], setting: Literal["auto", "on"]
 ) -> None:
     class Blind(Able):
         async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:

@@ -2,19 +2,19 @@
 
 import pytest
 
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.permission_mode import (
     MEANINGS,
     announce_mode,
     announced_mode,
     mode_notice,
 )
-from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.session.entries import Assistant, User
 
 AFTER_SUMMARY = "After the compression, all is as before.\n\nPermission mode: plan\nBranch: main"
 
 
-def notices(handle: SessionHandle) -> list[object]:
+def notices(handle: LiveSession) -> list[object]:
     return [
         entry.content
         for entry in handle.log.entries()
@@ -22,7 +22,7 @@ def notices(handle: SessionHandle) -> list[object]:
     ]
 
 
-def test_the_model_is_notified_of_each_change_once(handle: SessionHandle) -> None:
+def test_the_model_is_notified_of_each_change_once(handle: LiveSession) -> None:
     handle.record(User(content="go"))
     announce_mode(handle, "bypass")
     assert notices(handle) == []
@@ -35,12 +35,12 @@ def test_the_model_is_notified_of_each_change_once(handle: SessionHandle) -> Non
     assert notices(handle)[1:] == [mode_notice("bypass")]
 
 
-def test_a_new_conversation_is_told_nothing(handle: SessionHandle) -> None:
+def test_a_new_conversation_is_told_nothing(handle: LiveSession) -> None:
     announce_mode(handle, "ask")
     assert notices(handle) == []
 
 
-def test_the_mode_that_is_named_last_counts(handle: SessionHandle) -> None:
+def test_the_mode_that_is_named_last_counts(handle: LiveSession) -> None:
     assert announced_mode(handle.view) is None
     handle.record(User(content="The mode is what? Permission mode: ask"))
     assert announced_mode(handle.view) is None
@@ -56,6 +56,6 @@ def test_the_mode_that_is_named_last_counts(handle: SessionHandle) -> None:
 
 
 @pytest.mark.parametrize("mode", MEANINGS)
-def test_each_mode_can_be_announced_and_read_again(handle: SessionHandle, mode: str) -> None:
+def test_each_mode_can_be_announced_and_read_again(handle: LiveSession, mode: str) -> None:
     handle.record(User(content=mode_notice(mode), source="notice"))  # type: ignore[arg-type]
     assert announced_mode(handle.view) == mode

@@ -41,7 +41,7 @@ def test_each_long_silence_of_a_model_is_told(
         if len(talk.seen(Notice)) == 2:
             heard.set()
 
-    talk.agent.handle.emit = emit
+    talk.agent.emit = emit
     assert talk.say("go") == TurnFinished("ok", "Done.")
     first, second = (notice.text for notice in talk.seen(Notice)[:2])
     assert first == "the model has sent nothing for 0.01 s, still waiting"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ctxagent.agent.loop.file_changes import FileSaver
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import Note
 from ctxagent.agent.session.since_point import COMMAND, EDIT
 from ctxagent.agent.worktree import SavedFile, SavedFiles
@@ -14,7 +14,7 @@ from ctxagent.agent.worktree import SavedFile, SavedFiles
 class Saver:
     """A file saver at point 1 of a session."""
 
-    def __init__(self, handle: SessionHandle, folder: Path) -> None:
+    def __init__(self, handle: LiveSession, folder: Path) -> None:
         self.handle, self.point = handle, 1
         self.saver = FileSaver(SavedFiles(folder), handle.record, lambda: self.point)
 
@@ -32,7 +32,7 @@ class Saver:
         ]
 
 
-def test_a_file_is_saved_once_between_two_points(handle: SessionHandle, tmp_path: Path) -> None:
+def test_a_file_is_saved_once_between_two_points(handle: LiveSession, tmp_path: Path) -> None:
     saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
     file.write_text("one")
     (saved,) = saver.save([str(file), str(file), ""])
@@ -46,7 +46,7 @@ def test_a_file_is_saved_once_between_two_points(handle: SessionHandle, tmp_path
     assert saver.recorded() == [("edit", ["a.txt"])] * 2
 
 
-def test_an_edit_and_a_command_save_for_themselves(handle: SessionHandle, tmp_path: Path) -> None:
+def test_an_edit_and_a_command_save_for_themselves(handle: LiveSession, tmp_path: Path) -> None:
     saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
     file.write_text("one")
     saver.save([str(file)], COMMAND)
@@ -55,7 +55,7 @@ def test_an_edit_and_a_command_save_for_themselves(handle: SessionHandle, tmp_pa
 
 
 def test_files_that_are_left_out_are_recorded_with_the_reason(
-    handle: SessionHandle, tmp_path: Path
+    handle: LiveSession, tmp_path: Path
 ) -> None:
     saver = Saver(handle, tmp_path / "saved")
     left_out = SavedFile(str(tmp_path / "huge"), why="it is too large")

@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.errors import LimitReached
 from ctxagent.agent.events import Answer
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.stuck import GO_ON, LOOP_TOPIC, STOP, end_unless_allowed
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Note, User
@@ -18,11 +18,11 @@ from ..support.sessions.conversation import Conversation, answering
 ERROR = LimitReached("it repeats itself", limit="loop")
 
 
-def ends(handle: SessionHandle) -> None:
+def ends(handle: LiveSession) -> None:
     asyncio.run(end_unless_allowed(handle, ERROR))
 
 
-def test_nobody_to_ask_ends_the_turn(handle: SessionHandle) -> None:
+def test_nobody_to_ask_ends_the_turn(handle: LiveSession) -> None:
     with pytest.raises(LimitReached, match="it repeats itself"):
         ends(handle)
 
@@ -30,7 +30,7 @@ def test_nobody_to_ask_ends_the_turn(handle: SessionHandle) -> None:
 @pytest.mark.parametrize(
     "answer", [Answer(True, words=[STOP]), Answer(False), Answer(True), None], ids=str
 )
-def test_a_user_who_does_not_let_it_go_on(handle: SessionHandle, answer: Answer | None) -> None:
+def test_a_user_who_does_not_let_it_go_on(handle: LiveSession, answer: Answer | None) -> None:
     handle.ask, questions = answering(answer)  # type: ignore[arg-type]
     with pytest.raises(LimitReached, match="it repeats itself"):
         ends(handle)
@@ -39,7 +39,7 @@ def test_a_user_who_does_not_let_it_go_on(handle: SessionHandle, answer: Answer 
     assert [label for label, _ in form.choices] == [STOP, GO_ON]
 
 
-def test_the_user_continues_with_or_without_a_message(handle: SessionHandle) -> None:
+def test_the_user_continues_with_or_without_a_message(handle: LiveSession) -> None:
     handle.ask, _ = answering(Answer(True, words=[GO_ON]), Answer(True, words=["Read the log."]))
     ends(handle)
     ends(handle)

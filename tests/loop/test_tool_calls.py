@@ -189,7 +189,7 @@ def test_results_are_recorded_as_they_finish(project: Path) -> None:
             assert [r.content for r in talk.of(ToolResult)] == ["first"]  # on disk already
             gate.set()
 
-    talk.agent.handle.emit = emit
+    talk.agent.emit = emit
     assert talk.say("go").status == "ok"
     sent = talk.model.requests[-1].messages[-1]["content"]  # type: ignore[attr-defined]
     assert [b["content"] for b in sent] == ["second", "first"]  # in the order of the calls
@@ -201,7 +201,7 @@ class Changing(Feature):
     name = "changing"
 
     def __init__(self, talk: Conversation, given: Mapping[str, Any] | None = None) -> None:
-        super().__init__(talk.agent.handle)
+        super().__init__(talk.agent)
         self.given, self.heard = given, list[tuple[str, Mapping[str, Any], str]]()
         talk.agent.features.add(self)
 
@@ -270,7 +270,7 @@ def test_a_result_is_recorded_also_if_a_feature_fails(project: Path) -> None:
 
     steps = [Step(tools=[("Bash", {"command": "echo a"})]), Step(text="fine")]
     talk = Conversation(project, steps)
-    talk.agent.features.add(Failing(talk.agent.handle))
+    talk.agent.features.add(Failing(talk.agent))
     finished = talk.say("go")
     assert finished.status == "error"
     assert "by zero" in str(finished.error)
@@ -371,7 +371,7 @@ def test_a_command_knows_its_call(project: Path) -> None:
     (result,) = talk.of(ToolResult)
     name = orphans.call_name("s", result.seq, "call_1_1")
     assert f"{TREE_VARIABLE}={name}" in result.content
-    talk.agent.handle.context = replace(talk.agent.context, session_dir=None)
+    talk.agent.context = replace(talk.agent.context, session_dir=None)
     output = asyncio.run(talk.agent.runner.watched(BashTool(), BashParams(command="env"), "c"))
     assert "PATH=" in output.text
     assert f"{TREE_VARIABLE}=s/" not in output.text

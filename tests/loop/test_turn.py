@@ -147,6 +147,6 @@ def test_a_feature_may_end_a_turn_after_a_step(project: Path) -> None:
             return "the plan"
 
     talk = Conversation(project, [Step(tools=[("Bash", {"command": "echo x"})])])
-    talk.agent.features.add(Ending(talk.agent.handle))
+    talk.agent.features.add(Ending(talk.agent))
     assert talk.say("go") == TurnFinished("ok", "the plan")
     assert talk.kinds()[-2:] == ["tool_result", "end"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ctxagent.agent.loop.session_handle import TurnRules
+from ctxagent.agent.loop.live_session import TurnRules
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.tools.bash import BashParams, BashTool
 

@@ -119,7 +119,7 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
         running = asyncio.create_task(
             user_commands.run_shell_command(talk.agent, "echo $$ > pid; echo begun; sleep 300")
         )
-        talk.agent.handle.emit = lambda event: (
+        talk.agent.emit = lambda event: (
             asyncio.get_running_loop().call_soon(running.cancel) and None
             if isinstance(event, ToolOutput)
             else None
@@ -242,7 +242,7 @@ def test_a_command_that_is_interrupted_before_it_runs_is_recorded(tmp_path: Path
 
     async def act() -> None:
         running = asyncio.create_task(user_commands.run_shell_command(talk.agent, "touch a"))
-        talk.agent.handle.emit = lambda event: (
+        talk.agent.emit = lambda event: (
             talk.events.append(event),
             running.cancel() if isinstance(event, ToolStarted) else None,
         )[0]

@@ -51,7 +51,7 @@ class Editor(Feature):
     name = "editor"
 
     def __init__(self, talk: Conversation, given: "str | Veto | None" = None) -> None:
-        super().__init__(talk.agent.handle)
+        super().__init__(talk.agent)
         self.given, self.recorded_messages = given, list[IncomingMessage]()
         talk.agent.features.add(self)
 

@@ -204,7 +204,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
                 loop.engine.uncompact(loop.log.entries())
             loop.engine.uncompact(loop.log.entries())
             await said(loop, "and more")
-            change_model(loop, start, OTHER)
+            change_model(loop, OTHER)
             loop.model.effort = "high"
             await said(loop, "the rest")
 

@@ -537,7 +537,7 @@ def leaving(place: Field, mode: str, **fields: Any) -> Conversation:
     call = ("Bash", {"command": "cat $HOME/.ssh/id", "unsandboxed": True})
     steps = [Step(tools=[call]), Step(text="done")]
     talk = Conversation(place.cwd, steps, mode=mode, **fields)
-    talk.agent.handle.context = replace(
+    talk.agent.context = replace(
         talk.agent.context, env=place.environ, sandbox=place.context().sandbox
     )
     return talk

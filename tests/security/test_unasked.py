@@ -40,7 +40,7 @@ def talking(
     steps = [Step(tools=[("Bash", call)]) for call in calls]
     ask, questions = answering(*answers)
     talk = Conversation(place.cwd, [*steps, Step(text="done")], mode=mode, ask=ask, **fields)
-    talk.agent.handle.context = replace(
+    talk.agent.context = replace(
         talk.agent.context, env=place.environ, sandbox=place.context().sandbox
     )
     talk.agent.approval.sandbox = talk.agent.context.sandbox

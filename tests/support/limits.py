@@ -146,7 +146,7 @@ def session(folder: Path, size: int) -> Figures:
     model = Reader(size, 16_000)
     talk = Conversation(folder, model=model, tools=[ReadTool()])
     counts = {"events": 0}
-    talk.agent.handle.emit = lambda event: counts.update(events=counts["events"] + 1)
+    talk.agent.emit = lambda event: counts.update(events=counts["events"] + 1)
     finished = talk.say("read them all")
     assert finished.text == "done", finished
     path = talk.agent.log.path

@@ -255,7 +255,7 @@ def test_todo_and_tools_and_config(desk: CommandDesk) -> None:
     desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
     assert "▸ write it" in desk.run("/todo")
     shown = desk.run("/tools")
-    assert all(tool.name in shown for tool in desk.agent.handle.tools)
+    assert all(tool.name in shown for tool in desk.agent.tools)
     desk.screen.paints = False
     assert desk.run("/config model.id").split() == ["model.id", '"scripted:x"', "-c"]
 

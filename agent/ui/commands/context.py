@@ -125,7 +125,7 @@ async def _choose_scope(
     if not little:
         return newest_only
     repl.notify("warning", little)
-    if instructions or agent.handle.policy.summarizer == "mechanical":
+    if instructions or agent.policy.summarizer == "mechanical":
         return newest_only
     offers_all = "\n" in little
     choices, keys = (SMALL_CHOICES, "yan") if offers_all else (SMALL_CHOICES_OF_ALL, "yn")
@@ -321,7 +321,7 @@ async def _rules(repl: CommandContext, argument: str) -> None:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
     settings = repl.services.settings
     origins = settings.loaded.origins if settings else {}
-    repl.show_lines(preserve_report.rules(repl.agent.handle.policy.rules, origins))
+    repl.show_lines(preserve_report.rules(repl.agent.policy.rules, origins))
 
 
 @command(
@@ -338,7 +338,7 @@ async def _preserve(repl: CommandContext, argument: str) -> None:
     if len(names) > 1 or any(name.startswith("--") for name in names):
         raise UsageError(f"/preserve does not take {argument!r}", hint="/rules lists the sections.")
     section, create = "".join(names), "--create" in words
-    rules, ledger = repl.agent.handle.policy.rules, repl.agent.ledger
+    rules, ledger = repl.agent.policy.rules, repl.agent.ledger
     found = preserve_report.check(
         repl.services.cwd, rules, ledger, ledger.phase, section, create=create
     )

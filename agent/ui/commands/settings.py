@@ -133,9 +133,7 @@ async def _reload(repl: CommandContext, argument: str) -> None:
 
 @command("the tools the model has", anytime=True, group="model and cost")
 async def _tools(repl: CommandContext, argument: str) -> None:
-    rows = [
-        (t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.handle.tools
-    ]
+    rows = [(t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.tools]
     repl.show_table(rows)
 
 

@@ -53,8 +53,9 @@ class _ConfiguredCommand:
         """Return the output of the command, or "" if it failed."""
         from ....tools.system.process import ending
         from ...features.hook_runs import HeadSink, run_command  # loaded with the session
+        from ...security.program_starts import gate_of
 
-        output, context, starts = HeadSink(), agent.context, agent.handle.starts
+        output, context, starts = HeadSink(), agent.context, gate_of(agent.options)
         env = {**context.env, **env}
         start = starts.of_settings(self._key, self._command, context.cwd, env)
         try:

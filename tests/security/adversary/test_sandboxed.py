@@ -69,7 +69,7 @@ def test_the_sandbox_confines_unasked_commands(tmp_path: Path, mode: PermissionM
             scene.project, [*steps, Step(text="done")], mode=mode, deny=[*DENY, "Read(asked.txt)"],
             ask=decline,
         )  # fmt: skip
-        talk.agent.handle.context = context_of(scene, tmp_path / "state")
+        talk.agent.context = context_of(scene, tmp_path / "state")
         talk.agent.approval.sandbox = talk.agent.context.sandbox
         talk.say("go")
         with pytest.raises(BlockingIOError):

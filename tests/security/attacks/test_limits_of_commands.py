@@ -78,7 +78,7 @@ def talking(
     if kind != "bubblewrap":
         box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     shown = None if box.off else box
-    talk.agent.handle.context = replace(
+    talk.agent.context = replace(
         talk.agent.context, env=place.environ, sandbox=shown, read_only_sandbox=box
     )
     judge = talk.agent.approval.judge

@@ -41,7 +41,7 @@ def talk_in(place: Field, *calls: dict[str, Any], mode: Any = "bypass") -> Conve
     steps = [Step(tools=[("Bash" if "command" in c else "Job", c)]) for c in calls]
     talk = Conversation(place.cwd, [*steps, Step(text="done")], mode=mode)
     sandbox = place.context().sandbox
-    talk.agent.handle.context = replace(talk.agent.context, env=place.environ, sandbox=sandbox)
+    talk.agent.context = replace(talk.agent.context, env=place.environ, sandbox=sandbox)
     talk.agent.approval.sandbox = sandbox
     assert talk.say("go").status == "ok", talk.events[-3:]
     return talk

@@ -15,25 +15,19 @@ from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.model_roles import ModelRoles
-from ctxagent.agent.loop.model_session import ModelSession
-from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.loop.resume import create_session, resume_session
-from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.security.planted import PlantedWatch
-from ctxagent.agent.session.checkpoints import Checkpoints
 from ctxagent.agent.session.entries import Entry, Session, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.recall import enable_recall
 from ctxagent.tools.base import Context, Tool
 
 from ..server.validator import validate
-from ..starts import start_gate
-from .setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
+from .setup import FixedEnvironment, FixedHooks, agent_of, every_tool, put_together
 
 
 class Conversation:
@@ -65,34 +59,26 @@ class Conversation:
         state = cwd.parent / f"{cwd.name}-state"
         path = state / "sessions" / session / "log.jsonl"
         path.parent.parent.mkdir(parents=True, exist_ok=True)
-        log, standing, resumption = resume_session(path) if path.exists() else create_session(path)
-        checkpoints = Checkpoints(path.parent, None, standing.numbering)
+        opened = resume_session(path) if path.exists() else create_session(path)
         context = Context(cwd=cwd, session_dir=path.parent, env={"PATH": "/usr/bin:/bin"})
         enable_recall(context, state, path)
-        meter = BudgetMeter(bounds or Budget())
-        record = SessionRecord(
-            log, standing.view, standing.ledger, standing.totals, checkpoints, resumption
-        )
-        handle = SessionHandle(
-            session=record,
-            model=ModelSession(
-                ModelRoles(self.model), record, meter, lambda event: handle.emit(event)
-            ),
-            tools=[],
-            approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
-            context=context,
-            opening=FixedOpening(self._session),  # type: ignore[arg-type]
+        agent = agent_of(
+            opened,
+            self.model,
+            context,
+            opening=self._session,
             emit=self.events.append,
             ask=ask,
+            approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
             policy=policy or DEFAULT,
-            budget_meter=meter,
-            starts=start_gate(path.parent),
+            meter=BudgetMeter(bounds or Budget()),
         )
         self.environment = FixedEnvironment(
-            handle, lambda: [User(content="Still here.", source="environment")]
+            agent, lambda: [User(content="Still here.", source="environment")]
         )
-        watch = PlantedWatch(cwd)
-        self.agent = put_together(handle, self.environment, self.hooks, self.tools, watch)
+        self.agent = put_together(
+            agent, self.environment, self.hooks, self.tools, PlantedWatch(cwd)
+        )
 
     def _session(self) -> Session:
         schemas = [tool.schema() for tool in self.tools]
@@ -121,7 +107,7 @@ class Conversation:
                 if when(event):
                     asyncio.get_running_loop().call_soon(turn.cancel)
 
-            self.agent.handle.emit = emit
+            self.agent.emit = emit
             return await turn
 
         return asyncio.run(run())

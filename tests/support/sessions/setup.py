@@ -8,9 +8,10 @@ from typing import Any
 
 from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
-from ctxagent.agent.config.settings import PermissionMode
+from ctxagent.agent.config.settings import PermissionMode, Settings
+from ctxagent.agent.config.start_gate import StartGate
 from ctxagent.agent.context.view import View
-from ctxagent.agent.events import Emit
+from ctxagent.agent.events import Ask, Emit
 from ctxagent.agent.features import plain_features
 from ctxagent.agent.features.attachments import AttachmentsFeature
 from ctxagent.agent.features.drift import DriftFeature
@@ -21,16 +22,15 @@ from ctxagent.agent.features.run_state import RunStateFeature
 from ctxagent.agent.features.skills import SkillsFeature, SkillSource
 from ctxagent.agent.features.subagent_types import AgentType, names_and_descriptions
 from ctxagent.agent.features.web_search import WebSearchFeature
+from ctxagent.agent.launch import LaunchOptions
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.compaction_host import attach_engine
 from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
-from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
-from ctxagent.agent.loop.open_log import SessionRecord
-from ctxagent.agent.loop.resume import create_session
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.resume import OpenedLog, create_session
 from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel
@@ -82,7 +82,7 @@ class FixedOpening:
 class FixedEnvironment(Feature):
     """A stand-in for `EnvironmentFeature`; a test may set each field."""
 
-    def __init__(self, handle: SessionHandle, after_summary: Callable[[], Sequence[Entry]] = list):
+    def __init__(self, handle: LiveSession, after_summary: Callable[[], Sequence[Entry]] = list):
         super().__init__(handle)
         self.startup: Callable[[], Sequence[Entry]] = list
         self.after_summary_entries = after_summary
@@ -106,7 +106,7 @@ class FixedHooks:
 class FixedHooksFeature(Feature):
     """Feature that forwards events to `FixedHooks`."""
 
-    def __init__(self, handle: SessionHandle, hooks: FixedHooks) -> None:
+    def __init__(self, handle: LiveSession, hooks: FixedHooks) -> None:
         super().__init__(handle)
         self.hooks = hooks
 
@@ -137,35 +137,79 @@ class FixedHooksFeature(Feature):
 
 
 def put_together(
-    handle: SessionHandle,
+    agent: AgentState,
     environment: FixedEnvironment,
     hooks: FixedHooks,
     tools: Sequence[Tool[Any]],
     planted: PlantedWatch | None = None,
 ) -> AgentState:
-    """Return an agent with the features that need no files and no settings."""
-    features = Features(lambda event: handle.emit(event))
-    runner = ToolRunner(handle, features, None, planted)
-    features.add(
+    """Give an agent the features that need no files and no settings, and return it."""
+    agent.runner.planted = planted
+    agent.features.add(
         environment,
-        QuestionsFeature(handle),
-        AttachmentsFeature(handle, runner),
-        PlanFeature(handle),
-        SkillsFeature(handle, SkillSource()),
-        WebSearchFeature(handle, None, has_tool=False),
-        DriftFeature(handle),
-        RunStateFeature(handle),
-        ResultSchemaFeature(handle),
-        FixedHooksFeature(handle, hooks),
+        QuestionsFeature(agent),
+        AttachmentsFeature(agent, agent.runner),
+        PlanFeature(agent),
+        SkillsFeature(agent, SkillSource()),
+        WebSearchFeature(agent, None, has_tool=False),
+        DriftFeature(agent),
+        RunStateFeature(agent),
+        ResultSchemaFeature(agent),
+        FixedHooksFeature(agent, hooks),
     )
-    own = {tool.name: tool for tool in features.tools()}
-    handle.tools[:] = [own.get(tool.name, tool) for tool in tools]
-    agent = AgentState(handle, features, runner)
+    own = {tool.name: tool for tool in agent.features.tools()}
+    agent.tools[:] = [own.get(tool.name, tool) for tool in tools]
     attach_engine(agent)
     return agent
 
 
-def session_handle(
+def options_in(cwd: Path, state: Path, *, starts: StartGate | None = None) -> LaunchOptions:
+    """Return the default options for a session in `cwd`. `starts` is its gate for programs."""
+    return LaunchOptions(Settings(), state, state, cwd, {}, starts=starts or start_gate(state))
+
+
+def options_with(
+    extensions: Mapping[str, Mapping[str, Any]], options: LaunchOptions
+) -> LaunchOptions:
+    """Return the options with these settings of extensions."""
+    return replace(options, settings=replace(options.settings, extensions=extensions))
+
+
+def agent_of(
+    opened: OpenedLog,
+    model: Model,
+    context: Context,
+    *,
+    opening: Callable[[], Session],
+    emit: Emit,
+    ask: Ask | None = None,
+    approval: Approval | None = None,
+    policy: Policy = DEFAULT,
+    meter: BudgetMeter | None = None,
+) -> AgentState:
+    """Return the agent of an open log, without features."""
+    state, folder = opened.state, opened.log.path.parent
+    agent = AgentState(
+        log=opened.log,
+        view=state.view,
+        ledger=state.ledger,
+        totals=state.totals,
+        checkpoints=Checkpoints(folder, None, state.numbering),
+        resume_cache=opened.cache,
+        emit=emit,
+        options=options_in(context.cwd, folder),
+        approval=approval or Approval(cwd=context.cwd),
+        context=context,
+        opening=FixedOpening(opening),  # type: ignore[arg-type]
+        ask=ask,
+        policy=policy,
+    )
+    agent.model = ModelSession(ModelRoles(model), agent, meter or BudgetMeter())
+    agent.runner = ToolRunner(agent, agent.features)
+    return agent
+
+
+def live_session(
     cwd: Path,
     log: Path,
     *,
@@ -173,26 +217,17 @@ def session_handle(
     mode: PermissionMode = "bypass",
     policy: Policy = DEFAULT,
     context: Context | None = None,
-) -> SessionHandle:
-    """Return the handle of a new session, with a scripted model that has no replies."""
-    opened = create_session(log)
-    state = opened.state
-    record = SessionRecord(
-        opened.log, state.view, state.ledger, state.totals,
-        Checkpoints(log.parent, None, state.numbering), opened.cache,
-    )  # fmt: skip
-    meter = BudgetMeter()
+) -> AgentState:
+    """Return a new session, with a scripted model that has no replies and without features."""
     entry = Session(id="s", cwd=str(cwd), version="0", model="m")
-    return SessionHandle(
-        session=record,
-        model=ModelSession(ModelRoles(ScriptedModel([])), record, meter, emit),
-        tools=every_tool(),
-        approval=Approval(mode=mode, cwd=cwd),
-        context=context or Context(cwd=cwd, session_dir=log.parent),
-        opening=FixedOpening(lambda: entry),  # type: ignore[arg-type]
+    agent = agent_of(
+        create_session(log),
+        ScriptedModel([]),
+        context or Context(cwd=cwd, session_dir=log.parent),
+        opening=lambda: entry,
         emit=emit,
-        ask=None,
+        approval=Approval(mode=mode, cwd=cwd),
         policy=policy,
-        budget_meter=meter,
-        starts=start_gate(log.parent),
     )
+    agent.tools[:] = every_tool()
+    return agent

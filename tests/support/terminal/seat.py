@@ -22,15 +22,9 @@ from ctxagent.agent.config.settings import PermissionMode, UiSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.model_roles import ModelRoles
-from ctxagent.agent.loop.model_session import ModelSession
-from ctxagent.agent.loop.open_log import SessionRecord
 from ctxagent.agent.loop.resume import create_session, resume_session
-from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.session.checkpoints import Checkpoints
 from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.recall import text_of_ref
@@ -41,8 +35,7 @@ from ctxagent.agent.ui.terminal.output import BatchedOutput, output_for
 from ctxagent.tools.base import Context
 
 from ..server.validator import validate
-from ..sessions.setup import FixedEnvironment, FixedHooks, FixedOpening, every_tool, put_together
-from ..starts import start_gate
+from ..sessions.setup import FixedEnvironment, FixedHooks, agent_of, every_tool, put_together
 
 ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
     "\r",
@@ -126,8 +119,6 @@ class Desk:
         if fork:
             path = self.project.fork(path)
         found = resume_session(path, read_only=read_only) if path.exists() else create_session(path)
-        log, standing, resumption = found
-        checkpoints = Checkpoints(path.parent, None, standing.numbering)
         tools = every_tool()
         opened = Session(
             id=path.parent.name, cwd=str(self.cwd), version="0", model="scripted", system="Hi.",
@@ -135,26 +126,19 @@ class Desk:
         )  # fmt: skip
         context = Context(cwd=self.cwd, session_dir=path.parent, env=dict(os.environ))
         context.recall = lambda ref: text_of_ref(path.parents[2], path.parent.name, ref)
-        record = SessionRecord(
-            log, standing.view, standing.ledger, standing.totals, checkpoints, resumption
-        )
-        meter = BudgetMeter()
-        handle = SessionHandle(
-            session=record,
-            model=ModelSession(ModelRoles(self.model), record, meter, emit),
-            tools=[],
-            approval=Approval(mode=self.mode, cwd=self.cwd),
-            context=context,
-            opening=FixedOpening(lambda: opened),  # type: ignore[arg-type]
+        loop = agent_of(
+            found,
+            self.model,
+            context,
+            opening=lambda: opened,
             emit=emit,
             ask=ask,
+            approval=Approval(mode=self.mode, cwd=self.cwd),
             policy=KEEP_LITTLE,
-            budget_meter=meter,
-            starts=start_gate(path.parent),
         )
-        loop = put_together(handle, FixedEnvironment(handle), FixedHooks(), tools)
+        put_together(loop, FixedEnvironment(loop), FixedHooks(), tools)
         self.loops.append(loop)
-        emit(SessionOpened(path.parent.name, str(path), "scripted", standing.entries))
+        emit(SessionOpened(path.parent.name, str(path), "scripted", found.state.entries))
         return loop
 
     def services(self) -> ConversationServices:

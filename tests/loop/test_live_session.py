@@ -6,17 +6,17 @@ import pytest
 
 from ctxagent.agent.errors import RecordError
 from ctxagent.agent.events import Event, Notice
-from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import Checkpoint, Note, Session, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.tools.bash import BashParams, BashTool
 
 
 def test_an_entry_goes_to_the_log_and_to_all_that_is_computed_from_it(
-    handle: SessionHandle,
+    handle: LiveSession,
 ) -> None:
     heard = []
-    handle.session.listeners.append(heard.append)
+    handle.listeners.append(heard.append)
     recorded = handle.record(User(content="Go."))
     assert recorded.seq == handle.log.last_seq == 1
     assert [item.seq for item in handle.view.items] == [1]
@@ -25,7 +25,7 @@ def test_an_entry_goes_to_the_log_and_to_all_that_is_computed_from_it(
     assert read_log(handle.folder / "log.jsonl").entries == [recorded]
 
 
-def test_queued_messages_are_recorded_in_order_and_once(handle: SessionHandle) -> None:
+def test_queued_messages_are_recorded_in_order_and_once(handle: LiveSession) -> None:
     handle.queued_messages += ["first", "second"]
     handle.record_queued_messages()
     handle.record_queued_messages()
@@ -34,7 +34,7 @@ def test_queued_messages_are_recorded_in_order_and_once(handle: SessionHandle) -
 
 
 def test_a_queued_message_that_cannot_be_recorded_stays(
-    handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+    handle: LiveSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(entry: object) -> None:
         raise RecordError("the disk is full")
@@ -47,7 +47,7 @@ def test_a_queued_message_that_cannot_be_recorded_stays(
 
 
 def test_rules_of_a_turn_name_their_source_when_they_are_wrong(
-    handle: SessionHandle, events: list[Event]
+    handle: LiveSession, events: list[Event]
 ) -> None:
     handle.approval.mode = "ask"
     handle.allow_for_turn(["Bash(touch:*)", "Bsh"], "/walrus")
@@ -61,12 +61,12 @@ def test_rules_of_a_turn_name_their_source_when_they_are_wrong(
     assert handle.approval.judge(*touch).action == "ask"
 
 
-def test_the_opening_is_recorded(handle: SessionHandle) -> None:
+def test_the_opening_is_recorded(handle: LiveSession) -> None:
     handle.record_opening()
     assert isinstance(next(iter(handle.log.entries())), Session)
 
 
-def test_a_turn_has_one_snapshot(handle: SessionHandle) -> None:
+def test_a_turn_has_one_snapshot(handle: LiveSession) -> None:
     handle.record(User(content="Go."))
     for _ in range(2):
         asyncio.run(handle.snapshot())
@@ -77,15 +77,15 @@ def test_a_turn_has_one_snapshot(handle: SessionHandle) -> None:
 
 
 def test_a_snapshot_without_files_is_reported(
-    handle: SessionHandle, events: list[Event], monkeypatch: pytest.MonkeyPatch
+    handle: LiveSession, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handle.session.checkpoints, "missing_files_notice", lambda taken: "no git")
+    monkeypatch.setattr(handle.checkpoints, "missing_files_notice", lambda taken: "no git")
     handle.record(User(content="Go."))
     asyncio.run(handle.snapshot())
     assert events == [Notice("warning", "no git")]
 
 
-def test_a_notice_is_shown_and_not_recorded(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_notice_is_shown_and_not_recorded(handle: LiveSession, events: list[Event]) -> None:
     handle.notify("info", "a walrus")
     assert events == [Notice("info", "a walrus")]
     assert handle.log.last_seq == 0

@@ -1,25 +1,23 @@
-"""The interface of a conversation for its features.
+"""A session that is open in this process, as its features see it.
 
 It includes the permission rules that command files and skills add until the end of the turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
 from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
-from ..config.start_gate import StartGate
-from ..context.view import View
 from ..errors import UsageError
-from ..events import Ask, Emit, Notice
+from ..events import Ask, Notice
+from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 from ..session.entries import User
 from ..session.project_record import update_record
-from .budget import BudgetMeter
 from .denials import Denials
 from .model_session import ModelSession
 from .open_log import SessionOpening, SessionRecord
@@ -55,44 +53,36 @@ class TurnRules:
             self.approval.revoke(self._added.pop())
 
 
-@dataclass
-class SessionHandle:
-    """The parts of a conversation that its features may use."""
+@dataclass(eq=False)
+class LiveSession(SessionRecord):
+    """A session that is open in this process: its record, and the parts that its features may use.
+    `model` is set by the code that opens the session.
+    """
 
-    session: SessionRecord
-    model: ModelSession
-    tools: list[Tool[Any]]
+    model: ModelSession = field(init=False)
+    tools: list[Tool[Any]] = field(default_factory=list, init=False)
+    options: LaunchOptions
     approval: Approval
     context: Context  # for the tools
     opening: SessionOpening
-    emit: Emit
     ask: Ask | None  # None if the user cannot be asked
     policy: Policy
-    budget_meter: BudgetMeter
-    starts: StartGate  # for the programs of hooks and servers
     records_project: bool = True  # False for single tasks, whose folders are often removed
-    extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    denials: Denials = field(default_factory=Denials)
+    kind: str = ""  # the type of a subagent
+    denials: Denials = field(default_factory=Denials, init=False)
+    turn_rules: TurnRules = field(init=False)
     # User messages given as an answer to a call; recorded after the results of the reply.
-    queued_messages: list[str] = field(default_factory=list)
+    queued_messages: list[str] = field(default_factory=list, init=False)
     # Commands that the user has allowed to write to the project's repository.
-    repository_commands: set[str] = field(default_factory=set)
+    repository_commands: set[str] = field(default_factory=set, init=False)
     # Added directories in the log: real path by name.
     directories: dict[str, str] = field(default_factory=dict)
     # Files guarded by rules, to hide and to make read-only, from the last successful search.
-    guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    _notices: set[str] = field(default_factory=set)  # shown by `warn_once`
+    guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []), init=False)
+    _notices: set[str] = field(default_factory=set, init=False)  # shown by `warn_once`
 
     def __post_init__(self) -> None:
-        session = self.session
-        self.record, self.log = session.record, session.log
-        self.ledger, self.folder = session.ledger, session.folder
         self.turn_rules = TurnRules(self.approval)
-
-    @property
-    def view(self) -> View:
-        """The messages for the model."""
-        return self.session.view
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""
@@ -123,18 +113,18 @@ class SessionHandle:
         """
         self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
         if self.records_project:
-            update_record(self.session.log.path, self.context.cwd)
+            update_record(self.log.path, self.context.cwd)
 
     def record_model(self) -> None:
         """Record the model if the log has another one, since thinking may only be sent to the model
         that wrote it. Raises RecordError.
         """
-        if self.session.log.last_seq and self.view.model != self.model.id:
+        if self.log.last_seq and self.view.model != self.model.id:
             self.record(self.opening.model_entry(self.model.client))
 
     async def snapshot(self) -> None:
         """Record the state of the files, once per turn. Raises RecordError."""
-        checkpoints = self.session.checkpoints
+        checkpoints = self.checkpoints
         if taken := await starting_programs(checkpoints.turn_snapshot):
             self.record(taken)
             for warning in (
