@@ -31,6 +31,8 @@ from ..agent.recordings.builder import TranscriptBuilder
 from ..agent.session.entries import Entry, Note, Summary, Usage, User
 from ..tools.base import Context, Output, Params, Tool
 
+SessionHandle = LiveSession  # the name that older extensions import
+
 __all__ = [
     "Call",
     "Clear",
@@ -57,6 +59,7 @@ __all__ = [
     "Reply",
     "Request",
     "Ruling",
+    "SessionHandle",
     "Setting",
     "StatusPart",
     "Summary",

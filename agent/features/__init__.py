@@ -129,7 +129,7 @@ def _disk_budget(agent: AgentState) -> Feature | None:
 
 def _provenance(agent: AgentState) -> Feature:
     parent = agent.parent.features.find(ProvenanceFeature) if agent.parent else None
-    read_before = parent.handle.ledger.outside if parent else ""
+    read_before = parent.session.ledger.outside if parent else ""
     places, tracker = InstructionPlaces.of(agent.options), agent.runner.change_tracker
     return ProvenanceFeature(agent, places, tracker, read_before)
 

@@ -121,9 +121,9 @@ class AttachmentsFeature(Feature):
     name = "attachments"
 
     def __init__(
-        self, handle: LiveSession, runner: ToolRunner, servers: "McpServers | None" = None
+        self, session: LiveSession, runner: ToolRunner, servers: "McpServers | None" = None
     ) -> None:
-        super().__init__(handle)
+        super().__init__(session)
         self._runner, self._servers = runner, servers
 
     async def message_recorded(self, message: IncomingMessage) -> None:
@@ -131,7 +131,7 @@ class AttachmentsFeature(Feature):
         named = await asyncio.to_thread(
             find_mentions,
             message.content,
-            self.handle.context.cwd,
+            self.session.context.cwd,
             typed=not (message.verbatim or is_command_message(message.content)),
             servers=self._servers.names if self._servers else (),
         )
@@ -150,16 +150,16 @@ class AttachmentsFeature(Feature):
             self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
 
     async def _attach_mention(self, mention: Mention) -> None:
-        tool, params = _call(self.handle.context.cwd, mention)
-        verdict = self.handle.approval.judge(tool, params)
+        tool, params = _call(self.session.context.cwd, mention)
+        verdict = self.session.approval.judge(tool, params)
         if not mention.typed and verdict.action != "allow":
             self._warn(f"@{mention.as_written}: not attached; {verdict.reason}")
             return
         if verdict.action == "deny":
             output = Output(f"Not allowed: {verdict.reason}.", is_error=True)
         else:
-            id = f"{ATTACHMENT}-{self.handle.log.last_seq + 1}"
-            output = self.handle.context.redact(
+            id = f"{ATTACHMENT}-{self.session.log.last_seq + 1}"
+            output = self.session.context.redact(
                 await self._runner.watched(tool, params, id, verdict)
             )
         kept = self._runner.files.save_original(output)
@@ -176,12 +176,12 @@ class AttachmentsFeature(Feature):
         if output.is_error:
             content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
         elif not blocks and estimate(output.text) > self._most():
-            content, lines = _beginning(self.handle.policy, mention, output)
+            content, lines = _beginning(self.session.policy, mention, output)
             details |= {"lines": lines} if "lines" in details else {}
             told += ", as a reference because it is large"
         elif "width" in details:
             told += f", {image_size(details)}"
-        self.handle.record(
+        self.session.record(
             User(
                 content=[_text(content), *blocks] if blocks else content,
                 source=ATTACHMENT,
@@ -191,7 +191,7 @@ class AttachmentsFeature(Feature):
         if output.is_error:
             self._warn(f"@{mention.as_written}: not attached; {output.text}")
         else:
-            self.handle.emit(Notice("info", told))
+            self.session.emit(Notice("info", told))
 
     async def _attach_resource(self, mention: ResourceMention) -> None:
         """Record the content of a resource. A large text becomes a reference; binary data goes
@@ -202,15 +202,15 @@ class AttachmentsFeature(Feature):
             return
         tool = self._servers.reader(mention.server)
         params = tool.Params.model_validate({"uri": mention.uri})
-        verdict = self.handle.approval.judge(tool, params)
-        if verdict.rule in self.handle.approval.rules()["deny"]:
+        verdict = self.session.approval.judge(tool, params)
+        if verdict.rule in self.session.approval.rules()["deny"]:
             self._warn(f"@{given}: not attached; {verdict.reason}")
             return
-        id = f"{ATTACHMENT}-{self.handle.log.last_seq + 1}"
-        with waiting(self.handle.emit, f"the MCP server {mention.server}"):
+        id = f"{ATTACHMENT}-{self.session.log.last_seq + 1}"
+        with waiting(self.session.emit, f"the MCP server {mention.server}"):
             output = await self._runner.watched(tool, params, id, verdict)
         if output.is_error:
-            self._warn(f"@{given}: not attached; {self.handle.context.redact(output).text}")
+            self._warn(f"@{given}: not attached; {self.session.context.redact(output).text}")
             return
         text, offloaded = await asyncio.to_thread(self._demoted, output.text, "Mcp")
         heading = (
@@ -219,10 +219,10 @@ class AttachmentsFeature(Feature):
         call = {"name": "Mcp", "input": {"tool": tool.name, "arguments": {"uri": mention.uri}}}
         details = {**output.details, "call": call}
         content = f"{heading}\n{text}"
-        self.handle.record(
+        self.session.record(
             User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded)
         )
-        self.handle.emit(Notice("info", f"attached {given}"))
+        self.session.emit(Notice("info", f"attached {given}"))
 
     async def _attach_data(self, piped: AttachedData) -> None:
         """Record piped input. A large text becomes a reference to a file of the session."""
@@ -244,13 +244,13 @@ class AttachmentsFeature(Feature):
                 )
                 cut = f", cut: {piped.cut}" if piped.cut else ""
                 content = f"[The user attached {piped.title}, {size}{cut}:]\n{text}"
-            self.handle.emit(Notice("info", f"attached {piped.title}, {size}"))
+            self.session.emit(Notice("info", f"attached {piped.title}, {size}"))
         except (texts.NotText, ToolError) as error:
             why = f"{piped.title} is binary, not text: {texts.kind(piped.data) or 'data'}, {size}"
             why = str(error) if isinstance(error, ToolError) else why
             content = f"[The user attached {piped.title}, but it can't be shown. {why}]"
             self._warn(f"{piped.title} is not attached; {why}")
-        self.handle.record(
+        self.session.record(
             User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded)
         )
 
@@ -258,29 +258,29 @@ class AttachmentsFeature(Feature):
         """Return (text without secrets, None). For a large text, write it to a file of the session
         and return (reference, file). Blocks. Raises RecordError.
         """
-        text = self.handle.context.redact(Output(text)).text
-        policy = self.handle.policy.demoting_above(self._most())
+        text = self.session.context.redact(Output(text)).text
+        policy = self.session.policy.demoting_above(self._most())
         try:
             found = demote.demote_to_file(
                 text,
                 tool=name,
-                seq=self.handle.log.last_seq + 1,
-                folder=self.handle.folder,
+                seq=self.session.log.last_seq + 1,
+                folder=self.session.folder,
                 policy=policy,
             )
         except OSError as error:
             raise RecordError(
-                f"cannot keep the input in {self.handle.folder}: {error.strerror}"
+                f"cannot keep the input in {self.session.folder}: {error.strerror}"
             ) from error
         return (text, None) if found is None else (found[0].reference, found[1])
 
     def _most(self) -> int:
         """Return the largest text, in tokens, that is attached in full."""
-        share = int(demote.MAX_WORDS_SHARE * self.handle.model.current_window().size)
-        return min(share, self.handle.policy.demotes_above("Read") or share)
+        share = int(demote.MAX_WORDS_SHARE * self.session.model.current_window().size)
+        return min(share, self.session.policy.demotes_above("Read") or share)
 
     def _warn(self, text: str) -> None:
-        self.handle.emit(Notice("warning", text))
+        self.session.emit(Notice("warning", text))
 
 
 def _heading(mention: Mention, tool: Tool[Any]) -> str:

@@ -58,19 +58,19 @@ class CrashRecoveryFeature(Feature):
     name = "crash-recovery"
 
     def __init__(
-        self, handle: LiveSession, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
+        self, session: LiveSession, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
     ) -> None:
         """`unrecorded` are entries of subagents that a killed process left unfinished."""
-        super().__init__(handle)
+        super().__init__(session)
         self._tree, self.unrecorded, self._resumed = tree, unrecorded, resumed
 
     def first_entries(self) -> Sequence[Entry]:
         """Return the entries about unfinished work."""
         if not self._resumed:
             return self.unrecorded
-        handle = self.handle
+        session = self.session
         found = recover_from_kill(
-            handle.log.path, handle.ledger, self._tree, handle.tools, self.unrecorded
+            session.log.path, session.ledger, self._tree, session.tools, self.unrecorded
         )
         return [*self.unrecorded, *found]
 
@@ -78,8 +78,8 @@ class CrashRecoveryFeature(Feature):
         """Warn the user about the leftovers of a killed process."""
         if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
             return
-        if text := describe_leftovers(entry, self.handle.ledger.display_path):
-            self.handle.notify("warning", text)
+        if text := describe_leftovers(entry, self.session.ledger.display_path):
+            self.session.notify("warning", text)
 
 
 def recover_from_kill(

@@ -38,13 +38,13 @@ class DiagnosticsFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         runner: ToolRunner,
         settings: LspSettings,
         parent: "DiagnosticsFeature | None" = None,
         plugins: Sequence[Plugin] = (),
     ) -> None:
-        super().__init__(handle)
+        super().__init__(session)
         self._plugins = plugins
         self._runner, self._settings, self._parent = runner, settings, parent
         self._servers: LanguageServers | None = None
@@ -56,7 +56,7 @@ class DiagnosticsFeature(Feature):
     async def before_tool(self, call: ToolCall) -> None:
         """Save the text of a file before an edit."""
         if call.tool in EDITING_TOOLS and (servers := await self.servers()):
-            path = self.handle.context.resolve(call.arguments["path"])
+            path = self.session.context.resolve(call.arguments["path"])
             self._before = call.id, await servers.text_before(path)
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:
@@ -68,14 +68,14 @@ class DiagnosticsFeature(Feature):
             path = Path(str(output.details.get("path")))
             self.touched[path] = None
             await servers.check(path, self._before[1])
-        elif changes := _changes(output.details, self.handle.context.cwd):
+        elif changes := _changes(output.details, self.session.context.cwd):
             await servers.notify_changed(changes)
         if output.blocks or output.whole or output.filed:
             return None
         errors = servers.take_new_errors(self.touched.keys())
         if not errors:
             return None
-        lines = [f"{self.handle.context.shown(path)}:{each.shown}" for path, each in errors]
+        lines = [f"{self.session.context.shown(path)}:{each.shown}" for path, each in errors]
         if len(lines) > MAX_ERRORS_SHOWN:
             lines[MAX_ERRORS_SHOWN:] = [f"and {len(lines) - MAX_ERRORS_SHOWN:,} more"]
         text = "\n".join([output.text, HEADING, *lines])
@@ -110,10 +110,10 @@ class DiagnosticsFeature(Feature):
     def _create(self) -> "LanguageServers":
         from ..extensions.lsp.servers import LanguageServers
 
-        handle, context = self.handle, self.handle.context
+        session, context = self.session, self.session.context
         sandbox, env, enclose = context.sandbox, context.env, None
         if sandbox is not None and not sandbox.absent:
-            hide, keep = handle.approval.guarded_files() or handle.guarded
+            hide, keep = session.approval.guarded_files() or session.guarded
             planted = self._runner.planted
             confined = sandbox.for_command(
                 CommandLimits(
@@ -130,14 +130,14 @@ class DiagnosticsFeature(Feature):
             env,
             self._settings.servers,
             enclose,
-            gate_of(handle.options),
-            lambda text: handle.notify("warning", text),
+            gate_of(session.options),
+            lambda text: session.notify("warning", text),
             self._plugins,
         )
 
     def _refusal_reason(self) -> str:
         """Return why no server may start, or "". Blocks."""
-        sandbox, mode = self.handle.context.sandbox, self._settings.enabled
+        sandbox, mode = self.session.context.sandbox, self._settings.enabled
         if mode == "off":
             return 'lsp.enabled is "off"'
         if sandbox is not None and sandbox.required and sandbox.absent:
@@ -145,9 +145,9 @@ class DiagnosticsFeature(Feature):
         if mode == "on":
             return ""
         instead = 'lsp.enabled = "on" starts them anyway'
-        if self.handle.ask is None:
+        if self.session.ask is None:
             return f"no user can answer questions; {instead}"
-        count = tracked_files(self.handle.context.cwd)
+        count = tracked_files(self.session.context.cwd)
         if count is None:
             return f"this is not a git repository; {instead}"
         if count > MAX_TRACKED_FILES:

@@ -35,9 +35,9 @@ class DiskBudgetFeature(Feature):
     name = "disk-budget"
 
     def __init__(
-        self, handle: LiveSession, state: Path, settings: StateSettings, room: DiskRoom
+        self, session: LiveSession, state: Path, settings: StateSettings, room: DiskRoom
     ) -> None:
-        super().__init__(handle)
+        super().__init__(session)
         self._state, self._settings, self._room = state, settings, room
         self._limit = limit_bytes(settings)
         self._thread: threading.Thread | None = None
@@ -71,7 +71,7 @@ class DiskBudgetFeature(Feature):
 
     def _show_notice(self) -> None:
         if self._notice:
-            self.handle.warn_once(self._notice)
+            self.session.warn_once(self._notice)
             self._notice = ""
 
     def _measure(self) -> None:

@@ -19,13 +19,13 @@ class DriftFeature(Feature):
 
     name = "drift"
 
-    def __init__(self, handle: LiveSession, summary: Summary | None = None, ended: int = 0):
+    def __init__(self, session: LiveSession, summary: Summary | None = None, ended: int = 0):
         """`ended` is the number of turns since `summary`, the newest summary of a resumed
         session.
         """
-        super().__init__(handle)
+        super().__init__(session)
         self.monitor = DriftMonitor(
-            handle.record, lambda: handle.emit, handle.ledger, self._search_archive
+            session.record, lambda: session.emit, session.ledger, self._search_archive
         )
         self.monitor.resume(summary, ended)
         self._found: list[Drift] = []  # in the newest reply
@@ -39,7 +39,7 @@ class DriftFeature(Feature):
         turn.
         """
         self._found = self.monitor.check_reply(reply.content, final=is_final)
-        if not is_final or not self._found or self.handle.model.budget_meter.is_spent:
+        if not is_final or not self._found or self.session.model.budget_meter.is_spent:
             return None
         await self._realign()
         return ""
@@ -50,7 +50,7 @@ class DriftFeature(Feature):
 
     def recorded(self, entry: Entry) -> None:
         """Start watching after a summary, after clearing, and after a plan was approved."""
-        summary = self.handle.view.summary
+        summary = self.session.view.summary
         if isinstance(entry, Summary):
             self.monitor.arm(entry)
         elif isinstance(entry, Mask):
@@ -69,5 +69,5 @@ class DriftFeature(Feature):
         await self.monitor.realign(found)
 
     def _search_archive(self, words: str) -> list[str]:
-        passages = self.handle.context.search(words, "session").passages
+        passages = self.session.context.search(words, "session").passages
         return [f"{passage.ref} ({passage.what}): {passage.excerpt}" for passage in passages]

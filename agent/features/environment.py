@@ -178,24 +178,24 @@ class EnvironmentFeature(Feature):
 
     name = "environment"
 
-    def __init__(self, handle: LiveSession, surroundings: Surroundings) -> None:
-        super().__init__(handle)
-        self.surroundings, self._cwd = surroundings, handle.context.cwd
+    def __init__(self, session: LiveSession, surroundings: Surroundings) -> None:
+        super().__init__(session)
+        self.surroundings, self._cwd = surroundings, session.context.cwd
 
     def first_entries(self) -> Sequence[Entry]:
         """Return entries about surroundings that are new to the model."""
-        handle, around = self.handle, self.surroundings
-        if any(item.source == "environment" for item in handle.view.items):
+        session, around = self.session, self.surroundings
+        if any(item.source == "environment" for item in session.view.items):
             return [
                 *renamed_notice(around.renamed),
                 *changed_files_notice(self._stale_files()),
             ]
         return first_entries(
             self._cwd,
-            handle.context.env,
+            session.context.env,
             around.prior,
             instructions=instructions.first_entries(
-                self._read().files, handle.view, (), self._window
+                self._read().files, session.view, (), self._window
             ),
             servers=around.servers,
         )
@@ -204,62 +204,62 @@ class EnvironmentFeature(Feature):
         """Record changed instruction files, and notify the user."""
         changes, problems = await in_thread(self._changed_instructions)
         for problem in problems:
-            self.handle.warn_once(problem)
+            self.session.warn_once(problem)
         for entry, text in changes:
-            self.handle.record(entry)
-            self.handle.notify("info", text)
+            self.session.record(entry)
+            self.session.notify("info", text)
 
     def recorded(self, entry: Entry) -> None:
         """Warn the user if instructions exceed the budget."""
         if warning := instructions.budget_warning(entry):
-            self.handle.warn_once(warning)
+            self.session.warn_once(warning)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         """Return the entries about the surroundings to insert after a summary."""
-        handle, around = self.handle, self.surroundings
+        session, around = self.session, self.surroundings
         sections = preserved_sections(
             self._cwd,
-            handle.policy.rules,
-            handle.ledger,
-            handle.ledger.phase,
-            handle.model.current_window().size,
+            session.policy.rules,
+            session.ledger,
+            session.ledger.phase,
+            session.model.current_window().size,
         )
         now = entry_after_summary(
             self._cwd,
-            mode=handle.approval.mode,
-            todos=handle.context.todos,
-            jobs=job.listing(handle.context.jobs),
-            agents=list_unfinished(handle.ledger.agents.values(), handle.context.agents),
+            mode=session.approval.mode,
+            todos=session.context.todos,
+            jobs=job.listing(session.context.jobs),
+            agents=list_unfinished(session.ledger.agents.values(), session.context.agents),
             preserved=preserved_text(sections),
             changed=self._stale_files(),
             servers=around.servers,
-            directories=handle.approval.folders.names,
+            directories=session.approval.folders.names,
         )
-        files = InstructionReader(self._places, handle.approval.denies_reading)
+        files = InstructionReader(self._places, session.approval.denies_reading)
         texts = files.read(self._places.for_all_work())
-        return [now, *instructions.first_entries(texts, handle.view, staying, self._window)]
+        return [now, *instructions.first_entries(texts, session.view, staying, self._window)]
 
     @property
     def _places(self) -> InstructionPlaces:
-        added = tuple(map(Path, self.handle.approval.folders.names))
+        added = tuple(map(Path, self.session.approval.folders.names))
         return replace(self.surroundings.places, added=added)
 
     @property
     def _window(self) -> int:
-        return self.handle.model.current_window().size
+        return self.session.model.current_window().size
 
     def _read(self) -> InstructionReader:
         """Read the instruction files in force. Blocks."""
-        handle = self.handle
+        session = self.session
         return instructions.reader_for_all_work(
-            self._places, handle.view, handle.approval.denies_reading
+            self._places, session.view, session.approval.denies_reading
         )
 
     def _changed_instructions(self) -> tuple[list[tuple[User, str]], list[str]]:
         """Return (entry, line for the user) for each changed instruction file, and the problems of
         all files. Blocks.
         """
-        reader, view, redact = self._read(), self.handle.view, self.handle.log.redact
+        reader, view, redact = self._read(), self.session.view, self.session.log.redact
         paths = [each.path for each in reader.places.for_all_work()]
         changes = instructions.new_entries(reader.files, view, redact, self._window)
         return [*changes, *instructions.gone_entries(reader, paths, view, redact)], reader.problems
@@ -267,15 +267,15 @@ class EnvironmentFeature(Feature):
     def instruction_states(self) -> list[instructions.InstructionState]:
         """Return each instruction file with its state in the context. Blocks."""
         return instructions.instruction_states(
-            self._read(), self.handle.view, self.handle.log.redact
+            self._read(), self.session.view, self.session.log.redact
         )
 
     def _stale_files(self) -> list[str]:
         """Return the files that the model should read again, without instruction files, whose new
         text the model gets anyway.
         """
-        ledger = self.handle.ledger
+        ledger = self.session.ledger
         texts = {str(each.path) for each in self._places.for_all_work()}
-        texts |= instructions.files_in_context(self.handle.view).keys()
+        texts |= instructions.files_in_context(self.session.view).keys()
         stale = list_stale_files(ledger)
         return [path for path in stale if ledger.absolute_path(path) not in texts]

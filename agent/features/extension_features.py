@@ -67,18 +67,18 @@ def _register(kind: type[Feature]) -> None:
     add_tool_names(kind.tool_names())
 
 
-def add_extensions(handle: LiveSession, features: Features) -> None:
+def add_extensions(session: LiveSession, features: Features) -> None:
     """Add the extensions to the features of a session. Skip a failing extension with a warning."""
-    classes = extensions_of(handle.options).classes
+    classes = extensions_of(session.options).classes
     declared: dict[str, dict[str, Setting]] = {}  # by name, which all classes of a file share
     for kind in classes:
         declared.setdefault(kind.name, {}).update(kind.settings)
     for kind in classes:
         with foreign_code() as problems:
-            check_settings(kind.name, declared[kind.name], handle.options.settings.extensions)
-            features.add(kind(handle), guarded=True)
+            check_settings(kind.name, declared[kind.name], session.options.settings.extensions)
+            features.add(kind(session), guarded=True)
         for problem in problems:
-            handle.notify("warning", f"the extension {kind.name} is left out: {problem}")
+            session.notify("warning", f"the extension {kind.name} is left out: {problem}")
 
 
 async def reload_extensions(agent: AgentState) -> tuple[list[str], list[str]]:

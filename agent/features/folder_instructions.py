@@ -51,8 +51,8 @@ class FolderInstructionsFeature(Feature):
 
     name = "folder-instructions"
 
-    def __init__(self, handle: LiveSession, places: InstructionPlaces) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, places: InstructionPlaces) -> None:
+        super().__init__(session)
         self._places = places
         self._touched = dict[Touch, None]()  # since the last check for instructions
         self._is_resumed = False
@@ -60,7 +60,7 @@ class FolderInstructionsFeature(Feature):
     def recorded(self, entry: Entry) -> None:
         """Note the files that a call touched."""
         if isinstance(entry, ToolResult):
-            call = self.handle.view.calls.get(entry.tool_use_id)
+            call = self.session.view.calls.get(entry.tool_use_id)
             found = _touch_of(call.name if call else "", entry.details, is_error=entry.is_error)
         elif isinstance(entry, User) and entry.source == ATTACHMENT:
             found = _touch_of(attachment_call(entry)[0], entry.details, is_error=False)
@@ -78,10 +78,10 @@ class FolderInstructionsFeature(Feature):
         touched = [*self._touched]
         new, problems = await in_thread(self._new_instructions, touched)
         for problem in problems:
-            self.handle.warn_once(problem)
+            self.session.warn_once(problem)
         for entry, text in new:
-            self.handle.record(entry)
-            self.handle.notify("info", text.removeprefix(f"{self.handle.context.cwd}/"))
+            self.session.record(entry)
+            self.session.notify("info", text.removeprefix(f"{self.session.context.cwd}/"))
         for touch in touched:
             self._touched.pop(touch, None)
 
@@ -91,23 +91,23 @@ class FolderInstructionsFeature(Feature):
         """Return (entry, line for the user) for each instruction file that the model does not have,
         and the problems of all files. Blocks.
         """
-        handle = self.handle
-        added = tuple(map(Path, handle.approval.folders.names))
+        session = self.session
+        added = tuple(map(Path, session.approval.folders.names))
         places = replace(self._places, added=added)
-        cwd = handle.context.cwd
+        cwd = session.context.cwd
         found = (path for touch in touched for path in touch.paths(cwd))
         paths = list(dict.fromkeys(found))[-MAX_TOUCHED_PATHS:]
-        reader = InstructionReader(places, handle.approval.denies_reading, paths)
+        reader = InstructionReader(places, session.approval.denies_reading, paths)
         rules = (each for each in places.for_all_work() if each.is_rule)
         reader.read(each for each in (*rules, *places.for_files(paths)) if each.path not in paths)
         files = [file for file in reader.files if file.folder or file.globs or file.by]
-        window = handle.model.current_window().size
-        new = instructions.new_entries(files, handle.view, handle.log.redact, window)
+        window = session.model.current_window().size
+        new = instructions.new_entries(files, session.view, session.log.redact, window)
         return new, reader.problems
 
     def _touches_since_summary(self) -> Iterator[Touch]:
         """Yield the touches since the newest summary of a resumed session."""
-        view = self.handle.view
+        view = self.session.view
         since = view.summary.seq if view.summary else 0
         for result in view.results():
             if result.item.seq > since:

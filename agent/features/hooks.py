@@ -90,7 +90,7 @@ class HooksFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         settings: HookSettings,
         published: Sequence[PublishedHook] = (),
         *,
@@ -101,12 +101,12 @@ class HooksFeature(Feature):
         """The `published` hooks run after the user's own. `kind` is the subagent type of the
         conversation, or "". `environ` is the environment of the agent.
         """
-        super().__init__(handle)
+        super().__init__(session)
         self._settings, self._begins = settings, begins
         self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
-        self._log_path = handle.log.path
+        self._log_path = session.log.path
         self.published = PublishedHooks(
-            handle,
+            session,
             published,
             kind,
             lambda hook, outcome: self._ran(hook.event, hook.run, outcome),
@@ -119,8 +119,8 @@ class HooksFeature(Feature):
         self._stop_reason: str | None = None  # why the turn must end
         self._continuations = self._continuations_in_a_row = 0
         self._idle: asyncio.TimerHandle | None = None
-        if self.published.has("Notification") and handle.ask and not self.published.is_subagent:
-            handle.ask = self._notifying(handle.ask)
+        if self.published.has("Notification") and session.ask and not self.published.is_subagent:
+            session.ask = self._notifying(session.ask)
 
     async def session_started(self) -> None:
         """Run the hooks for the start of a session, and record their texts."""
@@ -159,15 +159,15 @@ class HooksFeature(Feature):
         self._has_begun = True
 
     async def _run_start_hooks(self, source: Begins) -> list[tuple[str, HookText]]:
-        model = self.handle.model.id
+        model = self.session.model.id
         found = await self.published.run("SessionStart", (source,), source=source, model=model)
         return [(source, text) for text in found.texts]
 
     def _interrupted_start(self) -> Begins | None:
         """Return the start whose hooks did not finish according to the log, or None."""
-        summary = self.handle.view.summary
+        summary = self.session.view.summary
         with suppress(SessionError):
-            for entry in reversed(self.handle.log.entries()):
+            for entry in reversed(self.session.log.entries()):
                 if summary is not None and entry.seq <= summary.seq:
                     return "compact"
                 if isinstance(entry, Note) and entry.topic == HOOK_TOPIC:
@@ -178,7 +178,7 @@ class HooksFeature(Feature):
         """Record that the hooks for a start have run and that their texts are recorded."""
         if not self.published.is_subagent:
             text = f"the hooks of SessionStart have run: {source}"
-            self.handle.record(Note(topic=HOOK_TOPIC, text=text, data={"source": source}))
+            self.session.record(Note(topic=HOOK_TOPIC, text=text, data={"source": source}))
 
     async def message_received(self, message: IncomingMessage) -> None:
         """Run the hooks for a user message. Raises Veto."""
@@ -273,13 +273,13 @@ class HooksFeature(Feature):
             or self._continuations >= MAX_CONTINUATIONS
         ):
             told = f"the hooks of {event} have continued the turn {self._continuations} times"
-            self.handle.notify("warning", f"{told}: it ends now")
+            self.session.notify("warning", f"{told}: it ends now")
             return None
         self._continuations += 1
         self._continuations_in_a_row += 1
         self.published.record_texts(*found.texts)
         origin = found.texts[-1].hook.origin
-        self.handle.notify("info", f"the hook {event} of the {origin} continues the turn")
+        self.session.notify("info", f"the hook {event} of the {origin} continues the turn")
         return ""
 
     async def before_summary(self, event: Mapping[str, Any]) -> None:
@@ -301,7 +301,7 @@ class HooksFeature(Feature):
         context again.
         """
         await self._run_own("after_compact", event)
-        trigger, summary = _trigger(event), self.handle.view.summary
+        trigger, summary = _trigger(event), self.session.view.summary
         await self.published.run(
             "PostCompact",
             (trigger,),
@@ -360,17 +360,17 @@ class HooksFeature(Feature):
             return None
         told = {"event": name, "session": self._log_path.parent.name, **event}
         if name == "session_start":
-            told["log"], told["cwd"] = str(self._log_path), str(self.handle.context.cwd)
+            told["log"], told["cwd"] = str(self._log_path), str(self.session.context.cwd)
             told["resumed"] = self._begins == "resume"
         elif name == "session_end":
             told["log"], told["status"] = str(self._log_path), _last_status(self._log_path)
-        with waiting(self.handle.emit, f"the hooks of {name}"):
+        with waiting(self.session.emit, f"the hooks of {name}"):
             return await run_hooks(
                 commands,
                 told,
-                cwd=self.handle.context.cwd,
-                env=self.handle.context.env,
-                starts=gate_of(self.handle.options),
+                cwd=self.session.context.cwd,
+                env=self.session.context.env,
+                starts=gate_of(self.session.options),
                 warn=self._warn,
                 ran=lambda command, outcome: self._ran(name, command, outcome),
             )
@@ -379,7 +379,7 @@ class HooksFeature(Feature):
         self.last_runs[event, command] = HookRun(time.time(), outcome)
 
     def _warn(self, text: str) -> None:
-        self.handle.emit(Notice("warning", self.handle.context.redact(Output(text)).text))
+        self.session.emit(Notice("warning", self.session.context.redact(Output(text)).text))
 
 
 def _trigger(event: Mapping[str, Any]) -> str:

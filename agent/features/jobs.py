@@ -17,10 +17,10 @@ class JobsFeature(Feature):
 
     async def before_call(self) -> None:
         """Record a line for each job that has ended. Raises RecordError."""
-        jobs: Mapping[str, BackgroundJob] = self.handle.context.jobs
+        jobs: Mapping[str, BackgroundJob] = self.session.context.jobs
         for job in jobs.values():
             if job.process.running or job.end_is_known:
                 continue
             text = ENDED.format(id=job.id, seconds=job.seconds, status=job.status)
-            self.handle.record(User(content=text, source="notice", details=job.details()))
+            self.session.record(User(content=text, source="notice", details=job.details()))
             job.end_is_known = True

@@ -254,8 +254,8 @@ NOT_RUN = "the same call ran {times} times or more in a row. Read its results."
 class LoopsFeature(Feature):
     """Finds repeated calls and repeated text."""
 
-    def __init__(self, handle: LiveSession) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession) -> None:
+        super().__init__(session)
         self._calls: RepeatedCalls | None = None  # None until the first call of the process
         self._reply = RepeatedReply()
 
@@ -279,10 +279,10 @@ class LoopsFeature(Feature):
         if found is None:
             return None
         if not found.has_notice:
-            self.handle.notify(
+            self.session.notify(
                 "warning", f"the model is told that it repeats itself: {_describe(found)}"
             )
-            self.handle.record(
+            self.session.record(
                 User(content=notice(found), source="notice", details=found.details())
             )
         elif found.must_end:
@@ -290,14 +290,14 @@ class LoopsFeature(Feature):
             error = LimitReached(
                 f"the model repeats itself: {_describe(found)}", limit="loop", hint=hint
             )
-            await end_unless_allowed(self.handle, error)
+            await end_unless_allowed(self.session, error)
         return None
 
     def _state(self) -> RepeatedCalls:
         """Return the state of the calls. Initially read it from the end of the log."""
         if self._calls is None:
             self._calls = RepeatedCalls()
-            for entry in newest_part(reversed(self.handle.log.entries()), MAX_READ_ENTRIES):
+            for entry in newest_part(reversed(self.session.log.entries()), MAX_READ_ENTRIES):
                 self._calls.add(entry)
         return self._calls
 

@@ -64,12 +64,12 @@ class McpFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         servers: "McpServers",
         respondent: "McpRespondent | None" = None,
     ) -> None:
         """`respondent` answers requests that servers make during calls."""
-        super().__init__(handle)
+        super().__init__(session)
         self.servers = servers
         servers.respondent = respondent
 
@@ -81,10 +81,10 @@ class McpFeature(Feature):
         """Wait for the servers whose tools are needed from the start, and add their tools to the
         list.
         """
-        handle = self.handle
-        with waiting(handle.emit, "MCP servers that are needed from the start"):
-            if handle.ask is None:
+        session = self.session
+        with waiting(session.emit, "MCP servers that are needed from the start"):
+            if session.ask is None:
                 await self.servers.wait_for(self.servers.needed)
-            loaded = await self.servers.tools_at_start(handle.view.tools)
-        known = {tool.name for tool in handle.tools}
-        handle.tools += [tool for tool in loaded if tool.name not in known]
+            loaded = await self.servers.tools_at_start(session.view.tools)
+        known = {tool.name for tool in session.tools}
+        session.tools += [tool for tool in loaded if tool.name not in known]

@@ -35,13 +35,13 @@ class McpRespondent:
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         gate: CallGate,
         given: GivenAnswers | None,
         environ: Mapping[str, str],
     ) -> None:
         """`given` are prepared answers from the command line."""
-        self._handle, self._gate, self._given, self._environ = handle, gate, given, environ
+        self._session, self._gate, self._given, self._environ = session, gate, given, environ
 
     async def fill_in(self, asked: "FormRequest") -> "Mapping[str, Value] | None":
         """Return the values that the user enters, or None if the user declines or is absent."""
@@ -70,12 +70,12 @@ class McpRespondent:
         if answer is None or answer.words[0] != OPEN:
             return False
         is_desktop = self._environ.get("DISPLAY") or self._environ.get("WAYLAND_DISPLAY")
-        if is_desktop and self._handle.ask is not None:
+        if is_desktop and self._session.ask is not None:
             import webbrowser
 
             webbrowser.open(asked.url)
         else:
-            self._handle.notify("info", f"open this address in a browser: {asked.url}")
+            self._session.notify("info", f"open this address in a browser: {asked.url}")
         return True
 
     async def reply_to(self, asked: "SamplingRequest") -> "SampledReply":
@@ -84,18 +84,18 @@ class McpRespondent:
         """
         from ..extensions.mcp.inputs import SampledReply
 
-        handle, tool = self._handle, SamplingTool()
+        session, tool = self._session, SamplingTool()
         params = SamplingParams(
             server=asked.server,
             system=asked.system,
             messages=[text for _, text in asked.messages],
             max_tokens=asked.max_tokens,
         )
-        call = ToolCall("", tool.name, tool.title(params), params.model_dump(), handle.context.cwd)
+        call = ToolCall("", tool.name, tool.title(params), params.model_dump(), session.context.cwd)
         try:
             await self._gate.permit(tool, params, call)
-            handle.model.budget_meter.call()
-            reply = await handle.model.ask(_request(asked, handle), SAMPLING)
+            session.model.budget_meter.call()
+            reply = await session.model.ask(_request(asked, session), SAMPLING)
         except CallRefused as refused:
             raise ToolError(refused.output.text) from None
         except CtxagentError as error:
@@ -103,7 +103,7 @@ class McpRespondent:
         text = text_of(reply.content)
         ends = [text.find(stop) for stop in asked.stop if stop and stop in text]
         is_cut = reply.stop_reason == "max_tokens"
-        return SampledReply(text[: min(ends, default=len(text))], handle.model.id, is_cut)
+        return SampledReply(text[: min(ends, default=len(text))], session.model.id, is_cut)
 
     async def _value(self, field: "FormField", said: str) -> "Value | ValueError | None":
         """Return the value of a field. Ask again if it is invalid. Return the last error if all
@@ -122,7 +122,7 @@ class McpRespondent:
 
     async def _ask(self, *form: FormQuestion) -> Answer | None:
         """Return the answers to a form, or None if the user declines or is absent."""
-        answer = await fill_in(self._handle, self._given, form)
+        answer = await fill_in(self._session, self._given, form)
         return answer if answer and answer.allow else None
 
 
@@ -133,9 +133,9 @@ def _question(field: "FormField", head: str) -> FormQuestion:
     return FormQuestion(text, [(each, "") for each in field.labels], field.kind == "array")
 
 
-def _request(asked: "SamplingRequest", handle: LiveSession) -> Request:
+def _request(asked: "SamplingRequest", session: LiveSession) -> Request:
     return Request(
-        model=handle.model.id,
+        model=session.model.id,
         system=[{"type": "text", "text": asked.system}] if asked.system else [],
         tools=[],
         messages=[
@@ -143,6 +143,6 @@ def _request(asked: "SamplingRequest", handle: LiveSession) -> Request:
             for role, text in asked.messages
         ],
         max_tokens=asked.max_tokens,
-        effort=handle.model.effort,
+        effort=session.model.effort,
         thinking=False,
     )

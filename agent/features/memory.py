@@ -66,15 +66,15 @@ class MemoryFeature(Feature):
     name = "memory"
 
     def __init__(
-        self, handle: LiveSession, folder: MemoryFolder, *, is_offered: bool, may_change: bool
+        self, session: LiveSession, folder: MemoryFolder, *, is_offered: bool, may_change: bool
     ) -> None:
-        super().__init__(handle)
+        super().__init__(session)
         self.folder = folder
         self._is_offered, self._may_change = is_offered, may_change
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tool Memory if it is offered. A session keeps the tool it started with."""
-        names = (tool.get("name") for tool in self.handle.view.tools)
+        names = (tool.get("name") for tool in self.session.view.tools)
         has_tool = self._is_offered or self.folder.is_used or MemoryTool.name in names
         return [MemoryTool(self)] if has_tool else []
 
@@ -85,11 +85,11 @@ class MemoryFeature(Feature):
     async def turn_started(self, turn: Turn) -> None:
         """Record changes by other sessions and the user."""
         for entry in await asyncio.to_thread(self._changes):
-            self.handle.record(entry)
+            self.session.record(entry)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         """Return the index, unless an entry in `staying` has all of it."""
-        view = self.handle.view
+        view = self.session.view
         kept = [item for item in view.items if item.source == MEMORY and item.seq in staying]
         is_whole = any(view.facts(item)[0].get("memory", {}).get("whole") for item in kept)
         return [] if is_whole else self._whole_index()
@@ -123,7 +123,7 @@ class MemoryFeature(Feature):
         """Apply a change returned by `draft`. Raises ToolError."""
         assert isinstance(draft, FactDraft)
         try:
-            self.folder.write(draft, after=self.handle.ledger.outside)
+            self.folder.write(draft, after=self.session.ledger.outside)
             fact = self.folder.fact(draft.name) if draft.after is not None else None
         except CtxagentError as error:
             raise _as_tool_error(error) from None
@@ -139,22 +139,22 @@ class MemoryFeature(Feature):
         return draft
 
     def _new(self, name: str, about: str, text: str, by: str) -> FactDraft:
-        origin = {"by": by, "session": self.handle.folder.name}
+        origin = {"by": by, "session": self.session.folder.name}
         return self.folder.add(name, about, text, origin)
 
     def _clean(self, text: str) -> str:
         """Return a text without secrets."""
-        return self.handle.context.redact(Output(text)).text
+        return self.session.context.redact(Output(text)).text
 
     def _facts(self) -> list[Fact]:
         facts, problems = self.folder.facts()
         for problem in problems:
-            self.handle.warn_once(problem)
+            self.session.warn_once(problem)
         return facts
 
     @property
     def _has_tool(self) -> bool:
-        return any(tool.name == MemoryTool.name for tool in self.handle.tools)
+        return any(tool.name == MemoryTool.name for tool in self.session.tools)
 
     def _whole_index(self) -> list[Entry]:
         """Return the index within its limits, with the most recently changed facts, or nothing if
@@ -163,7 +163,7 @@ class MemoryFeature(Feature):
         facts = self._facts() if self._has_tool else []
         if not facts:
             return []
-        room = int(INDEX_SHARE * self.handle.model.current_window().size)
+        room = int(INDEX_SHARE * self.session.model.current_window().size)
         room -= estimate(_HEAD) + estimate(_MORE)
         shown = list[Fact]()
         for fact, line in zip(facts[:MAX_INDEX_LINES], index_lines(facts), strict=False):
@@ -199,7 +199,7 @@ class MemoryFeature(Feature):
         """Return the digests of the facts in the context, by name, or None if the model has no
         index.
         """
-        view = self.handle.view
+        view = self.session.view
         told: dict[str, str | None] | None = None
         for item in view.items:
             found = view.facts(item)[0].get("memory")

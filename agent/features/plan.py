@@ -58,8 +58,8 @@ class _Pending:
 class PlanFeature(Feature):
     """The plan of a conversation."""
 
-    def __init__(self, handle: LiveSession) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession) -> None:
+        super().__init__(session)
         self._turn = Turn()
         self._pending: _Pending | None = None
         self._result = ""  # the plan as the result of a run that only plans
@@ -84,21 +84,21 @@ class PlanFeature(Feature):
         """Show a plan to the user and return the answer. Without a user, keep the plan as proposed.
         Raises ToolError for a plan that is too long or has no steps.
         """
-        handle = self.handle
+        session = self.session
         try:
             self.check(text)
         except UsageError as error:
             raise ToolError(f"{error.message}. {error.hint}") from None
-        answer = await handle.ask(self._question(text)) if handle.ask else None
+        answer = await session.ask(self._question(text)) if session.ask else None
         if answer is None:
             self._pending = _Pending(text, agreed=False)
-            if handle.approval.mode == "plan":
+            if session.approval.mode == "plan":
                 self._result = text
                 return Output(STANDS_ALONE, _details(text, agreed=False))
             return Output(GO_ON_ALONE, _details(text, agreed=False))
         if not answer.allow:
             if answer.reason:
-                handle.queued_messages.append(
+                session.queued_messages.append(
                     f"[Of the proposed plan {title_of(text)!r}:] {answer.reason}"
                 )
             why = f" They say: {answer.reason}" if answer.reason else ""
@@ -106,8 +106,8 @@ class PlanFeature(Feature):
         agreed = answer.plan or text
         self._pending = _Pending(agreed, agreed=True)
         if answer.mode:
-            handle.approval.mode = cast(PermissionMode, answer.mode)
-            handle.approval.sandboxed = False
+            session.approval.mode = cast(PermissionMode, answer.mode)
+            session.approval.sandboxed = False
         said = AGREED_HERE if agreed == text else EDITED_HERE
         return Output(said, _details(agreed, agreed=True))
 
@@ -115,7 +115,7 @@ class PlanFeature(Feature):
         """Return "" for a valid plan. Raises UsageError for a plan that is too long or has no
         steps.
         """
-        most = int(PLAN_SHARE * self.handle.model.current_window().size)
+        most = int(PLAN_SHARE * self.session.model.current_window().size)
         if (size := estimate(text)) > most:
             raise UsageError(
                 f"the plan takes {size:,} tokens, and a plan may take {most:,} of this window",
@@ -127,52 +127,54 @@ class PlanFeature(Feature):
 
     def _record_pending(self) -> None:
         """Record the pending plan and the permission mode for it. Raises RecordError."""
-        handle, pending = self.handle, self._pending
+        session, pending = self.session, self._pending
         if pending is None:
             return
         self.keep(pending.text, agreed=pending.agreed)
         self._pending = None
-        mode = handle.approval.mode
-        if pending.agreed and announced_mode(handle.view) != mode:
-            handle.record(User(content=mode_notice(mode), source="notice"))
+        mode = session.approval.mode
+        if pending.agreed and announced_mode(session.view) != mode:
+            session.record(User(content=mode_notice(mode), source="notice"))
 
     def keep(self, text: str, *, agreed: bool = True) -> None:
         """Record a plan that applies from now on. Raises RecordError."""
-        handle = self.handle
-        known = {todo["content"]: todo["status"] for todo in handle.ledger.todos}
+        session = self.session
+        known = {todo["content"]: todo["status"] for todo in session.ledger.todos}
         todos = [{"content": s, "status": known.get(s, "pending")} for s in steps_of(text)]
         head = AGREED if agreed else PROPOSED
         details = {"plan": {"agreed": agreed}, "todos": todos}
-        handle.record(User(content=f"[{head}:]\n\n{text}", source=PLAN, details=details))
-        handle.context.todos[:] = todos
+        session.record(User(content=f"[{head}:]\n\n{text}", source=PLAN, details=details))
+        session.context.todos[:] = todos
         try:
-            replace_file(handle.folder / PLAN_FILE, f"{text}\n".encode(errors="replace"))
+            replace_file(session.folder / PLAN_FILE, f"{text}\n".encode(errors="replace"))
         except OSError as error:
             told = f"the plan is in the log, but cannot be written to {PLAN_FILE}"
-            handle.emit(Notice("warning", f"{told}: {error.strerror}"))
+            session.emit(Notice("warning", f"{told}: {error.strerror}"))
 
     def drop(self) -> None:
         """Drop the plan. Raises RecordError."""
-        handle = self.handle
-        handle.record(Note(topic=PLAN_TOPIC, text="dropped"))
-        handle.record(User(content="The user dropped the plan; it holds no more.", source="notice"))
+        session = self.session
+        session.record(Note(topic=PLAN_TOPIC, text="dropped"))
+        session.record(
+            User(content="The user dropped the plan; it holds no more.", source="notice")
+        )
 
     def first_entries(self) -> list[Entry]:
         """Return the plan if a kill prevented its insertion after a summary. A plan that was never
         recorded is recorded at the next turn.
         """
-        handle, fact = self.handle, self.handle.ledger.plan
+        session, fact = self.session, self.session.ledger.plan
         if pending := self._unrecorded():
             self._pending = pending
             return []
-        if fact is None or any(item.source == PLAN for item in handle.view.items):
+        if fact is None or any(item.source == PLAN for item in session.view.items):
             return []
         return [self._reinserted_entry(fact)]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return the plan, unless an entry in `staying` has it."""
-        fact = self.handle.ledger.plan
-        if fact is None or any(_seq_of(self.handle.view, seq) == fact.ref for seq in staying):
+        fact = self.session.ledger.plan
+        if fact is None or any(_seq_of(self.session.view, seq) == fact.ref for seq in staying):
             return []
         return [self._reinserted_entry(fact)]
 
@@ -180,21 +182,21 @@ class PlanFeature(Feature):
         """Record a notice that the model must start or stop planning, if the model does not know.
         Raises RecordError.
         """
-        handle = self.handle
-        if not any(isinstance(tool, PlanTool) for tool in handle.tools):
+        session = self.session
+        if not any(isinstance(tool, PlanTool) for tool in session.tools):
             return  # a subagent without the tool
-        now, known = handle.approval.mode, announced_mode(handle.view)
+        now, known = session.approval.mode, announced_mode(session.view)
         if now != known and "plan" in (now, known):
-            handle.record(User(content=mode_notice(now), source="notice"))
+            session.record(User(content=mode_notice(now), source="notice"))
 
     def _reinserted_entry(self, fact: PlanFact) -> Entry:
-        todos, details = self.handle.ledger.todos, {"plan": {"ref": fact.ref}}
+        todos, details = self.session.ledger.todos, {"plan": {"ref": fact.ref}}
         if fact.agreed and todos and all(todo["status"] == "completed" for todo in todos):
             text = DONE.format(ref=fact.ref, title=title_of(fact.text))
         else:
             head = AGREED if fact.agreed else PROPOSED
             text = f"[{head}, in #{fact.ref}; it still holds:]\n\n{fact.text}"
-            most = int(CUT_SHARE * self.handle.model.current_window().size)
+            most = int(CUT_SHARE * self.session.model.current_window().size)
             if estimate(text) > most:
                 kept = first_tokens(text, most)
                 text = kept + _CUT.format(left=len(text) - len(kept), ref=fact.ref)
@@ -204,8 +206,8 @@ class PlanFeature(Feature):
         """Return the plan of a call whose result is in the log but whose plan entry is missing,
         or None.
         """
-        view = self.handle.view
-        since = self.handle.ledger.plan.ref if self.handle.ledger.plan else 0
+        view = self.session.view
+        since = self.session.ledger.plan.ref if self.session.ledger.plan else 0
         for item in reversed(view.items):
             if item.seq <= since or item.source == PLAN:
                 return None
@@ -215,7 +217,7 @@ class PlanFeature(Feature):
         return None
 
     def _question(self, text: str) -> Question:
-        approval = self.handle.approval
+        approval = self.session.approval
         modes: list[PermissionMode] = ["accept-edits", "ask"]
         modes += [] if approval.unconfined else ["sandboxed"]
         modes += ["bypass"] if approval.first_mode == "bypass" else []

@@ -34,15 +34,15 @@ class ProvenanceFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         places: InstructionPlaces,
         tracker: ChangeTracker | None = None,
         inherited: str = "",
     ) -> None:
         """`inherited` is the newest text from outside that a subagent's parent has read."""
-        super().__init__(handle)
+        super().__init__(session)
         self._places, self._tracker = places, tracker
-        handle.ledger.outside = handle.ledger.outside or inherited
+        session.ledger.outside = session.ledger.outside or inherited
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:
         """Note in a result that it has text from outside, or that it changed files after such text
@@ -53,7 +53,7 @@ class ProvenanceFeature(Feature):
 
     async def close(self) -> None:
         """Mark the files that jobs wrote after the last call."""
-        source = self.handle.ledger.outside
+        source = self.session.ledger.outside
         if source and self._tracker is not None:
             details = await self._tracker.last()
             await in_thread(self._mark, self._changed(details), source)
@@ -68,7 +68,7 @@ class ProvenanceFeature(Feature):
             changed += [Path(path)] if isinstance(path, str) and not output.is_error else []
         elif not details.get(OUTSIDE) and (other := self._other_repository_of(call, path)):
             found[OUTSIDE] = f"a file of {other}"
-        source = details.get(OUTSIDE) or found.get(OUTSIDE) or self.handle.ledger.outside
+        source = details.get(OUTSIDE) or found.get(OUTSIDE) or self.session.ledger.outside
         if changed and source:
             found[WRITTEN_AFTER] = source
             self._mark(changed, source)
@@ -77,7 +77,7 @@ class ProvenanceFeature(Feature):
     def _changed(self, details: Mapping[str, Any]) -> list[Path]:
         """Return the files that a result says were changed."""
         rows = [row for row in change_rows(details) if row["action"] != "deleted"]
-        return [Path(self.handle.ledger.absolute_path(row["path"])) for row in rows]
+        return [Path(self.session.ledger.absolute_path(row["path"])) for row in rows]
 
     def _mark(self, paths: Sequence[Path], source: str) -> None:
         for path in paths:
@@ -93,7 +93,7 @@ class ProvenanceFeature(Feature):
         names = [each for each in (path, call.arguments.get("path")) if isinstance(each, str)]
         if isinstance(command := call.arguments.get("command"), str):
             names += [word.text for part in parse(command).parts for word in part.words]
-        cwd = self.handle.context.cwd
+        cwd = self.session.context.cwd
         places = (cwd / os.path.expanduser(name) for name in names if "\0" not in name)  # noqa: PTH111
         return next(filter(None, map(self._other_repository, places)), None)
 
@@ -105,6 +105,6 @@ class ProvenanceFeature(Feature):
             return None
         real = path.resolve()
         found = next((each for each in (real, *real.parents) if (each / ".git").exists()), None)
-        added = map(Path, self.handle.approval.folders.names)
+        added = map(Path, self.session.approval.folders.names)
         own = (each.resolve() for each in (*self._places.roots, *added))
         return found if found and not any(each.is_relative_to(found) for each in own) else None

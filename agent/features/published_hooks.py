@@ -272,7 +272,7 @@ class PublishedHooks:
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         hooks: Sequence[PublishedHook],
         kind: str,
         ran: Callable[[PublishedHook, str], None],
@@ -281,13 +281,13 @@ class PublishedHooks:
         """`kind` is the subagent type of the conversation, or "". `ran` is called after each run
         with its outcome. Headers of requests may use variables from `environ`.
         """
-        self.all, self._handle, self._kind, self._ran = hooks, handle, kind, ran
+        self.all, self._session, self._kind, self._ran = hooks, session, kind, ran
         self._environ = environ
-        self._transcript = HookTranscript(handle.log)
+        self._transcript = HookTranscript(session.log)
         self._conditions: dict[str, Approval | None] = {}
         self._background = set[asyncio.Task[None]]()
         self._background_texts = list[HookText]()  # from background hooks, not recorded yet
-        self.is_subagent = handle.folder.parent.name == AGENTS
+        self.is_subagent = session.folder.parent.name == AGENTS
 
     def has(self, event: str) -> bool:
         """Return True if there are hooks for an event."""
@@ -313,7 +313,7 @@ class PublishedHooks:
         with suppress(OSError, SessionError):
             await asyncio.to_thread(self._transcript.catch_up)
         given = {**self._common(event), **_call_fields(call), **fields}
-        with waiting(self._handle.emit, f"the hooks of {event}"):
+        with waiting(self._session.emit, f"the hooks of {event}"):
             for hook in hooks:
                 if not self._matches_condition(hook, now):
                     continue
@@ -332,13 +332,13 @@ class PublishedHooks:
 
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
         """Return the answer of a hook, or None if it continues in the background."""
-        context, output = self._handle.context, AnswerSink()
+        context, output = self._session.context, AnswerSink()
         env = hook.environment(context.env, context.cwd)
         if hook.kind == "http":
             env = {**self._environ, **env}
         work = asyncio.ensure_future(
             run_hook(
-                hook, line, output, cwd=context.cwd, env=env, starts=gate_of(self._handle.options)
+                hook, line, output, cwd=context.cwd, env=env, starts=gate_of(self._session.options)
             )
         )
         going_on = asyncio.ensure_future(output.goes_to_background.wait())
@@ -359,7 +359,7 @@ class PublishedHooks:
 
     def _read_answer(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
         """Return the answer of a hook, and show its messages for the user."""
-        answer, handle = read_answer(hook.event, found), self._handle
+        answer, session = read_answer(hook.event, found), self._session
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
@@ -370,9 +370,9 @@ class PublishedHooks:
         elif answer.message and (answer.reason or answer.decision != "deny"):
             self._notify("warning", f"{hook.origin}: {answer.message}")
         for warning in found.warnings:
-            handle.warn_once(f"{name} {warning}")
+            session.warn_once(f"{name} {warning}")
         for key in answer.unsupported:
-            handle.warn_once(f"{name} answers {key}, which is not supported here")
+            session.warn_once(f"{name} answers {key}, which is not supported here")
         return answer
 
     async def _await_background_hook(
@@ -412,14 +412,14 @@ class PublishedHooks:
         for each in texts:
             entry = self._entry(each, source)
             if not (source and self._is_in_context(entry)):
-                self._handle.record(entry)
+                self._session.record(entry)
 
     def _entry(self, text: HookText, source: str) -> User:
         """Return the entry of a text. A text above the limit is cut, and a file gets all of it."""
-        handle, hook = self._handle, text.hook
+        session, hook = self._session, text.hook
         head = _HEAD.format(event=hook.event, origin=hook.origin, about=text.about)
         whole = content_text(
-            handle.log.redact(User(content=f"{head}\n{text.text}", source=HOOK)).content
+            session.log.redact(User(content=f"{head}\n{text.text}", source=HOOK)).content
         )
         digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
         about = {"event": hook.event, "of": hook.origin, "source": source, "sha256": digest}
@@ -427,13 +427,13 @@ class PublishedHooks:
         limit = len(head) + MAX_TEXT_CHARS
         if len(whole) <= limit:
             return User(content=whole, source=HOOK, details=details)
-        seq = handle.log.last_seq + 1
-        path = handle.folder / "offloaded" / file_name("hook", seq, datetime.now())
+        seq = session.log.last_seq + 1
+        path = session.folder / "offloaded" / file_name("hook", seq, datetime.now())
         shown = f"{whole[:limit]}\n{_CUT.format(left=len(whole) - limit, ref=seq)}"
         offloaded = None
         try:
             offload(path, whole)
-            offloaded = str(path.relative_to(handle.folder))
+            offloaded = str(path.relative_to(session.folder))
         except OSError as error:
             self._notify(
                 "warning", f"the text of a hook cannot be saved in {path}: {error.strerror}"
@@ -441,30 +441,30 @@ class PublishedHooks:
         return User(content=shown, source=HOOK, details=details, offloaded=offloaded)
 
     def _is_in_context(self, entry: User) -> bool:
-        view, digest = self._handle.view, entry.details["hook"]["sha256"]
+        view, digest = self._session.view, entry.details["hook"]["sha256"]
         items = (item for item in view.items if item.source == HOOK)
         return any(view.facts(item)[0].get("hook", {}).get("sha256") == digest for item in items)
 
     def _notify(self, level: Any, text: str) -> None:
-        self._handle.notify(level, self._handle.context.redact(Output(text)).text)
+        self._session.notify(level, self._session.context.redact(Output(text)).text)
 
     def _redacted(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the input of a hook without secrets."""
-        return self._handle.log.redact(User(content="", details=given)).details
+        return self._session.log.redact(User(content="", details=given)).details
 
     def _common(self, event: str) -> dict[str, Any]:
         """Return the fields that hooks get at every event."""
-        handle = self._handle
-        own = handle.folder.parents[1] if self.is_subagent else handle.folder
+        session = self._session
+        own = session.folder.parents[1] if self.is_subagent else session.folder
         fields = {
             "session_id": own.name,
             "transcript_path": str(own / self._transcript.path.name),
-            "cwd": str(handle.context.cwd),
-            "permission_mode": MODES[handle.approval.mode],
+            "cwd": str(session.context.cwd),
+            "permission_mode": MODES[session.approval.mode],
             "hook_event_name": event,
         }
         if self.is_subagent:
-            fields["agent_id"] = handle.folder.name
+            fields["agent_id"] = session.folder.name
             fields["agent_type"] = subagent_names(self._kind)[0]
             fields["agent_transcript_path"] = str(self._transcript.path)
         return fields
@@ -478,7 +478,7 @@ class PublishedHooks:
         approval = self._approval_of(hook)
         if approval is None:
             return True
-        tool = next((each for each in self._handle.tools if each.name == call.tool), None)
+        tool = next((each for each in self._session.tools if each.name == call.tool), None)
         if tool is None:
             return parse_rule(hook.condition).covers(call.tool)
         try:
@@ -491,7 +491,7 @@ class PublishedHooks:
         """Return rules that deny the calls matching a condition, or None for an invalid
         condition.
         """
-        condition, cwd = hook.condition, self._handle.context.cwd
+        condition, cwd = hook.condition, self._session.context.cwd
         if condition not in self._conditions:
             try:
                 found: Approval | None = Approval(mode="bypass", deny=(condition,), cwd=cwd)

@@ -22,8 +22,8 @@ class QuestionsFeature(Feature):
 
     name = "questions"
 
-    def __init__(self, handle: LiveSession, given: GivenAnswers | None = None) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, given: GivenAnswers | None = None) -> None:
+        super().__init__(session)
         self._given = given
 
     def tools(self) -> list[Tool[Any]]:
@@ -38,7 +38,7 @@ class QuestionsFeature(Feature):
             FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
             for q in questions
         ]
-        answer = await fill_in(self.handle, self._given, form)
+        answer = await fill_in(self.session, self._given, form)
         if answer is None:
             raise ToolError(
                 f"Not answered: {NOBODY}. Decide yourself where that does no harm, or say in "
@@ -48,12 +48,12 @@ class QuestionsFeature(Feature):
             raise ToolError("The user did not answer. Go on without, or ask in your answer.")
         pairs = zip(questions, answer.words, strict=True)
         lines = [f"{q.question} → {said}" for q, said in pairs]
-        self.handle.queued_messages.append("\n".join([_HEADING, *lines]))
+        self.session.queued_messages.append("\n".join([_HEADING, *lines]))
         return answer.words
 
 
 async def fill_in(
-    handle: LiveSession, given: GivenAnswers | None, form: Sequence[FormQuestion]
+    session: LiveSession, given: GivenAnswers | None, form: Sequence[FormQuestion]
 ) -> Answer | None:
     """Return the answers to a form: the prepared ones, else the user's. Return None if nobody
     answers; this counts as a denial.
@@ -63,10 +63,10 @@ async def fill_in(
     if not left:
         return Answer(True, words=[answer or "" for answer in known])
     asked = Question("AskUser", left[0].text, {}, "", "", form=left)
-    answer = await handle.ask(asked) if handle.ask else None
+    answer = await session.ask(asked) if session.ask else None
     if answer is None:
         why = NO_ANSWER if given else NOBODY
-        handle.denials.add(*(Denial("AskUser", each.text, "", why, asked=False) for each in left))
+        session.denials.add(*(Denial("AskUser", each.text, "", why, asked=False) for each in left))
         return None
     said = iter(answer.words)
     words = [next(said, "") if each is None else each for each in known]

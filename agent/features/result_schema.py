@@ -119,12 +119,12 @@ class ResultSchema:
 class ResultSchemaFeature(Feature):
     """Checks the final answer of a turn against the turn's schema."""
 
-    def __init__(self, handle: LiveSession) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession) -> None:
+        super().__init__(session)
         self._begin(None)
 
     def _begin(self, schema: ResultSchema | None) -> None:
-        redact = self.handle.log.redact
+        redact = self.session.log.redact
         self._schema = schema
         self._instruction = (
             content_text(redact(User(content=schema.instruction)).content) if schema else ""
@@ -137,11 +137,11 @@ class ResultSchemaFeature(Feature):
 
     async def before_call(self) -> None:
         """Record the schema for the model, if the context does not have it."""
-        notices = (item for item in self.handle.view.items if item.source == NOTICE)
+        notices = (item for item in self.session.view.items if item.source == NOTICE)
         if self._schema is None:
             return
         if all(block.get("text") != self._instruction for item in notices for block in item.blocks):
-            self.handle.record(User(content=self._instruction, source=NOTICE))
+            self.session.record(User(content=self._instruction, source=NOTICE))
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Return a request for another answer if a final answer does not fit. Raises ResultError
@@ -154,7 +154,7 @@ class ResultSchemaFeature(Feature):
             return None
         self._tries += 1
         if self._tries >= MAX_TRIES:
-            if self.handle.denials.unasked():
+            if self.session.denials.unasked():
                 return None
             raise ResultError(
                 f"the final answer does not fit the schema, after {MAX_TRIES} tries: "
@@ -162,7 +162,7 @@ class ResultSchemaFeature(Feature):
                 hint="The answers are in the log. Say in the task what the fields mean, or ask for "
                 "less.",
             )
-        self.handle.notify("info", "the answer does not fit the schema: asking again")
+        self.session.notify("info", "the answer does not fit the schema: asking again")
         listed = "\n".join(f"- {problem}" for problem in problems)
         return _AGAIN.format(problems=listed) + self._schema.text
 

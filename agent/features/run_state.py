@@ -26,8 +26,8 @@ GO_ON_WITH_RUN = (
 class RunStateFeature(Feature):
     """Continues a run if the model asks at the end of a turn."""
 
-    def __init__(self, handle: LiveSession) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession) -> None:
+        super().__init__(session)
         self._reset()
 
     def _reset(self) -> None:
@@ -44,15 +44,15 @@ class RunStateFeature(Feature):
         """Return the notice if a final reply ends with a question during a run. After a denial in
         this turn the question may be about it, so the user must answer.
         """
-        handle = self.handle
+        session = self.session
         if any(block.get("type") == "tool_use" for block in reply.content):
             self._has_worked = True
-        if not is_final or handle.model.budget_meter.is_spent or handle.view.summary is None:
+        if not is_final or session.model.budget_meter.is_spent or session.view.summary is None:
             return None
-        if handle.approval.mode == "plan" or handle.denials.of_turn():
+        if session.approval.mode == "plan" or session.denials.of_turn():
             return None
         if (notice := await self._notice(text_of(reply.content))) is not None:
-            handle.notify("info", "a run is in progress: it continues without asking")
+            session.notify("info", "a run is in progress: it continues without asking")
         return notice
 
     async def _notice(self, text: str) -> str | None:
@@ -72,7 +72,7 @@ class RunStateFeature(Feature):
         return GO_ON_WITH_RUN.format(path=state.path, current=state.current or "(not named)")
 
     def _running(self) -> RunState | None:
-        cwd, rules = self.handle.context.cwd, self.handle.policy.rules
+        cwd, rules = self.session.context.cwd, self.session.policy.rules
         if "run_state" not in rules.always:
             return None
         return next((state for state in run_states(cwd, rules) if state.running), None)

@@ -128,8 +128,8 @@ class SkillsFeature(Feature):
 
     name = "skills"
 
-    def __init__(self, handle: LiveSession, source: SkillSource) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, source: SkillSource) -> None:
+        super().__init__(session)
         self.source = source
         self.known = source.known
         self._shown_warnings = set(source.warnings)
@@ -138,7 +138,7 @@ class SkillsFeature(Feature):
 
     def tools(self) -> list[Tool[Any]]:
         """Return the tool Skill if there are skills. A session keeps the tool it started with."""
-        names = (tool.get("name") for tool in self.handle.view.tools)
+        names = (tool.get("name") for tool in self.session.view.tools)
         has_skills = bool(self.known) or SkillTool.name in names
         return [SkillTool(self.request)] if has_skills else []
 
@@ -187,9 +187,9 @@ class SkillsFeature(Feature):
         for warning in warnings:
             if warning not in self._shown_warnings:
                 self._shown_warnings.add(warning)
-                self.handle.emit(Notice("warning", warning))
+                self.session.emit(Notice("warning", warning))
         for entry in self._changes():
-            self.handle.record(entry)
+            self.session.record(entry)
 
     async def step_finished(self) -> None:
         """Record the texts that the model requested."""
@@ -201,7 +201,7 @@ class SkillsFeature(Feature):
         if isinstance(skill, dict) and skill.get("is_part"):
             told = f"the skill {skill['name']} is cut after the summary: all skills take at most"
             again = f"Recall #{skill['ref']} has it, /{skill['name']} loads it again"
-            self.handle.emit(
+            self.session.emit(
                 Notice("warning", f"{told} {ALL_SKILLS_SHARE:.0%} of the window; {again}")
             )
 
@@ -216,7 +216,7 @@ class SkillsFeature(Feature):
         skill = self.known[name]
         if ref := self._seq_of_whole_text(skill):
             text = _CALLED_AGAIN.format(name=name, ref=ref)
-            self.handle.record(User(content=text, source="notice"))
+            self.session.record(User(content=text, source="notice"))
         else:
             self._record(skill, by_user=True)
 
@@ -225,7 +225,7 @@ class SkillsFeature(Feature):
         summary. A text that was never recorded is recorded at the next turn.
         """
         self._requested += self._unrecorded()
-        view, facts = self.handle.view, self.handle.ledger.skills.values()
+        view, facts = self.session.view, self.session.ledger.skills.values()
         missing = [
             fact for fact in facts if (fact.name, fact.digest) not in self.texts_in_context()
         ]
@@ -236,12 +236,12 @@ class SkillsFeature(Feature):
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
         """Return the list and the texts that are not among the entries `staying`."""
-        view, present, room = self.handle.view, set[tuple[str, str]](), 0
+        view, present, room = self.session.view, set[tuple[str, str]](), 0
         for item in view.items:
             if item.source == SKILL and item.seq in staying:
                 present.add(_key(view.facts(item)[0]))
                 room += item.size
-        facts = self.handle.ledger.skills.values()
+        facts = self.session.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in present]
         listed = any(item.source == SKILL_LIST and item.seq in staying for item in view.items)
         return [
@@ -251,7 +251,7 @@ class SkillsFeature(Feature):
 
     def _unrecorded(self) -> list[Skill]:
         """Return the skills that the model requested but whose text was never recorded."""
-        view, facts = self.handle.view, self.handle.ledger.skills
+        view, facts = self.session.view, self.session.ledger.skills
         asked: dict[str, int] = {}
         for item in view.items:
             if item.source != SKILL and "skill" in (details := view.facts(item)[0]):
@@ -264,29 +264,29 @@ class SkillsFeature(Feature):
 
     def _record(self, skill: Skill, *, by_user: bool) -> None:
         """Record the text of a skill. Allow calls by its rules until the turn ends."""
-        handle = self.handle
-        seq = handle.log.last_seq + 1
+        session = self.session
+        seq = session.log.last_seq + 1
         head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
         head += _ARGUMENTS.format(name=skill.name) if by_user and "$" in skill.body else "]"
-        text = handle.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
+        text = session.log.redact(User(content=f"{head}\n\n{skill.body}", source=SKILL)).content
         assert isinstance(text, str)
         shown, offloaded = self._cut(text, int(SKILL_SHARE * self._window), seq), None
         details: dict[str, Any] = {"skill": _details(skill)}
         if shown != text:
-            path = handle.folder / "offloaded" / file_name("skill", seq, datetime.now())
+            path = session.folder / "offloaded" / file_name("skill", seq, datetime.now())
             try:
                 offload(path, text)
-                offloaded = str(path.relative_to(handle.folder))
+                offloaded = str(path.relative_to(session.folder))
             except OSError as error:
                 told = f"the skill {skill.name} is cut, and its full text cannot be saved in {path}"
-                handle.emit(Notice("warning", f"{told}: {error.strerror}"))
+                session.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved
             told = f"the skill {skill.name} is cut by {saved:,} tokens: one skill takes at most"
-            handle.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
-        handle.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
-        handle.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
-        handle.allow_for_turn(skill.allowed_tools, f"skill {skill.name}")
+            session.emit(Notice("warning", f"{told} {SKILL_SHARE:.0%} of the window"))
+        session.record(User(content=shown, source=SKILL, details=details, offloaded=offloaded))
+        session.emit(Notice("info", f"skill {skill.name}, {estimate(shown):,} tokens"))
+        session.allow_for_turn(skill.allowed_tools, f"skill {skill.name}")
         if self.source.uses:
             self.source.uses.note(skill.name)
 
@@ -296,7 +296,7 @@ class SkillsFeature(Feature):
         """
         room, entries = int(ALL_SKILLS_SHARE * self._window) - present, list[Entry]()
         for fact in reversed([fact for fact in facts if fact.ref]):
-            found = self.handle.context.recall(fact.ref)
+            found = self.session.context.recall(fact.ref)
             if found is None:
                 continue
             body = found.whole().partition("\n\n")[2]
@@ -346,7 +346,7 @@ class SkillsFeature(Feature):
 
     def _changes(self) -> list[Entry]:
         """Return the changes of the skills since the model's last list."""
-        told = self._skills_in_context(self.handle.view)
+        told = self._skills_in_context(self.session.view)
         skills = {skill.name: skill for skill in self._listed()}
         if told is None:
             return self._whole_list()
@@ -371,10 +371,10 @@ class SkillsFeature(Feature):
 
     def _listed(self) -> list[Skill]:
         """Return the skills that the model may load, most recently loaded first."""
-        if not any(isinstance(tool, SkillTool) for tool in self.handle.tools):
+        if not any(isinstance(tool, SkillTool) for tool in self.session.tools):
             return []
         uses = self.source.uses.read() if self.source.uses else {}
-        approval, tool = self.handle.approval, SkillTool()
+        approval, tool = self.session.approval, SkillTool()
         found = [
             skill
             for skill in self.known.values()
@@ -404,7 +404,7 @@ class SkillsFeature(Feature):
         """Return the seq of the entry with the newest text of each skill, by name and digest. A
         text that was cut after a summary counts.
         """
-        view = self.handle.view
+        view = self.session.view
         newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
         return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
 
@@ -413,13 +413,15 @@ class SkillsFeature(Feature):
         was cut after a summary.
         """
         ref = self.texts_in_context().get((skill.name, skill.digest), 0)
-        place = self.handle.view.position(ref)
-        details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]
+        place = self.session.view.position(ref)
+        details = (
+            {} if place is None else self.session.view.facts(self.session.view.items[place])[0]
+        )
         return 0 if details.get("skill", {}).get("is_part") else ref
 
     @property
     def _window(self) -> int:
-        return self.handle.model.current_window().size
+        return self.session.model.current_window().size
 
 
 def _details(skill: Skill) -> dict[str, str]:

@@ -62,16 +62,16 @@ class _Watch:
     may run code that the model wrote, such as a test.
     """
 
-    def __init__(self, planted: PlantedWatch, handle: LiveSession) -> None:
-        self._planted, self._handle = planted, handle
+    def __init__(self, planted: PlantedWatch, session: LiveSession) -> None:
+        self._planted, self._session = planted, session
 
     async def begin(self) -> None:
-        jobs = self._handle.context.jobs
+        jobs = self._session.context.jobs
         await in_thread(partial(self._planted.begin, unasked=False), jobs)
 
     async def end(self) -> None:
         if found := await in_thread(self._planted.end):
-            self._handle.warn_once(found.notice)
+            self._session.warn_once(found.notice)
 
 
 def connect_gate(agent: AgentState) -> None:

@@ -97,15 +97,15 @@ class SubagentsFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         runner: ToolRunner,
         types: Sequence[AgentType],
         opener: OpenSubagent,
     ) -> None:
-        super().__init__(handle)
+        super().__init__(session)
         self._runner, self._opener = runner, opener
         self._types = {each.name: each for each in types}
-        self._running: dict[str, RunningSubagent] = handle.context.agents
+        self._running: dict[str, RunningSubagent] = session.context.agents
         self._ended: list[tuple[SubagentRun, Output]] = []  # in background, not reported yet
         self._slots, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
 
@@ -121,7 +121,7 @@ class SubagentsFeature(Feature):
     async def turn_started(self, turn: Turn) -> None:
         """Take a snapshot at the start of a turn if running subagents can change files."""
         if any(each.changes_files for each in self._running.values()):
-            await self.handle.snapshot()
+            await self.session.snapshot()
 
     async def before_call(self) -> None:
         """Notify the model of background subagents that have ended."""
@@ -160,10 +160,10 @@ class SubagentsFeature(Feature):
             log=f"{AGENTS}/{id}/{LOG_NAME}",
             description=task.description,
         )
-        if (known := self.handle.ledger.agents.get(id)) is not None:
+        if (known := self.session.ledger.agents.get(id)) is not None:
             run = self._resumed_run(known, run)
         running = RunningSubagent(
-            run, task.description, self.handle.emit, task.background, self._changes(kind)
+            run, task.description, self.session.emit, task.background, self._changes(kind)
         )
         if task.background:
             self._record_start(running)
@@ -174,7 +174,7 @@ class SubagentsFeature(Feature):
 
     def _resumed_run(self, known: SubagentRun, run: SubagentRun) -> SubagentRun:
         """Return the start entry of a resumed subagent. Raises ToolError."""
-        if not subagent_log(self.handle.folder, run.id).is_file():
+        if not subagent_log(self.session.folder, run.id).is_file():
             if known.told:
                 raise ToolError(f"The log of {run.id} is gone. Start a new subagent.")
             run = replace(run, prompt=f"{known.prompt}\n\n{run.prompt}")  # it never started
@@ -183,7 +183,7 @@ class SubagentsFeature(Feature):
 
     def _record_start(self, running: RunningSubagent) -> None:
         if not running.is_recorded:
-            self.handle.record(running.run)
+            self.session.record(running.run)
             running.is_recorded = True
 
     async def _wait_for(self, running: RunningSubagent, *, is_own: bool = True) -> Output:
@@ -198,10 +198,10 @@ class SubagentsFeature(Feature):
             if not (sent.done() or running.work.done()):
                 self._record_start(running)
                 running.in_background = True
-                self.handle.emit(running.started)
+                self.session.emit(running.started)
                 sent.set_result(None)
 
-        running.in_background, foreground = False, self.handle.context.foreground
+        running.in_background, foreground = False, self.session.context.foreground
         ends: set[asyncio.Future[Any]] = {running.work, sent}
         foreground.add(to_background)
         try:
@@ -225,7 +225,7 @@ class SubagentsFeature(Feature):
             async with self._slot(running):
                 async with self._start:  # start in the order of the calls
                     if running.changes_files:
-                        await self.handle.snapshot()
+                        await self.session.snapshot()
                 if running.is_stopped:
                     raise ToolError(STOPPED.format(id=running.id))
                 return await self._run(running, kind, task)
@@ -243,11 +243,11 @@ class SubagentsFeature(Feature):
         run = replace(running.run, status=status)
         output = Output(str(error), {"agent": run.id, "status": run.status}, is_error=True)
         try:
-            self.handle.record(run)
+            self.session.record(run)
         except RecordError as problem:
-            self.handle.notify("warning", f"{run.id} has ended: {error}; {problem}")
+            self.session.notify("warning", f"{run.id} has ended: {error}; {problem}")
             return
-        self.handle.emit(
+        self.session.emit(
             AgentFinished(run.id, status, 0.0, {}, 0.0, background=True, reason=str(error))
         )
         self._ended.append((run, output))
@@ -256,11 +256,11 @@ class SubagentsFeature(Feature):
         """Record a notice for the model about the end of a background subagent. Raises
         RecordError.
         """
-        output = self.handle.context.redact(output)
+        output = self.session.context.redact(output)
         details = dict(output.details)
         text, offloaded = self._runner.files.store(TaskTool.name, output, details)
         head = f"{run.id} ({run.type}): {run.description}. It has ended in the background:"
-        self.handle.record(
+        self.session.record(
             User(content=f"{head}\n{text}", source="notice", details=details, offloaded=offloaded)
         )
 
@@ -280,7 +280,7 @@ class SubagentsFeature(Feature):
                 places.release()
 
     async def _run(self, running: RunningSubagent, kind: AgentType, task: SubagentTask) -> Output:
-        parent, id, began = self.handle, running.id, time.monotonic()
+        parent, id, began = self.session, running.id, time.monotonic()
         prior = self._prior(kind, task)
         child = running.child = self._open(running, kind, task, prior)
         told = ledger_known_to_parent(child.log.entries(), running.run)
@@ -331,7 +331,7 @@ class SubagentsFeature(Feature):
         """Return the output for the parent, and credit the file changes to the subagent."""
         child = running.child
         assert child is not None
-        self.handle.denials.add(*child.denials)
+        self.session.denials.add(*child.denials)
         if self._runner.change_tracker is not None:
             self._runner.change_tracker.credit(agent.id, [row["path"] for row in rows])
         denied = list(dict.fromkeys(f"{d.tool} {d.title}: {d.reason}" for d in child.denials))
@@ -379,7 +379,7 @@ class SubagentsFeature(Feature):
             finished = TurnFinished("error", "", {"message": str(error)})
         finally:
             running.takes_messages, running.step = False, None
-            shared = child.model.client is self.handle.model.client
+            shared = child.model.client is self.session.model.client
             await finish_despite_cancel(child.close_except_model() if shared else child.close())
         self._summarize(child, finished)
         return finished
@@ -391,7 +391,7 @@ class SubagentsFeature(Feature):
         task: SubagentTask,
         prior: HandOver | None,
     ) -> AgentState:
-        parent, id = self.handle, running.id
+        parent, id = self.session, running.id
         spec = SubagentSpec(
             id=id,
             type=kind,
@@ -416,11 +416,11 @@ class SubagentsFeature(Feature):
         """Return the hand-over for a new subagent. A resumed one already has it in its log."""
         if task.resume is not None:
             return None
-        folder, ledger = self.handle.folder, self.handle.ledger
+        folder, ledger = self.session.folder, self.session.ledger
         return earlier_work(folder, ledger, kind.name, task.description, task.prompt)
 
     def _ask_for(self, id: str) -> Ask | None:
-        ask = self.handle.ask
+        ask = self.session.ask
         if ask is None:
             return None
 
@@ -430,7 +430,7 @@ class SubagentsFeature(Feature):
         return asked
 
     def _type_of(self, task: SubagentTask) -> AgentType:
-        name, agents = task.type, self.handle.ledger.agents
+        name, agents = task.type, self.session.ledger.agents
         if task.resume is not None:
             if task.resume not in agents:
                 raise ToolError(
@@ -452,7 +452,7 @@ class SubagentsFeature(Feature):
 
     def _changes(self, kind: AgentType) -> bool:
         """Return True if a subagent of this type can change files."""
-        tools = kind.allowed_tools(self.handle.tools)
+        tools = kind.allowed_tools(self.session.tools)
         return not kind.is_read_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
@@ -468,7 +468,7 @@ class SubagentsFeature(Feature):
         try:
             write_archive_file(child.folder / SUMMARY_NAME, text)
         except RecordError as error:  # not fatal, because the log has everything
-            self.handle.emit(Notice("warning", error.message))
+            self.session.emit(Notice("warning", error.message))
 
 
 def _background_output(running: RunningSubagent, text: str) -> Output:

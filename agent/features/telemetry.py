@@ -30,15 +30,15 @@ TOOL_ERROR = "tool_error"
 PROTOCOLS = ("", "http/protobuf")  # of OTEL_EXPORTER_OTLP_PROTOCOL
 
 
-def telemetry_or_warning(handle: LiveSession) -> otel.Telemetry | None:
+def telemetry_or_warning(session: LiveSession) -> otel.Telemetry | None:
     """Return the telemetry of this process, or warn and return None."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
     if protocol not in PROTOCOLS:
-        handle.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
+        session.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
     try:
         return otel.open_telemetry()
     except UsageError as error:
-        handle.warn_once(f"there is no telemetry: {error.message}. {error.hint}")
+        session.warn_once(f"there is no telemetry: {error.message}. {error.hint}")
         return None
 
 
@@ -49,7 +49,7 @@ class TelemetryFeature(Feature):
 
     def __init__(
         self,
-        handle: LiveSession,
+        session: LiveSession,
         telemetry: otel.Telemetry,
         *,
         agent: str,
@@ -61,7 +61,7 @@ class TelemetryFeature(Feature):
         """`agent` is the type of a subagent, whose turns are children of its `parent`'s turn.
         `provider` is "custom" for a model of the program, "scripted" for a scripted model, else "".
         """
-        super().__init__(handle)
+        super().__init__(session)
         self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent
         self._environ, self._has_contents = environ, has_contents
         self._provider = provider
@@ -74,7 +74,7 @@ class TelemetryFeature(Feature):
 
     @property
     def _model(self) -> dict[str, Any]:
-        model = self.handle.model.id
+        model = self.session.model.id
         provider = self._provider or otel.provider_of(model)
         return {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
 
@@ -88,7 +88,7 @@ class TelemetryFeature(Feature):
             {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.agent.name": self._agent,
-                "gen_ai.conversation.id": self.handle.folder.name,
+                "gen_ai.conversation.id": self.session.folder.name,
                 "gen_ai.input.messages": self._content("user", self._words),
                 **self._model,
             },
@@ -119,7 +119,7 @@ class TelemetryFeature(Feature):
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
         """Create the span of a finished tool call."""
         error = TOOL_ERROR if output.is_error else None
-        result = self.handle.context.redact(output).text if self._has_contents else None
+        result = self.session.context.redact(output).text if self._has_contents else None
         span = self._telemetry.begin(
             f"execute_tool {call.tool}",
             self._turn_context(),
@@ -164,12 +164,12 @@ class TelemetryFeature(Feature):
         same = {"gen_ai.operation.name": "chat", "gen_ai.response.model": reply.model}
         same |= self._model
         self._telemetry.begin(
-            f"chat {self.handle.model.id}",
+            f"chat {self.session.model.id}",
             self._turn_context(),
             {
                 **same,
                 **_tokens(usage),
-                "gen_ai.conversation.id": self.handle.folder.name,
+                "gen_ai.conversation.id": self.session.folder.name,
                 "gen_ai.response.id": reply.message_id,
                 "gen_ai.response.finish_reasons": [reply.stop_reason or ""],
                 "gen_ai.output.messages": self._content("assistant", text_of(reply.content)),
@@ -206,7 +206,7 @@ class TelemetryFeature(Feature):
         if not self._has_contents:
             return None
         given = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
-        return self.handle.context.redact(Output(given)).text
+        return self.session.context.redact(Output(given)).text
 
     async def session_ended(self) -> None:
         """Send pending data."""

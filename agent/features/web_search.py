@@ -61,8 +61,8 @@ class WebSearchFeature(Feature):
 
     name = "web-search"
 
-    def __init__(self, handle: LiveSession, servers: Servers | None, *, has_tool: bool) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, servers: Servers | None, *, has_tool: bool) -> None:
+        super().__init__(session)
         self._servers, self._has_tool = servers, has_tool
 
     def tools(self) -> list[Tool[Any]]:
@@ -90,18 +90,18 @@ class WebSearchFeature(Feature):
 
     def _names_tool(self, said: str) -> bool:
         place = _PLACE.search(said)
-        names = [tool.get("name") for tool in self.handle.view.tools]
+        names = [tool.get("name") for tool in self.session.view.tools]
         by_place = place and names[int(place[1]) : int(place[1]) + 1] == [WIRE_NAME]
         return bool(by_place or names_search(said))
 
     async def _drop_tool(self, why: str) -> bool:
-        handle = self.handle
-        if all(tool.get("name") != WIRE_NAME for tool in handle.view.tools):
+        session = self.session
+        if all(tool.get("name") != WIRE_NAME for tool in session.view.tools):
             return False
-        handle.tools[:] = [tool for tool in handle.tools if tool.name != WebSearchTool.name]
-        handle.record_opening()
+        session.tools[:] = [tool for tool in session.tools if tool.name != WebSearchTool.name]
+        session.record_opening()
         told = f"this server does not search the web ({why[:200]}); {await self._alternatives()}"
-        handle.emit(Notice("info", told))
+        session.emit(Notice("info", told))
         return True
 
     async def _alternatives(self) -> str:
@@ -120,7 +120,7 @@ class WebSearchFeature(Feature):
 
     def _drop_searches(self, why: str) -> bool:
         """Replace search results by their titles, and notify the user."""
-        view = self.handle.view
+        view = self.session.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,
              "stub": stub(each).text(view.scaled(each.size))}
@@ -129,12 +129,12 @@ class WebSearchFeature(Feature):
         if not self._mask([*targets, *self._unfinished_searches()], why):
             return False
         told = f"this server refuses search results ({why[:200]}): only their titles are sent"
-        self.handle.emit(Notice("info", told))
+        self.session.emit(Notice("info", told))
         return True
 
     def _unfinished_searches(self) -> list[dict[str, Any]]:
         """Return mask targets for the searches without a result."""
-        items = self.handle.view.items
+        items = self.session.view.items
         found = {b.get("tool_use_id") for i in items for b in i.blocks if b.get("type") == FOUND}
         return [
             {"seq": item.seq, "tool_use_id": block["id"], "stub": ""}
@@ -144,9 +144,9 @@ class WebSearchFeature(Feature):
         ]  # fmt: skip
 
     def _mask(self, targets: Sequence[dict[str, Any]], why: str) -> bool:
-        size = self.handle.model.current_window().tokens
+        size = self.session.model.current_window().tokens
         if targets:
-            self.handle.record(
+            self.session.record(
                 Mask(layer=LAYER, targets=[*targets], tokens_before=size, tokens_after=size,
                      trigger=why[:300])
             )  # fmt: skip

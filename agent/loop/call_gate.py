@@ -40,7 +40,7 @@ TOO_MANY_GUARDED = (
 class CallGate:
     """Decides which calls of one conversation may run."""
 
-    handle: LiveSession
+    session: LiveSession
     features: Features
     planted: PlantedWatch | None = None
 
@@ -101,7 +101,7 @@ class CallGate:
         such a rule would not be enough.
         """
         try:
-            as_if = self.handle.approval.with_rule(tool.name)
+            as_if = self.session.approval.with_rule(tool.name)
         except UsageError:  # no rule can name the tool
             return asked
         verdict = self._judged(tool, params, as_if)
@@ -135,10 +135,10 @@ class CallGate:
         no mode answers for the user. Raises CallRefused.
         """
         answer, title = None, call.title
-        if self.handle.ask is not None:
+        if self.session.ask is not None:
             question = await self._question(tool, params, call, verdict, must_ask=must_ask)
-            self.handle.approval.asked.append((tool, params))
-            answer = await self.handle.ask(question)
+            self.session.approval.asked.append((tool, params))
+            answer = await self.session.ask(question)
         if answer is None:
             self._deny(tool, title, verdict, asked=False)
             raise CallRefused(
@@ -149,14 +149,14 @@ class CallGate:
         if answer.allow:
             self._recheck(tool, params, verdict)
             if answer.sandboxed:
-                self.handle.approval.sandboxed = True
+                self.session.approval.sandboxed = True
             elif answer.where:
-                self.handle.approval.allow_for_session(answer.rule)
+                self.session.approval.allow_for_session(answer.rule)
             self._note_answer(tool, title, answer)
             if answer.sandboxed or answer.reason:  # the mode or a rule allows it now
                 return replace(self._judged(tool, params), action="allow")
             if isinstance(params, BashParams) and params.repository:
-                self.handle.repository_commands.add(params.command)
+                self.session.repository_commands.add(params.command)
                 verdict = replace(verdict, writes_repository=True)
             return verdict
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
@@ -174,7 +174,7 @@ class CallGate:
         and the user decide, as for a call.
         """
         tool, params = NetworkTool(), NetworkParams(host=host)
-        call = ToolCall("", tool.name, host, {"host": host}, self.handle.context.cwd)
+        call = ToolCall("", tool.name, host, {"host": host}, self.session.context.cwd)
         try:
             await self.permit(tool, params, call)
         except CallRefused as refused:
@@ -187,7 +187,7 @@ class CallGate:
         """Return the context of a call: the judged path and, for a command, the sandbox of its
         verdict. The paths in `hide` are hidden, the paths in `keep` are read-only.
         """
-        context = replace(self.handle.context, judged_path=verdict.path)
+        context = replace(self.session.context, judged_path=verdict.path)
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None:
             return context
@@ -212,22 +212,22 @@ class CallGate:
         kinds: tuple[RuleKind, ...] = ("deny",)
         if verdict.confined or verdict.read_only:
             kinds = ("deny", "ask")
-        guarded = self.handle.approval.guarded_files(kinds)
+        guarded = self.session.approval.guarded_files(kinds)
         if guarded is None:
             if verdict.confined:
                 raise CallRefused(
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
-            self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # the last known files: now there are too many
-        self.handle.guarded = hide, keep = guarded
+            self.session.warn_once(TOO_MANY_GUARDED)
+            guarded = self.session.guarded  # the last known files: now there are too many
+        self.session.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.watched_paths()]
         return self.context_for(tool, verdict, hide, keep)
 
     def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
         """Return the sandbox for the session's commands, or the one for read-only commands."""
-        context = self.handle.context
+        context = self.session.context
         confined = context.read_only_sandbox
         if verdict.read_only and confined is not None and confined.holds_looking:
             return confined
@@ -245,11 +245,11 @@ class CallGate:
 
     def _judged(self, tool: Tool[Any], params: Params, approval: Approval | None = None) -> Verdict:
         """Return the rules' verdict, or "ask" for an exception that no rule covers."""
-        verdict = (approval or self.handle.approval).judge(tool, params)
-        if tool.subject(params) in self.handle.repository_commands:
+        verdict = (approval or self.session.approval).judge(tool, params)
+        if tool.subject(params) in self.session.repository_commands:
             verdict = replace(verdict, writes_repository=True)
         why = tool.why_ask_anyway(params, self.context_for(tool, verdict))
-        if not why or verdict.action == "deny" or self.handle.approval.mode == "bypass":
+        if not why or verdict.action == "deny" or self.session.approval.mode == "bypass":
             return verdict
         return _to_be_asked(verdict, why)
 
@@ -258,9 +258,9 @@ class CallGate:
 
         The user may take minutes to answer, and background jobs keep running.
         """
-        now = self.handle.approval.judge(tool, params)
+        now = self.session.approval.judge(tool, params)
         moved = tool.effect in ("read", "edit") and now.path != asked.path
-        if moved or (now.action == "deny" and self.handle.approval.mode != "plan"):
+        if moved or (now.action == "deny" and self.session.approval.mode != "plan"):
             why = "it leads elsewhere" if now.action == "allow" else now.reason
             raise CallRefused(f"Not done: since it was asked about, {why}. Call it again.")
 
@@ -273,7 +273,7 @@ class CallGate:
         *,
         must_ask: bool,
     ) -> Question:
-        approval = self.handle.approval
+        approval = self.session.approval
 
         def settled() -> Answer | None:
             now = self._judged(tool, params)
@@ -282,7 +282,7 @@ class CallGate:
             return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
 
         def offers() -> Sequence[str]:
-            cwd = self.handle.context.cwd
+            cwd = self.session.context.cwd
             return suggestions.suggest(approval, tool, params, verdict.rule, cwd)
 
         def confines() -> bool:
@@ -309,7 +309,7 @@ class CallGate:
             causes=await _beside(causes, tool, params),
             offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(
-                approval, rule, tool, params, self.handle.context.cwd
+                approval, rule, tool, params, self.session.context.cwd
             ),
             settled=settled,
         )
@@ -329,11 +329,11 @@ class CallGate:
         return found.get("diff")
 
     def _may_read(self, path: str) -> bool:
-        reader = next((tool for tool in self.handle.tools if tool.name == "Read"), None)
+        reader = next((tool for tool in self.session.tools if tool.name == "Read"), None)
         if reader is None:
             return False
         given = reader.Params.model_validate({"path": path})
-        return self.handle.approval.judge(reader, given).action == "allow"
+        return self.session.approval.judge(reader, given).action == "allow"
 
     def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
         """Record that the user, a rule or a feature allowed a call after a question."""
@@ -341,7 +341,7 @@ class CallGate:
         data = {
             "answer": kind, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
         }  # fmt: skip
-        self.handle.record(
+        self.session.record(
             Note(topic="permission", text=f"allowed: {tool.name} {title}", data=data)
         )
 
@@ -349,12 +349,12 @@ class CallGate:
         self, tool: Tool[Any], title: str, verdict: Verdict, *, asked: bool, answer: str = ""
     ) -> None:
         denial = Denial(tool.name, title, verdict.rule, verdict.reason, asked)
-        self.handle.denials.add(denial)
+        self.session.denials.add(denial)
         text = f"not authorised: {tool.name} {title}"
         data = {
             "answer": answer, "rule": verdict.rule, "reason": verdict.reason, "asked": asked,
         }  # fmt: skip
-        self.handle.record(Note(topic="permission", text=text, data=data))
+        self.session.record(Note(topic="permission", text=text, data=data))
 
 
 def _to_be_asked(verdict: Verdict, why: str) -> Verdict:

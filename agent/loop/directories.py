@@ -42,14 +42,14 @@ def open_directories(
     return warnings
 
 
-def new_directory_entries(handle: "LiveSession") -> "list[User]":
+def new_directory_entries(session: "LiveSession") -> "list[User]":
     """Return the entry for directories that are not in the log yet, if there are any."""
     from ..session.entries import User
 
-    folders = handle.approval.folders
+    folders = session.approval.folders
     found = dict(zip(folders.names, folders.added, strict=True))
-    new = {name: real for name, real in found.items() if handle.directories.get(name) != real}
-    handle.directories |= new
+    new = {name: real for name, real in found.items() if session.directories.get(name) != real}
+    session.directories |= new
     text = directories_line([*new])
     return [User(content=text, source="notice", details={"directories": new})] if new else []
 

@@ -110,7 +110,7 @@ def check_settings(
 class Feature:
     """A part of the agent. Methods do nothing unless a subclass overrides them.
 
-    Methods may record entries (`self.handle.record`), which raises RecordError on failure.
+    Methods may record entries (`self.session.record`), which raises RecordError on failure.
     """
 
     name: ClassVar[str] = ""  # for settings and messages
@@ -122,12 +122,17 @@ class Feature:
     # The settings `extensions.NAME.KEY`, by key. `self.setting(key)` gives the value.
     settings: ClassVar[Mapping[str, Setting]] = {}
 
-    def __init__(self, handle: LiveSession) -> None:
-        self.handle = handle
+    def __init__(self, session: LiveSession) -> None:
+        self.session = session
+
+    @property
+    def handle(self) -> LiveSession:
+        """The session, by the name that older extensions use."""
+        return self.session
 
     def setting(self, key: str) -> Any:
         """Return the value of a declared setting. Raises KeyError for another key."""
-        return self.values(self.handle.options.settings.extensions)[key]
+        return self.values(self.session.options.settings.extensions)[key]
 
     @classmethod
     def values(cls, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

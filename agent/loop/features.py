@@ -190,7 +190,7 @@ class Features:
                 text = f"the layer {kind.name} of an extension is left out: the name is taken"
                 self._emit(Notice("warning", text))
                 continue
-            layer = kind(feature.values(feature.handle.options.settings.extensions))
+            layer = kind(feature.values(feature.session.options.settings.extensions))
             layer.guard = partial(self._guard, feature, f"the layer {layer.name}")
             own.append(layer)
             taken.add(layer.name)

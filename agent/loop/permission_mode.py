@@ -26,7 +26,7 @@ _MODE_NOTICE = regex(
 )
 
 
-def announce_mode(handle: "LiveSession", last_mode: str) -> None:
+def announce_mode(session: "LiveSession", last_mode: str) -> None:
     """Record a notice for the model if the mode has changed since the last announcement.
 
     If the view names no mode, `last_mode`, the mode of the model's newest turn, is used. Raises
@@ -34,9 +34,9 @@ def announce_mode(handle: "LiveSession", last_mode: str) -> None:
     """
     from ..session.entries import User
 
-    now = handle.approval.mode
-    if handle.view.items and now != (announced_mode(handle.view) or last_mode):
-        handle.record(User(content=mode_notice(now), source="notice"))
+    now = session.approval.mode
+    if session.view.items and now != (announced_mode(session.view) or last_mode):
+        session.record(User(content=mode_notice(now), source="notice"))
 
 
 def mode_notice(mode: "PermissionMode") -> str:

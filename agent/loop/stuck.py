@@ -13,18 +13,18 @@ _CHOICES = (
 )
 
 
-async def end_unless_allowed(handle: LiveSession, error: CtxagentError) -> None:
+async def end_unless_allowed(session: LiveSession, error: CtxagentError) -> None:
     """Ask the user whether the model may continue. Raises the error if it may not, or if the user
     cannot be asked.
     """
-    if handle.ask is None:
+    if session.ask is None:
         raise error
     why = f"{error.message[:1].upper()}{error.message[1:]}"
     form = FormQuestion(f"{why}. Go on?", _CHOICES)
-    answer = await handle.ask(Question("AskUser", form.text, {}, "", "", form=[form]))
+    answer = await session.ask(Question("AskUser", form.text, {}, "", "", form=[form]))
     said = answer.words[0] if answer and answer.allow and answer.words else STOP
     if said == STOP:
         raise error
-    handle.record(Note(topic=LOOP_TOPIC, text=f"allowed to go on: {error.message}"))
+    session.record(Note(topic=LOOP_TOPIC, text=f"allowed to go on: {error.message}"))
     if said != GO_ON:
-        handle.record(User(content=said, mid_turn=True))
+        session.record(User(content=said, mid_turn=True))

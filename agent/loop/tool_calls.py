@@ -179,7 +179,7 @@ NOT_RUN = "[not run: the user interrupted before this call started]"
 class ToolRunner:
     """Runs the tool calls of one conversation."""
 
-    handle: LiveSession
+    session: LiveSession
     features: Features
     change_tracker: ChangeTracker | None = None  # finds what calls change
     planted: PlantedWatch | None = None  # finds files that commands leave for others to run
@@ -187,24 +187,24 @@ class ToolRunner:
     @property
     def tools(self) -> dict[str, Tool[Any]]:
         """The tools by the name that the model uses."""
-        return {tool.wire_name: tool for tool in self.handle.tools}
+        return {tool.wire_name: tool for tool in self.session.tools}
 
     @property
     def gate(self) -> CallGate:
         """The gate that decides which calls may run."""
-        return CallGate(self.handle, self.features, self.planted)
+        return CallGate(self.session, self.features, self.planted)
 
     @property
     def files(self) -> ResultFiles:
         """The writer of result files."""
-        handle = self.handle
+        session = self.session
         return ResultFiles(
-            self.tools, handle.context, handle.policy, lambda: self._next_seq, handle.emit
+            self.tools, session.context, session.policy, lambda: self._next_seq, session.emit
         )
 
     @property
     def _next_seq(self) -> int:
-        return self.handle.log.last_seq + 1
+        return self.session.log.last_seq + 1
 
     async def run(self, calls: list[Block], broken: Mapping[str, str], *, cut: bool) -> None:
         """Run the calls and record a result for each.
@@ -244,14 +244,14 @@ class ToolRunner:
         name = block["name"]
         try:
             checked = checked_call(self.tools, block, raw, cut=cut)
-            checked = await with_known_path(checked, self.handle.context)
+            checked = await with_known_path(checked, self.session.context)
             tool, params, given = checked.tool, checked.params, checked.arguments
             call = ToolCall(block["id"], tool.name, tool.title(params), given, self._cwd)
             name, title = tool.name, call.title
             params, call, verdict = await self.gate.permit(tool, params, call)
             title, started = call.title, time.monotonic()
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
-            self.handle.emit(ToolStarted(call.id, tool.name, title, dict(call.arguments)))
+            self.session.emit(ToolStarted(call.id, tool.name, title, dict(call.arguments)))
             output = await self.watched(tool, params, call.id, verdict)
         except CallRefused as refused:  # 0 seconds: waiting for the user does not count
             self._finish(block, title, refused.output, 0.0, name)
@@ -274,7 +274,7 @@ class ToolRunner:
 
     @property
     def _cwd(self) -> Path:
-        return self.handle.context.cwd
+        return self.session.context.cwd
 
     async def permitted(self, tool: Tool[Any], params: Params, id: str) -> Output:
         """Run a call from a command file under the same permission rules as a call from the model.
@@ -302,10 +302,10 @@ class ToolRunner:
         if tracker:
             token = await tracker.before(tool, params)
             if token and (token.before is not None or token.edits is not None):
-                await self.handle.snapshot()
+                await self.session.snapshot()
             await tracker.save(token)
         if planted:
-            jobs = self.handle.context.jobs
+            jobs = self.session.context.jobs
             await in_thread(planted.begin, jobs, unasked=verdict.confined)
         try:
             context = self._context(tool, id, verdict)
@@ -325,10 +325,10 @@ class ToolRunner:
             if planted:
                 left = await in_thread(planted.end)
         if left:
-            self.handle.emit(Notice("warning", left.notice))
+            self.session.emit(Notice("warning", left.notice))
             output = replace(output, text=f"{output.text}\n{left.note}".strip("\n"))
             if output.filed:
-                output.filed.file.add_note(self.handle.context.redact(Output(left.note)).text)
+                output.filed.file.add_note(self.session.context.redact(Output(left.note)).text)
         if tracker:
             try:
                 found = await tracker.after(token, hurry=interrupted)
@@ -343,17 +343,17 @@ class ToolRunner:
         """Return the context of a call. Raises CallRefused."""
         return replace(
             self.gate.context_to_run(tool, verdict),
-            progress=lambda text: self.handle.emit(ToolOutput(id, text)),
+            progress=lambda text: self.session.emit(ToolOutput(id, text)),
             env=self._env(id),
             open_file=self.files.opener(tool.name, id),
-            is_denied=self.handle.approval.denies_reading,
+            is_denied=self.session.approval.denies_reading,
         )
 
     def _env(self, id: str) -> Mapping[str, str]:
         """Return the environment of a call's commands. It includes the name of the call, to find
         leftover processes after a kill.
         """
-        context = self.handle.context
+        context = self.session.context
         if context.session_dir is None:
             return context.env
         session = locate_log(context.session_dir / LOG_NAME)[1]
@@ -366,13 +366,13 @@ class ToolRunner:
         """Record a result, and return the output as recorded. `name` is the tool that ran, if the
         call used another name.
         """
-        output = self.handle.context.redact(output)
+        output = self.session.context.redact(output)
         details = {**output.details, **self.files.save_original(output)}
         content: str | list[Block] = output.blocks or output.text
         offloaded = None
         if output.whole or isinstance(content, str):
             content, offloaded = self.files.store(call["name"], output, details)
-        recorded = self.handle.record(
+        recorded = self.session.record(
             ToolResult(
                 tool_use_id=call["id"],
                 content=content,
@@ -382,7 +382,7 @@ class ToolRunner:
             )
         )
         shown = content if isinstance(content, str) else output.text
-        self.handle.emit(
+        self.session.emit(
             ToolFinished(
                 call["id"], name or call["name"], title, output.is_error, shown, seconds, details,
                 recorded.seq,

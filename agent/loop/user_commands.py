@@ -119,7 +119,7 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
     id = f"shell-{agent.log.last_seq + 1}"
     shell = copy(agent)
     shell.context = replace(agent.context, sandbox=None)  # as in a shell of the user
-    runner = replace(agent.runner, handle=shell)
+    runner = replace(agent.runner, session=shell)
     given = {"command": command}
     agent.emit(ToolStarted(id, SHELL, command, given))
     started = time.monotonic()

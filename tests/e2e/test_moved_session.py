@@ -19,8 +19,8 @@ from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
 class Ending(Feature):
     """A feature that never finishes at the end of a session."""
 
-    def __init__(self, handle: LiveSession) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession) -> None:
+        super().__init__(session)
         self.begun = asyncio.Event()
         self.cut_short = False
 

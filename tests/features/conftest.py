@@ -1,5 +1,5 @@
 """Fixtures of a conversation for tests of features."""
 
-from ..loop.conftest import events, handle, project
+from ..loop.conftest import events, project, session
 
-__all__ = ["events", "handle", "project"]
+__all__ = ["events", "project", "session"]

@@ -321,28 +321,28 @@ def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:
     assert name == orphans.call_name("s", 2, "x:/\n y")
 
 
-def recovery(handle: LiveSession, unrecorded: Sequence[Entry] = ()) -> CrashRecoveryFeature:
-    folder = handle.folder
-    tree = WorkTree(handle.context.cwd, store=folder / "store.git", index=folder / "index", env={})
-    feature = CrashRecoveryFeature(handle, tree, unrecorded, resumed=True)
-    handle.listeners.append(feature.recorded)
+def recovery(session: LiveSession, unrecorded: Sequence[Entry] = ()) -> CrashRecoveryFeature:
+    folder = session.folder
+    tree = WorkTree(session.context.cwd, store=folder / "store.git", index=folder / "index", env={})
+    feature = CrashRecoveryFeature(session, tree, unrecorded, resumed=True)
+    session.listeners.append(feature.recorded)
     return feature
 
 
-def test_what_subagents_left_is_recorded_with_the_first_entries(handle: LiveSession) -> None:
+def test_what_subagents_left_is_recorded_with_the_first_entries(session: LiveSession) -> None:
     left = Note(topic="agent", text="explore-1 was killed", data={})
-    handle.record_opening()
-    assert [*recovery(handle, [left]).first_entries()] == [left]
+    session.record_opening()
+    assert [*recovery(session, [left]).first_entries()] == [left]
 
 
-def test_the_user_is_warned_of_what_a_kill_left(handle: LiveSession, events: list[Event]) -> None:
-    handle.record_opening()
-    recovery(handle)
-    data = {"changes": [{"path": str(handle.context.cwd / "a.txt")}], "ended": ["make"]}
-    handle.record(Note(topic="other", text="x", data=data))
+def test_the_user_is_warned_of_what_a_kill_left(session: LiveSession, events: list[Event]) -> None:
+    session.record_opening()
+    recovery(session)
+    data = {"changes": [{"path": str(session.context.cwd / "a.txt")}], "ended": ["make"]}
+    session.record(Note(topic="other", text="x", data=data))
     assert events == []
-    handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
+    session.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
     told = "files that have changed since: a.txt; still running, now stopped: `make`"
     assert events == [Notice("warning", told)]
-    handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
+    session.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
     assert len(events) == 1

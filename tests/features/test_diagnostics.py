@@ -39,13 +39,13 @@ class Sandbox:
         self.required, self.absent, self.unasked_absent = required, absent, unasked_absent
 
 
-def feature(handle: LiveSession, **settings: Any) -> DiagnosticsFeature:
-    runner = ToolRunner(handle, Features(handle.emit))
-    return DiagnosticsFeature(handle, runner, LspSettings(**settings))
+def feature(session: LiveSession, **settings: Any) -> DiagnosticsFeature:
+    runner = ToolRunner(session, Features(session.emit))
+    return DiagnosticsFeature(session, runner, LspSettings(**settings))
 
 
-def refusal(handle: LiveSession, mode: str) -> str:
-    made = feature(handle, enabled=mode)
+def refusal(session: LiveSession, mode: str) -> str:
+    made = feature(session, enabled=mode)
     asyncio.run(made.servers())
     assert made.refusal is not None
     return made.refusal
@@ -68,35 +68,37 @@ def test_files_are_counted_by_the_index(tmp_path: Path) -> None:
 
 
 def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
-    handle: LiveSession, monkeypatch: pytest.MonkeyPatch
+    session: LiveSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cwd, context = handle.context.cwd, handle.context
-    assert refusal(handle, "off") == 'lsp.enabled is "off"'
-    assert refusal(handle, "auto").startswith("no user can answer questions; lsp.enabled = ")
-    handle.ask = asked
-    assert refusal(handle, "auto").startswith("this is not a git repository")
+    cwd, context = session.context.cwd, session.context
+    assert refusal(session, "off") == 'lsp.enabled is "off"'
+    assert refusal(session, "auto").startswith("no user can answer questions; lsp.enabled = ")
+    session.ask = asked
+    assert refusal(session, "auto").startswith("this is not a git repository")
     git(cwd, "init")
-    assert "the sandbox cannot confine them: sandbox.mode is off" in refusal(handle, "auto")
+    assert "the sandbox cannot confine them: sandbox.mode is off" in refusal(session, "auto")
     context.sandbox = Sandbox(unasked_absent="bwrap is not installed.")  # type: ignore[assignment]
-    assert "the sandbox cannot confine them: bwrap is not installed; lsp" in refusal(handle, "auto")
+    assert "the sandbox cannot confine them: bwrap is not installed; lsp" in refusal(
+        session, "auto"
+    )
     context.sandbox = Sandbox(required=True, absent="no.")  # type: ignore[assignment]
-    assert refusal(handle, "on") == "nothing runs without the sandbox: no."
+    assert refusal(session, "on") == "nothing runs without the sandbox: no."
     context.sandbox = None
-    assert refusal(handle, "on") == ""
+    assert refusal(session, "on") == ""
     (cwd / "tracked").write_text("")
     git(cwd, "add", "tracked")
     monkeypatch.setattr(module, "MAX_TRACKED_FILES", 0)
-    assert "1 files in the repository are more than 0" in refusal(handle, "auto")
+    assert "1 files in the repository are more than 0" in refusal(session, "auto")
 
 
-def test_what_a_result_gets(handle: LiveSession) -> None:
-    cwd = handle.context.cwd
+def test_what_a_result_gets(session: LiveSession) -> None:
+    cwd = session.context.cwd
     git(cwd, "init")
     command = f"{sys.executable} {language_server.__file__} push"
     (cwd / "a.x").write_text("fine\n")
 
     async def scene() -> tuple[Output | None, Output | None, Output | None]:
-        made = feature(handle, enabled="on", servers=(f".x: {command}",))
+        made = feature(session, enabled="on", servers=(f".x: {command}",))
         edit = ToolCall("1", "Edit", "a.x", {"path": "a.x"}, cwd)
         bash = ToolCall("2", "Bash", "sed", {"command": "sed"}, cwd)
         output = Output("Edited.", {"path": str(cwd / "a.x")})

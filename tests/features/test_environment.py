@@ -15,19 +15,19 @@ from ctxagent.agent.session.entries import Assistant, Entry, ToolResult, User
 from ..support.instruction_files import places
 
 
-def environment(handle: LiveSession, **more: object) -> EnvironmentFeature:
+def environment(session: LiveSession, **more: object) -> EnvironmentFeature:
     """Return the feature in an open session."""
-    handle.record_opening()
-    config = handle.context.cwd.parent / "config"
+    session.record_opening()
+    config = session.context.cwd.parent / "config"
     return EnvironmentFeature(
-        handle,
-        Surroundings(places(handle.context.cwd, config, handle.folder), **more),  # type: ignore[arg-type]
+        session,
+        Surroundings(places(session.context.cwd, config, session.folder), **more),  # type: ignore[arg-type]
     )
 
 
 def begin(feature: EnvironmentFeature) -> list[Entry]:
     """Record the first entries, and return them."""
-    return [feature.handle.record(entry) for entry in feature.first_entries()]
+    return [feature.session.record(entry) for entry in feature.first_entries()]
 
 
 def turn(feature: EnvironmentFeature) -> None:
@@ -38,16 +38,16 @@ def sources(entries: list[Entry]) -> list[str]:
     return [entry.source if isinstance(entry, User) else entry.kind for entry in entries]
 
 
-def read(handle: LiveSession, name: str, text: str) -> None:
+def read(session: LiveSession, name: str, text: str) -> None:
     """Record that the session read a file with this text from disk."""
-    path = handle.context.cwd / name
+    path = session.context.cwd / name
     path.write_text(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     seen = {"path": str(path), "sha256": digest}
     call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"path": name}}
-    handle.record(Assistant(content=[call], usage={}, stop_reason="tool_use", model="m"))
+    session.record(Assistant(content=[call], usage={}, stop_reason="tool_use", model="m"))
     details = {"path": str(path), "seen": seen}
-    handle.record(ToolResult(tool_use_id="c1", content=text, details=details))
+    session.record(ToolResult(tool_use_id="c1", content=text, details=details))
 
 
 @pytest.fixture
@@ -57,32 +57,32 @@ def instructions(project: Path) -> Path:
     return path
 
 
-def test_a_session_gets_its_surroundings_once(handle: LiveSession, instructions: Path) -> None:
-    assert sources(begin(environment(handle))) == ["environment", "instructions"]
-    assert begin(environment(handle)) == []  # of the process that resumes
+def test_a_session_gets_its_surroundings_once(session: LiveSession, instructions: Path) -> None:
+    assert sources(begin(environment(session))) == ["environment", "instructions"]
+    assert begin(environment(session)) == []  # of the process that resumes
 
 
-def test_a_resumed_session_learns_which_files_have_changed(handle: LiveSession) -> None:
-    begin(environment(handle))
-    read(handle, "a.txt", "alpha")
-    (handle.context.cwd / "a.txt").write_text("beta, by another program")
-    (told,) = begin(environment(handle))
+def test_a_resumed_session_learns_which_files_have_changed(session: LiveSession) -> None:
+    begin(environment(session))
+    read(session, "a.txt", "alpha")
+    (session.context.cwd / "a.txt").write_text("beta, by another program")
+    (told,) = begin(environment(session))
     assert isinstance(told, User)
     assert "Changed on disk since this session last read or wrote them: a.txt" in str(told.content)
 
 
 def test_changed_instructions_are_told_at_the_next_turn(
-    handle: LiveSession, events: list[Event], instructions: Path
+    session: LiveSession, events: list[Event], instructions: Path
 ) -> None:
-    feature = environment(handle)
+    feature = environment(session)
     begin(feature)
     turn(feature)
     assert events == []
-    before = handle.log.last_seq
+    before = session.log.last_seq
     instructions.write_text("Feed the heron.\n")
     turn(feature)
     turn(feature)
-    (told,) = (entry for entry in handle.log.entries() if entry.seq > before)
+    (told,) = (entry for entry in session.log.entries() if entry.seq > before)
     assert isinstance(told, User)
     assert str(told.content).endswith(
         "This text replaces the one given earlier:\n\nFeed the heron."
@@ -91,11 +91,11 @@ def test_changed_instructions_are_told_at_the_next_turn(
 
 
 def test_after_a_summary_missing_instructions_are_inserted_again(
-    handle: LiveSession, instructions: Path
+    session: LiveSession, instructions: Path
 ) -> None:
-    feature = environment(handle)
+    feature = environment(session)
     _, said = begin(feature)
-    handle.context.todos.append({"status": "pending", "content": "Feed it"})
+    session.context.todos.append({"status": "pending", "content": "Feed it"})
     state, again = feature.reinserted([])
     assert isinstance(state, User)
     assert "- [pending] Feed it" in str(state.content)

@@ -135,19 +135,19 @@ def test_a_recording_format_that_fails(
         load_recording(recording)
 
 
-def test_a_failing_extension_is_left_out(handle: LiveSession, events: list[Event]) -> None:
+def test_a_failing_extension_is_left_out(session: LiveSession, events: list[Event]) -> None:
     class Broken(Feature):
         name = "broken"
 
-        def __init__(self, handle: LiveSession) -> None:
+        def __init__(self, session: LiveSession) -> None:
             raise CtxagentError("no")
 
     class Whole(Feature):
         name = "whole"
 
     features = Features(events.append)
-    handle.options = launched("m", Broken, Whole)
-    add_extensions(handle, features)
+    session.options = launched("m", Broken, Whole)
+    add_extensions(session, features)
     assert [each.name for each in features.extensions] == ["whole"]
     text = "the extension broken is left out: CtxagentError: no"
     assert events == [Notice("warning", text)]
@@ -234,7 +234,7 @@ def test_a_command_that_fails(run: Any, why: str) -> None:
         asyncio.run(called(run, "a"))
 
 
-def test_the_decorators_give_tools_and_commands(handle: LiveSession) -> None:
+def test_the_decorators_give_tools_and_commands(session: LiveSession) -> None:
     class Mine(Feature):
         @tool("read")
         def words(self, text: str) -> int:
@@ -249,7 +249,7 @@ def test_the_decorators_give_tools_and_commands(handle: LiveSession) -> None:
         async def other(self, argument: str) -> str:
             return argument
 
-    feature = Mine(handle)
+    feature = Mine(session)
     (made,) = feature.tools()
     assert (made.name, made.effect, made.description) == ("words", "read", "Counts words.")
     assert [(each.name, each.help, each.argument) for each in feature.commands()] == [

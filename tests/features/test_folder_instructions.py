@@ -24,29 +24,29 @@ def folder(project: Path) -> Path:
     return folder
 
 
-def feature(handle: LiveSession) -> FolderInstructionsFeature:
+def feature(session: LiveSession) -> FolderInstructionsFeature:
     made = FolderInstructionsFeature(
-        handle, places(handle.context.cwd, handle.folder / "config", handle.folder)
+        session, places(session.context.cwd, session.folder / "config", session.folder)
     )
-    handle.listeners.append(made.recorded)
+    session.listeners.append(made.recorded)
     return made
 
 
 def call(
-    handle: LiveSession, tool: str, details: dict[str, Any], *, is_error: bool = False
+    session: LiveSession, tool: str, details: dict[str, Any], *, is_error: bool = False
 ) -> None:
     """Record a call and its result."""
-    id = f"c{handle.log.last_seq}"
+    id = f"c{session.log.last_seq}"
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
-    handle.record(Assistant(content=[block], usage={}, stop_reason="tool_use", model="m"))
-    handle.record(ToolResult(tool_use_id=id, content="x", details=details, is_error=is_error))
+    session.record(Assistant(content=[block], usage={}, stop_reason="tool_use", model="m"))
+    session.record(ToolResult(tool_use_id=id, content="x", details=details, is_error=is_error))
 
 
 def given(made: FolderInstructionsFeature) -> list[str]:
     """Return the texts recorded before the next model call."""
-    before = made.handle.log.last_seq
+    before = made.session.log.last_seq
     asyncio.run(made.before_call())
-    entries = [entry for entry in made.handle.log.entries() if entry.seq > before]
+    entries = [entry for entry in made.session.log.entries() if entry.seq > before]
     return [str(entry.content).partition("\n\n")[2] for entry in entries if isinstance(entry, User)]
 
 
@@ -66,35 +66,35 @@ def given(made: FolderInstructionsFeature) -> list[str]:
     ],
 )
 def test_which_calls_count(
-    handle: LiveSession, folder: Path, tool: str, details: dict[str, Any], is_error: bool,
+    session: LiveSession, folder: Path, tool: str, details: dict[str, Any], is_error: bool,
     is_given: bool,
 ) -> None:  # fmt: skip
-    made = feature(handle)
-    call(handle, tool, details, is_error=is_error)
+    made = feature(session)
+    call(session, tool, details, is_error=is_error)
     assert given(made) == ["Feed the walrus."] * is_given
     assert given(made) == []
 
 
 def test_a_resumed_session_gets_the_missed_instructions(
-    handle: LiveSession, events: list[Event], folder: Path
+    session: LiveSession, events: list[Event], folder: Path
 ) -> None:
-    call(handle, "Read", {"path": str(folder / "a.py")})
-    assert given(feature(handle)) == ["Feed the walrus."]
-    assert given(feature(handle)) == []
+    call(session, "Read", {"path": str(folder / "a.py")})
+    assert given(feature(session)) == ["Feed the walrus."]
+    assert given(feature(session)) == []
     told = "in/AGENTS.md, for work in its folder: the model gets its text now"
     assert events == [Notice("info", told)]
 
 
-def test_after_a_summary_only_what_is_touched_again(handle: LiveSession, folder: Path) -> None:
-    made = feature(handle)
-    call(handle, "Read", {"path": "in/a.py"})
+def test_after_a_summary_only_what_is_touched_again(session: LiveSession, folder: Path) -> None:
+    made = feature(session)
+    call(session, "Read", {"path": "in/a.py"})
     given(made)
-    last = handle.log.last_seq
-    handle.record(Summary(document={}, text="s", covers=(1, last), keep_from=last + 1, trigger="t",
+    last = session.log.last_seq
+    session.record(Summary(document={}, text="s", covers=(1, last), keep_from=last + 1, trigger="t",
                           tokens_before=2, tokens_after=1))  # fmt: skip
-    assert given(made) == given(feature(handle)) == []
-    call(handle, "Read", {"path": "in/a.py"})
-    assert given(feature(handle)) == ["Feed the walrus."]
+    assert given(made) == given(feature(session)) == []
+    call(session, "Read", {"path": "in/a.py"})
+    assert given(feature(session)) == ["Feed the walrus."]
     assert given(made) == []
 
 
@@ -108,28 +108,28 @@ def test_the_paths_of_a_command(tmp_path: Path) -> None:
     assert [*Touch("Read", "in/../a.txt").paths(tmp_path)] == [tmp_path / "a.txt"]
 
 
-def test_a_file_that_must_not_be_read_is_not_given(handle: LiveSession, folder: Path) -> None:
-    handle.approval = Approval(mode="ask", cwd=handle.context.cwd, deny=["Read(in/AGENTS.md)"])
-    call(handle, "Read", {"path": "in/a.py"})
-    assert given(feature(handle)) == []
+def test_a_file_that_must_not_be_read_is_not_given(session: LiveSession, folder: Path) -> None:
+    session.approval = Approval(mode="ask", cwd=session.context.cwd, deny=["Read(in/AGENTS.md)"])
+    call(session, "Read", {"path": "in/a.py"})
+    assert given(feature(session)) == []
 
 
-def test_the_same_text_in_two_folders_counts_for_both(handle: LiveSession, folder: Path) -> None:
-    made = feature(handle)
+def test_the_same_text_in_two_folders_counts_for_both(session: LiveSession, folder: Path) -> None:
+    made = feature(session)
     for name in ("b", "in/deep"):
         (folder.parent / name).mkdir()
         (folder.parent / name / "AGENTS.md").write_text("Feed the walrus.")
     (folder.parent / "linked").mkdir()
     (folder.parent / "linked/AGENTS.md").symlink_to(folder / "AGENTS.md")
-    call(handle, "Read", {"path": "in/a.py"})
+    call(session, "Read", {"path": "in/a.py"})
     assert given(made) == ["Feed the walrus."]
     for name in ("in/deep", "linked"):
-        call(handle, "Write", {"path": f"{name}/x.py"})
+        call(session, "Write", {"path": f"{name}/x.py"})
         assert given(made) == []
     for times in (1, 0):
-        call(handle, "Write", {"path": "b/x.py"})
+        call(session, "Write", {"path": "b/x.py"})
         assert len(given(made)) == times
-    (last,) = [entry for entry in handle.log.entries() if "b/AGENTS.md" in str(entry)]
+    (last,) = [entry for entry in session.log.entries() if "b/AGENTS.md" in str(entry)]
     assert isinstance(last, User)
     text = (
         f"{folder.parent}/b/AGENTS.md, for work in its folder, says the same as {folder}/AGENTS.md."
@@ -137,7 +137,7 @@ def test_the_same_text_in_two_folders_counts_for_both(handle: LiveSession, folde
     assert last.content == text
     (folder / "AGENTS.md").write_text("Feed the seal.")
     for name in ("in", "b"):
-        call(handle, "Write", {"path": f"{name}/y.py"})
+        call(session, "Write", {"path": f"{name}/y.py"})
     assert given(made)[0] == "Feed the seal."
-    call(handle, "Write", {"path": "b/z.py"})
+    call(session, "Write", {"path": "b/z.py"})
     assert given(made) == ["Feed the walrus."]  # what its earlier entry refers to was replaced

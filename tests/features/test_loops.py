@@ -125,8 +125,8 @@ def test_thinking_that_repeats_is_stopped(project: Path) -> None:
     assert talk.of(Assistant)[0].content == []
 
 
-def test_a_new_attempt_or_reply_begins_afresh(handle: LiveSession) -> None:
-    loops, part = LoopsFeature(handle), SENTENCE * 50
+def test_a_new_attempt_or_reply_begins_afresh(session: LiveSession) -> None:
+    loops, part = LoopsFeature(session), SENTENCE * 50
     assert not loops.reply_streamed(TextDelta(part))
     assert not loops.reply_streamed(ThinkingDelta(part))
     for begin in (Accepted({}), Retrying(1, None, 1.0, "reset")):

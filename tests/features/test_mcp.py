@@ -45,8 +45,8 @@ async def ask(question: Question) -> Answer | None:
     return None
 
 
-def names(handle: LiveSession) -> list[str]:
-    return [tool.name for tool in handle.tools if tool.name.lower().startswith("mcp")]
+def names(session: LiveSession) -> list[str]:
+    return [tool.name for tool in session.tools if tool.name.lower().startswith("mcp")]
 
 
 def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
@@ -61,22 +61,22 @@ def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
     assert servers_of_session(configured, []) is configured.mcp
 
 
-def test_the_tools_of_servers_come_by_way_of_one_tool(handle: LiveSession) -> None:
+def test_the_tools_of_servers_come_by_way_of_one_tool(session: LiveSession) -> None:
     feature = McpFeature(
-        handle, McpServers((), env={}, cwd=handle.context.cwd, starts=start_gate(handle.folder))
+        session, McpServers((), env={}, cwd=session.context.cwd, starts=start_gate(session.folder))
     )
-    handle.tools += feature.tools()
+    session.tools += feature.tools()
     asyncio.run(feature.prepare())
-    assert names(handle) == ["Mcp"]
+    assert names(session) == ["Mcp"]
 
 
 @pytest.mark.slow
-def test_tools_that_load_at_start_are_in_the_list_once(handle: LiveSession, start: Start) -> None:
-    feature = McpFeature(handle, start(load_at_start=["plain"]))
-    handle.tools += feature.tools()
+def test_tools_that_load_at_start_are_in_the_list_once(session: LiveSession, start: Start) -> None:
+    feature = McpFeature(session, start(load_at_start=["plain"]))
+    session.tools += feature.tools()
     for _ in range(2):
         asyncio.run(feature.prepare())
-    found = names(handle)
+    found = names(session)
     assert found[0] == "Mcp"
     assert len(found) == len(set(found)) > 1
     assert all(name.startswith("mcp__plain__") for name in found[1:])
@@ -85,11 +85,11 @@ def test_tools_that_load_at_start_are_in_the_list_once(handle: LiveSession, star
 @pytest.mark.slow
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_only_a_run_without_a_user_waits_for_the_servers_it_needs(
-    handle: LiveSession, start: Start, is_watched: bool
+    session: LiveSession, start: Start, is_watched: bool
 ) -> None:
     servers = start("hang" if is_watched else "die", needed=["plain"])
-    handle.ask = ask if is_watched else None
-    asyncio.run(McpFeature(handle, servers).prepare())
+    session.ask = ask if is_watched else None
+    asyncio.run(McpFeature(session, servers).prepare())
     (status,) = servers.status()
     assert (status.state == "failed") is not is_watched
 
@@ -117,5 +117,5 @@ def test_a_server_that_fails_is_a_warning(start: Start) -> None:
     assert "no such database" in notice.text
 
 
-def test_without_servers_nothing_is_reported(handle: LiveSession) -> None:
-    report_problems(None, handle.emit)
+def test_without_servers_nothing_is_reported(session: LiveSession) -> None:
+    report_problems(None, session.emit)

@@ -31,42 +31,42 @@ class User:
         return Answer(None not in said, words=[each or "" for each in said])
 
 
-def filled_in(handle: LiveSession, user: User) -> Any:
-    handle.ask = user
-    respondent = McpRespondent(handle, cast(CallGate, None), None, {})
+def filled_in(session: LiveSession, user: User) -> Any:
+    session.ask = user
+    respondent = McpRespondent(session, cast(CallGate, None), None, {})
     form = FormRequest("shop", "What do you want?", form_fields(SCHEMA) or ())
     return asyncio.run(respondent.fill_in(form))
 
 
-def test_many_choices_are_named_in_the_question(handle: LiveSession) -> None:
+def test_many_choices_are_named_in_the_question(session: LiveSession) -> None:
     user = User("7", "town 11")
-    assert filled_in(handle, user) == {"size": 7, "town": "Town 11"}
+    assert filled_in(session, user) == {"size": 7, "town": "Town 11"}
     ((first, second),) = user.forms
     assert first.text == "The MCP server shop asks: What do you want?\nsize"
     assert second.text.startswith("town (of Town 0, Town 1,")
     assert second.choices == []
 
 
-def test_only_what_is_wrong_is_asked_again(handle: LiveSession) -> None:
+def test_only_what_is_wrong_is_asked_again(session: LiveSession) -> None:
     user = User("4", "Town 1", "six", "6")
-    assert filled_in(handle, user) == {"size": 6, "town": "Town 1"}
+    assert filled_in(session, user) == {"size": 6, "town": "Town 1"}
     assert [form[0].text for form in user.forms[1:]] == [
         "'4' is not valid: at least 5.\nsize",
         "'six' is not valid: it is not a whole number.\nsize",
     ]
 
 
-def test_invalid_values_and_declined_forms(handle: LiveSession) -> None:
+def test_invalid_values_and_declined_forms(session: LiveSession) -> None:
     user = User("1", "Town 1", "2", "3")
-    assert filled_in(handle, user) is None
+    assert filled_in(session, user) is None
     assert len(user.forms) == MAX_TRIES
-    assert filled_in(handle, User(None, None)) is None
-    assert filled_in(handle, User("1", "Town 1", None)) is None
+    assert filled_in(session, User(None, None)) is None
+    assert filled_in(session, User("1", "Town 1", None)) is None
 
 
-def test_only_agreement_opens_a_page(handle: LiveSession) -> None:
+def test_only_agreement_opens_a_page(session: LiveSession) -> None:
     asked = VisitRequest("shop", "Pay.", "https://pay.example/1")
     for said, agreed in (("open it", True), ("do not open it", False), ("later", False)):
-        handle.ask = User(said)
-        respondent = McpRespondent(handle, cast(CallGate, None), None, {})
+        session.ask = User(said)
+        respondent = McpRespondent(session, cast(CallGate, None), None, {})
         assert asyncio.run(respondent.visit(asked)) is agreed

@@ -27,17 +27,17 @@ def keep(folder: MemoryFolder, name: str, text: str) -> None:
     folder.write(folder.add(name, "", text, {}))
 
 
-def begun(handle: LiveSession, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
+def begun(session: LiveSession, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
     """Return the feature in a session that has recorded its first entries."""
-    feature = MemoryFeature(handle, folder, is_offered=False, may_change=may_change)
-    handle.tools += feature.tools()
+    feature = MemoryFeature(session, folder, is_offered=False, may_change=may_change)
+    session.tools += feature.tools()
     for entry in feature.first_entries():
-        handle.record(entry)
+        session.record(entry)
     return feature
 
 
-def told(handle: LiveSession) -> list[str]:
-    entries = handle.log.entries()
+def told(session: LiveSession) -> list[str]:
+    entries = session.log.entries()
     return [str(e.content) for e in entries if isinstance(e, User) and e.source == MEMORY]
 
 
@@ -49,61 +49,61 @@ def call(feature: MemoryFeature, **arguments: str) -> Output:
     """Run a call of the tool as if it were allowed."""
     (tool,) = feature.tools()
     resolved, params = tool.resolve(MemoryParams.model_validate(arguments))
-    output: Output = asyncio.run(resolved.run(params, feature.handle.context))
+    output: Output = asyncio.run(resolved.run(params, feature.session.context))
     return output
 
 
-def test_without_a_fact_there_is_nothing(handle: LiveSession, folder: MemoryFolder) -> None:
-    feature = begun(handle, folder)
+def test_without_a_fact_there_is_nothing(session: LiveSession, folder: MemoryFolder) -> None:
+    feature = begun(session, folder)
     keep(folder, "a", "From another session")
     turn(feature)
-    assert "Memory" not in [tool.name for tool in handle.tools]
-    assert (told(handle), feature.reinserted(())) == ([], [])
+    assert "Memory" not in [tool.name for tool in session.tools]
+    assert (told(session), feature.reinserted(())) == ([], [])
 
 
 def test_the_index_is_given_once_and_again_after_a_summary(
-    handle: LiveSession, folder: MemoryFolder
+    session: LiveSession, folder: MemoryFolder
 ) -> None:
     keep(folder, "b", "Fact b")
     keep(folder, "a", "Fact a")
-    feature = begun(handle, folder)
+    feature = begun(session, folder)
     turn(feature)
-    (index,) = told(handle)
+    (index,) = told(session)
     assert index.endswith("]\n- a: Fact a\n- b: Fact b")
-    (seq,) = [item.seq for item in handle.view.items if item.source == MEMORY]
+    (seq,) = [item.seq for item in session.view.items if item.source == MEMORY]
     assert feature.reinserted({seq}) == []
     (again,) = feature.reinserted(())
     assert isinstance(again, User)
     assert again.content == index
 
 
-def test_changes_by_others_are_reported_once(handle: LiveSession, folder: MemoryFolder) -> None:
+def test_changes_by_others_are_reported_once(session: LiveSession, folder: MemoryFolder) -> None:
     for name in "abc":
         keep(folder, name, f"Fact {name}")
-    feature = begun(handle, folder)
+    feature = begun(session, folder)
     keep(folder, "d", "Fact d")
     folder.write(folder.edit("a", "Fact", "Other"))
     folder.write(folder.forget("b"))
     os.utime(folder.folder / "d.md", (1, 1))
     turn(feature)
     turn(feature)
-    assert told(handle)[1:] == [
+    assert told(session)[1:] == [
         "[The memory of this project has changed.]\n- a: Other a\n- d: Fact d\nForgotten: b."
     ]
     folder.write(folder.forget("d"))
     turn(feature)
-    assert told(handle)[2:] == ["[The memory of this project has changed.]\nForgotten: d."]
+    assert told(session)[2:] == ["[The memory of this project has changed.]\nForgotten: d."]
 
 
 def test_the_index_is_bounded_by_lines_and_by_the_window(
-    handle: LiveSession, folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+    session: LiveSession, folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(250):
         keep(folder, f"fact-{number:03}", f"Number {number}")
         os.utime(folder.folder / f"fact-{number:03}.md", (number, number))
     monkeypatch.setattr("ctxagent.agent.features.memory.INDEX_SHARE", 0.5)
-    feature = begun(handle, folder)
-    (index,) = told(handle)
+    feature = begun(session, folder)
+    (index,) = told(session)
     assert index.count("\n- fact-") == 200
     assert "- fact-249: Number 249\n" in index
     assert "- fact-049:" not in index
@@ -116,12 +116,12 @@ def test_the_index_is_bounded_by_lines_and_by_the_window(
     assert isinstance(small, User)
     assert 5 < str(small.content).count("\n- fact-") < 150
     turn(feature)
-    assert len(told(handle)) == 1
+    assert len(told(session)) == 1
 
 
-def test_errors_say_what_to_do(handle: LiveSession, folder: MemoryFolder) -> None:
+def test_errors_say_what_to_do(session: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "build", "make")
-    feature = begun(handle, folder)
+    feature = begun(session, folder)
     for arguments, error in (
         ({"name": "biuld"}, "There is no fact 'biuld'. Did you mean build?"),
         ({"action": "write", "name": "build", "text": "x"},
@@ -142,23 +142,23 @@ def test_errors_say_what_to_do(handle: LiveSession, folder: MemoryFolder) -> Non
     assert call(feature, name="build").text.endswith("\n\nninja\n")
 
 
-def test_what_was_shown_is_what_is_made(handle: LiveSession, folder: MemoryFolder) -> None:
+def test_what_was_shown_is_what_is_made(session: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "build", "make")
-    feature = begun(handle, folder)
+    feature = begun(session, folder)
     (tool,) = feature.tools()
     change = MemoryParams.model_validate({"action": "forget", "name": "build"})
     resolved, params = tool.resolve(change)
-    shown = asyncio.run(resolved.preview(params, handle.context))
+    shown = asyncio.run(resolved.preview(params, session.context))
     assert "-make\n" in shown["diff"]
     folder.write(folder.edit("build", "make", "make, by another session"))
     with pytest.raises(ToolError, match="The fact build has changed meanwhile"):
-        asyncio.run(resolved.run(params, handle.context))
+        asyncio.run(resolved.run(params, session.context))
     assert folder.is_used
 
 
-def test_a_subagent_reads_and_changes_nothing(handle: LiveSession, folder: MemoryFolder) -> None:
+def test_a_subagent_reads_and_changes_nothing(session: LiveSession, folder: MemoryFolder) -> None:
     keep(folder, "a", "Fact a")
-    feature = begun(handle, folder, may_change=False)
+    feature = begun(session, folder, may_change=False)
     assert "Fact a" in call(feature, name="a").text
     for action in ("write", "edit", "forget"):
         with pytest.raises(ToolError, match="A subagent changes no memory"):

@@ -43,23 +43,23 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "FEATURE_NAMES", ("far-greeting", "run-state"))
 
 
-def features_of(handle: LiveSession, *off: str) -> list[Feature]:
-    agent = cast(AgentState, handle)
+def features_of(session: LiveSession, *off: str) -> list[Feature]:
+    agent = cast(AgentState, session)
     return [*built_in_features(agent, *[NOTHING] * 6, off=off)]
 
 
-def made(handle: LiveSession, *off: str, **given: object) -> list[Feature]:
-    handle.options = options_with({"far-greeting": given}, handle.options)
-    return features_of(handle, *off)
+def made(session: LiveSession, *off: str, **given: object) -> list[Feature]:
+    session.options = options_with({"far-greeting": given}, session.options)
+    return features_of(session, *off)
 
 
-def test_a_feature_is_found_by_its_name(handle: LiveSession) -> None:
+def test_a_feature_is_found_by_its_name(session: LiveSession) -> None:
     assert plain_feature("run-state") is RunStateFeature
-    assert [(type(each), each.name) for each in made(handle)] == [
+    assert [(type(each), each.name) for each in made(session)] == [
         (FarGreetingFeature, "far-greeting"),
         (RunStateFeature, "run-state"),
     ]
-    assert [each.name for each in made(handle, "far-greeting")] == ["run-state"]
+    assert [each.name for each in made(session, "far-greeting")] == ["run-state"]
     assert plain_features() == [FarGreetingFeature, RunStateFeature]
     assert plain_features(["run-state"]) == [FarGreetingFeature]
 
@@ -75,9 +75,9 @@ def test_its_tool_is_known_to_rules_and_not_to_small_models(
     assert "greet_far" in [tool.name for tool in every_tool()]
 
 
-def test_its_command_uses_its_setting(handle: LiveSession) -> None:
+def test_its_command_uses_its_setting(session: LiveSession) -> None:
     for given, said in (({}, "hello you"), ({"words": "ahoy"}, "ahoy you")):
-        (found,) = made(handle, **given)[0].commands()
+        (found,) = made(session, **given)[0].commands()
         assert found.run
         assert found.run("you") == said
 
@@ -90,14 +90,14 @@ def test_its_command_uses_its_setting(handle: LiveSession) -> None:
     ],
 )
 def test_a_wrong_setting_is_an_error(
-    handle: LiveSession, given: dict[str, object], why: str
+    session: LiveSession, given: dict[str, object], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
-        made(handle, **given)
+        made(session, **given)
 
 
 def test_an_extension_may_have_the_name_of_a_feature_without_settings(
-    handle: LiveSession,
+    session: LiveSession,
 ) -> None:
-    handle.options = options_with({"run-state": {"mine": 1}}, handle.options)
-    assert len(features_of(handle)) == 2
+    session.options = options_with({"run-state": {"mine": 1}}, session.options)
+    assert len(features_of(session)) == 2

@@ -20,15 +20,15 @@ POOL = plan_text("# Give the walrus a pool\n\nIt lies in `pool.py`.", ["Dig", "F
 LAKE = plan_text("# Give the walrus a lake", ["Dig more"])
 
 
-def plan(handle: LiveSession, answer: Answer | None = None) -> PlanFeature:
+def plan(session: LiveSession, answer: Answer | None = None) -> PlanFeature:
     """Return the feature with a user who gives this answer; None for no user."""
 
     async def ask(question: Question) -> Answer | None:
         assert question.plan
         return answer
 
-    handle.ask = ask if answer else None
-    return PlanFeature(handle)
+    session.ask = ask if answer else None
+    return PlanFeature(session)
 
 
 def propose(feature: PlanFeature, text: str = POOL) -> Output:
@@ -39,8 +39,8 @@ def step(feature: PlanFeature) -> str | None:
     return asyncio.run(feature.step_finished())
 
 
-def users(handle: LiveSession, source: str = PLAN) -> list[User]:
-    entries = handle.log.entries()
+def users(session: LiveSession, source: str = PLAN) -> list[User]:
+    entries = session.log.entries()
     return [each for each in entries if isinstance(each, User) and each.source == source]
 
 
@@ -49,66 +49,66 @@ def texts(entries: Sequence[object]) -> list[str]:
 
 
 def test_a_plan_that_the_user_agrees_to_is_recorded_after_the_results(
-    handle: LiveSession,
+    session: LiveSession,
 ) -> None:
-    handle.approval.mode = "plan"
-    feature = plan(handle, Answer(allow=True, mode="accept-edits"))
+    session.approval.mode = "plan"
+    feature = plan(session, Answer(allow=True, mode="accept-edits"))
     output = propose(feature)
     assert output.details["plan"] == {"text": POOL, "agreed": True}
-    assert users(handle) == []
+    assert users(session) == []
     assert step(feature) is None
-    (recorded,) = users(handle)
+    (recorded,) = users(session)
     assert recorded.content == f"[The user agrees to this plan:]\n\n{POOL}"
-    assert [todo["content"] for todo in handle.context.todos] == ["Dig", "Fill"]
-    assert (handle.folder / PLAN_FILE).read_text() == f"{POOL}\n"
-    (notice,) = users(handle, "notice")
+    assert [todo["content"] for todo in session.context.todos] == ["Dig", "Fill"]
+    assert (session.folder / PLAN_FILE).read_text() == f"{POOL}\n"
+    (notice,) = users(session, "notice")
     assert str(notice.content).startswith("The permission mode is now accept-edits")
-    assert handle.approval.mode == "accept-edits"
+    assert session.approval.mode == "accept-edits"
     assert step(feature) is None
-    assert len(users(handle)) == 1
+    assert len(users(session)) == 1
 
 
-def test_a_plan_counts_as_the_user_edited_it(handle: LiveSession) -> None:
-    feature = plan(handle, Answer(allow=True, plan=LAKE))
+def test_a_plan_counts_as_the_user_edited_it(session: LiveSession) -> None:
+    feature = plan(session, Answer(allow=True, plan=LAKE))
     assert propose(feature).text.startswith("The user has edited the plan")
     step(feature)
-    assert LAKE in str(users(handle)[0].content)
+    assert LAKE in str(users(session)[0].content)
 
 
-def test_a_plan_that_the_user_declines_is_not_kept(handle: LiveSession) -> None:
-    feature = plan(handle, Answer(allow=False, reason="A lake is too large."))
+def test_a_plan_that_the_user_declines_is_not_kept(session: LiveSession) -> None:
+    feature = plan(session, Answer(allow=False, reason="A lake is too large."))
     output = propose(feature, LAKE)
     assert output.details == {"declined": True}
     assert "They say: A lake is too large." in output.text
-    assert handle.queued_messages == [
+    assert session.queued_messages == [
         "[Of the proposed plan 'Give the walrus a lake':] A lake is too large."
     ]
     assert step(feature) is None
-    assert users(handle) == []
+    assert users(session) == []
 
 
 @pytest.mark.parametrize(("mode", "ends"), [("plan", True), ("ask", False)])
 def test_without_a_user_a_run_that_only_plans_ends_with_the_plan(
-    handle: LiveSession, mode: str, ends: bool
+    session: LiveSession, mode: str, ends: bool
 ) -> None:
-    handle.approval.mode = mode  # type: ignore[assignment]
-    feature = plan(handle)
+    session.approval.mode = mode  # type: ignore[assignment]
+    feature = plan(session)
     propose(feature)
     assert step(feature) == (POOL if ends else None)
-    assert str(users(handle)[0].content).startswith("[This plan was proposed.")
+    assert str(users(session)[0].content).startswith("[This plan was proposed.")
     assert step(feature) is None
 
 
-def test_a_run_whose_answer_has_a_schema_does_not_end_with_the_plan(handle: LiveSession) -> None:
-    handle.approval.mode = "plan"
-    feature = plan(handle)
+def test_a_run_whose_answer_has_a_schema_does_not_end_with_the_plan(session: LiveSession) -> None:
+    session.approval.mode = "plan"
+    feature = plan(session)
     asyncio.run(feature.turn_started(Turn(schema={"type": "object"})))
     propose(feature)
     assert step(feature) is None
 
 
-def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(handle: LiveSession) -> None:
-    feature = plan(handle, Answer(allow=True))
+def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(session: LiveSession) -> None:
+    feature = plan(session, Answer(allow=True))
     with pytest.raises(ToolError, match="the plan has no steps"):
         propose(feature, "# Only words")
     long = plan_text("word " * 20_000, ["Dig"])
@@ -117,71 +117,71 @@ def test_a_plan_that_is_too_long_or_has_no_steps_is_refused(handle: LiveSession)
     assert feature.check(POOL) == ""
 
 
-def test_a_summary_that_drops_the_plan_gives_it_again(handle: LiveSession) -> None:
-    feature = plan(handle)
+def test_a_summary_that_drops_the_plan_gives_it_again(session: LiveSession) -> None:
+    feature = plan(session)
     assert feature.reinserted([]) == []
     feature.keep(POOL)
-    (recorded,) = users(handle)
+    (recorded,) = users(session)
     assert feature.reinserted([recorded.seq]) == []
     (again,) = texts(feature.reinserted([]))
     assert again.startswith(f"[The user agrees to this plan, in #{recorded.seq}; it still holds:]")
     assert again.endswith(POOL)
 
 
-def test_a_completed_plan_is_only_named(handle: LiveSession) -> None:
-    feature = plan(handle)
+def test_a_completed_plan_is_only_named(session: LiveSession) -> None:
+    feature = plan(session)
     feature.keep(POOL)
-    (recorded,) = users(handle)
-    for todo in handle.ledger.todos:
+    (recorded,) = users(session)
+    for todo in session.ledger.todos:
         todo["status"] = "completed"
     title = "Give the walrus a pool"
     assert texts(feature.reinserted([])) == [DONE.format(ref=recorded.seq, title=title)]
 
 
-def test_a_plan_that_was_dropped_is_not_given_again(handle: LiveSession) -> None:
-    feature = plan(handle)
+def test_a_plan_that_was_dropped_is_not_given_again(session: LiveSession) -> None:
+    feature = plan(session)
     feature.keep(POOL)
     feature.drop()
-    assert handle.ledger.plan is None
+    assert session.ledger.plan is None
     assert feature.reinserted([]) == []
 
 
 def test_a_plan_that_a_kill_left_unrecorded_is_recorded_with_the_next_message(
-    handle: LiveSession,
+    session: LiveSession,
 ) -> None:
-    output = propose(plan(handle, Answer(allow=True)))
-    handle.record(ToolResult(tool_use_id="c1", content=output.text, details=output.details))
-    feature = PlanFeature(handle)  # of the process that resumes
+    output = propose(plan(session, Answer(allow=True)))
+    session.record(ToolResult(tool_use_id="c1", content=output.text, details=output.details))
+    feature = PlanFeature(session)  # of the process that resumes
     assert feature.first_entries() == []
     asyncio.run(feature.turn_started(Turn()))
-    assert POOL in str(users(handle)[0].content)
+    assert POOL in str(users(session)[0].content)
 
 
-def test_the_model_is_told_to_plan_and_to_stop_planning(handle: LiveSession) -> None:
-    feature = plan(handle)
+def test_the_model_is_told_to_plan_and_to_stop_planning(session: LiveSession) -> None:
+    feature = plan(session)
 
     def notices_of_a_turn() -> list[str]:
-        before = len(users(handle, "notice"))
+        before = len(users(session, "notice"))
         asyncio.run(feature.turn_started(Turn()))
-        return texts(users(handle, "notice")[before:])
+        return texts(users(session, "notice")[before:])
 
     assert notices_of_a_turn() == []
-    handle.approval.mode = "plan"
+    session.approval.mode = "plan"
     assert notices_of_a_turn()[0].startswith("The permission mode is now plan: change nothing")
     assert notices_of_a_turn() == []
-    handle.approval.mode = "ask"
+    session.approval.mode = "ask"
     assert notices_of_a_turn()[0].startswith("The permission mode is now ask")
-    handle.tools[:] = [tool for tool in handle.tools if tool.name != "Plan"]
-    handle.approval.mode = "plan"
+    session.tools[:] = [tool for tool in session.tools if tool.name != "Plan"]
+    session.approval.mode = "plan"
     assert notices_of_a_turn() == []  # a subagent, which has no tool for it
 
 
 def test_a_copy_that_cannot_be_written_is_a_warning(
-    handle: LiveSession, events: list[Event]
+    session: LiveSession, events: list[Event]
 ) -> None:
-    (handle.folder / PLAN_FILE).mkdir(parents=True)
-    plan(handle).keep(POOL)
-    assert len(users(handle)) == 1
+    (session.folder / PLAN_FILE).mkdir(parents=True)
+    plan(session).keep(POOL)
+    assert len(users(session)) == 1
     (notice,) = events
     assert isinstance(notice, Notice)
     assert notice.level == "warning"

@@ -32,13 +32,13 @@ class Place:
             (folder / ".git").mkdir(parents=True)
             (folder / "README").touch()
         ledger = SimpleNamespace(outside="", absolute_path=lambda path: str(self.project / path))
-        self.handle = SimpleNamespace(
+        self.session = SimpleNamespace(
             ledger=ledger,
             context=SimpleNamespace(cwd=self.project),
             approval=SimpleNamespace(folders=SimpleNamespace(names=[str(self.added)])),
         )
         places = InstructionPlaces(self.project, root / "config", root / "home", self.state)
-        self.feature = ProvenanceFeature(cast(Any, self.handle), places, cast(Any, Jobs()))
+        self.feature = ProvenanceFeature(cast(Any, self.session), places, cast(Any, Jobs()))
 
     def after(self, tool: str, details: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         call = ToolCall("1", tool, "", arguments, self.project)
@@ -72,7 +72,7 @@ def test_a_call_that_reads_another_repository(
 def test_files_that_are_written_afterwards(place: Place) -> None:
     rows = {"changes": [{"path": "a.txt", "action": "modified"}]}
     assert WRITTEN_AFTER not in place.after("Bash", rows, command="x")
-    place.handle.ledger.outside = "a page"
+    place.session.ledger.outside = "a page"
     assert place.after("Bash", rows, command="x")[WRITTEN_AFTER] == "a page"
     place.after("Write", {"path": str(place.project / "b.txt")})
     marked = [bool(outside_mark(place.project / n, place.state)) for n in ("a.txt", "b.txt", "c")]
@@ -81,7 +81,7 @@ def test_files_that_are_written_afterwards(place: Place) -> None:
 
 @pytest.mark.parametrize("source", ["", "a page"])
 def test_files_that_jobs_wrote_until_the_end(place: Place, source: str) -> None:
-    place.handle.ledger.outside = source
+    place.session.ledger.outside = source
     asyncio.run(place.feature.close())
     assert bool(outside_mark(place.project / "job.txt", place.state)) == bool(source)
     assert outside_mark(place.project / "gone.txt", place.state) == ""

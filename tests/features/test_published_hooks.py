@@ -35,7 +35,7 @@ class Talk:
         self.cwd, self.events = root, list[Event]()
         session = root / folder
         context = Context(cwd=root, session_dir=session, env={"PATH": os.environ["PATH"]})
-        self.handle = live_session(
+        self.session = live_session(
             root, session / "log.jsonl", emit=self.events.append, context=context
         )
         self.asked = list[Question]()
@@ -44,8 +44,8 @@ class Talk:
             self.asked.append(question)
             return Answer(allow=True)
 
-        self.handle.ask = ask
-        self.feature = HooksFeature(self.handle, HookSettings(), hooks, **more)
+        self.session.ask = ask
+        self.feature = HooksFeature(self.session, HookSettings(), hooks, **more)
 
     def run(self, *steps: Callable[[HooksFeature], Coroutine[Any, Any, Any]]) -> list[Any]:
         async def all_steps() -> list[Any]:
@@ -55,7 +55,7 @@ class Talk:
 
     @property
     def said(self) -> list[str]:
-        found = (entry for entry in self.handle.log.entries() if isinstance(entry, User))
+        found = (entry for entry in self.session.log.entries() if isinstance(entry, User))
         return [str(entry.content).partition("\n")[2] for entry in found]
 
     @property
@@ -153,10 +153,10 @@ def test_a_start_text_that_is_in_the_context_is_not_recorded_again(tmp_path: Pat
     start = hook("SessionStart", "echo hello")
     talk = Talk(tmp_path, start)
     talk.run(lambda f: f.session_started())
-    again = HooksFeature(talk.handle, HookSettings(), [start], begins="resume")
+    again = HooksFeature(talk.session, HookSettings(), [start], begins="resume")
     asyncio.run(again.session_started())
     assert talk.said == ["hello"]
-    notes = [entry for entry in talk.handle.log.entries() if isinstance(entry, Note)]
+    notes = [entry for entry in talk.session.log.entries() if isinstance(entry, Note)]
     assert [note.data["source"] for note in notes] == ["startup", "resume"]
 
 
@@ -176,7 +176,7 @@ def test_a_session_that_begins_after_clear(tmp_path: Path) -> None:
 
 def test_secrets_are_removed_from_hook_output(tmp_path: Path) -> None:
     talk = Talk(tmp_path, hook("SessionStart", "echo the key"))
-    talk.handle.log.redact = lambda entry: (  # type: ignore[assignment, return-value]
+    talk.session.log.redact = lambda entry: (  # type: ignore[assignment, return-value]
         User(content=entry.content.replace("key", "***"), source=entry.source)  # type: ignore[union-attr]
         if isinstance(entry, User)
         else entry
@@ -189,7 +189,7 @@ def test_known_secrets_are_removed_from_hook_input(tmp_path: Path) -> None:
     rows = [hook(event, LISTEN) for event in ("UserPromptSubmit", "PreToolUse")]
     talk = Talk(tmp_path, *rows)
     secret = 'a"Key\\of4mine'
-    talk.handle.log.redact = Redaction({secret: "MY_TOKEN"}).clean_entry
+    talk.session.log.redact = Redaction({secret: "MY_TOKEN"}).clean_entry
     talk.run(
         lambda f: f.message_received(IncomingMessage(f"use {secret}")),
         lambda f: f.before_tool(call(f"curl -H {secret}")),
@@ -295,8 +295,8 @@ def test_questions_and_idle_times_are_notified(
     question = Question("Bash", "ls", {}, "", "")
 
     async def act(feature: HooksFeature) -> None:
-        assert talk.handle.ask is not None
-        assert await talk.handle.ask(question) == Answer(allow=True)
+        assert talk.session.ask is not None
+        assert await talk.session.ask(question) == Answer(allow=True)
         await feature.turn_ended(TurnFinished("ok", ""))
         assert await asyncio.to_thread(comes, lambda: len(talk.heard) == 2)
         await feature.close()
@@ -334,5 +334,5 @@ def test_nothing_is_done_without_a_hook(tmp_path: Path) -> None:
     )
     assert talk.events == []
     assert talk.said == []
-    assert [*talk.handle.log.entries()] == []
+    assert [*talk.session.log.entries()] == []
     assert asyncio.run(talk.feature.published.run("Stop")) == HookOutcome()

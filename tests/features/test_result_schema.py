@@ -31,9 +31,9 @@ def schema(given: Any = COUNT) -> ResultSchema:
     return found
 
 
-def feature(handle: LiveSession, given: ResultSchema | None) -> ResultSchemaFeature:
+def feature(session: LiveSession, given: ResultSchema | None) -> ResultSchemaFeature:
     """Return the feature in a turn with this schema."""
-    made = ResultSchemaFeature(handle)
+    made = ResultSchemaFeature(session)
     asyncio.run(made.turn_started(Turn(given)))
     return made
 
@@ -43,31 +43,31 @@ def reply(made: ResultSchemaFeature, text: str, *, is_final: bool = True) -> str
     return asyncio.run(made.reply_received(received, is_final=is_final))
 
 
-def told(handle: LiveSession) -> list[str]:
-    entries = handle.log.entries()
+def told(session: LiveSession) -> list[str]:
+    entries = session.log.entries()
     return [str(e.content) for e in entries if isinstance(e, User) and e.source == "notice"]
 
 
-def test_the_model_is_told_the_schema_once_and_again_after_a_summary(handle: LiveSession) -> None:
-    made = feature(handle, schema())
-    handle.record(User(content="Count."))
+def test_the_model_is_told_the_schema_once_and_again_after_a_summary(session: LiveSession) -> None:
+    made = feature(session, schema())
+    session.record(User(content="Count."))
     for _ in range(2):
         asyncio.run(made.before_call())
-    assert told(handle) == [schema().instruction]
-    handle.record(Summary(document={}, text="Counted.", covers=[1, 2], keep_from=3))
+    assert told(session) == [schema().instruction]
+    session.record(Summary(document={}, text="Counted.", covers=[1, 2], keep_from=3))
     asyncio.run(made.before_call())
-    assert told(handle) == [schema().instruction] * 2
+    assert told(session) == [schema().instruction] * 2
 
 
-def test_a_turn_without_a_schema_tells_nothing_and_takes_any_answer(handle: LiveSession) -> None:
-    made = feature(handle, None)
+def test_a_turn_without_a_schema_tells_nothing_and_takes_any_answer(session: LiveSession) -> None:
+    made = feature(session, None)
     asyncio.run(made.before_call())
     assert reply(made, "Three.") is None
-    assert told(handle) == []
+    assert told(session) == []
 
 
-def test_an_answer_that_does_not_fit_is_tried_again_once(handle: LiveSession) -> None:
-    made = feature(handle, schema())
+def test_an_answer_that_does_not_fit_is_tried_again_once(session: LiveSession) -> None:
+    made = feature(session, schema())
     assert reply(made, "I count first.", is_final=False) is None
     again = reply(made, '{"count": "three"}')
     assert again is not None
@@ -77,17 +77,17 @@ def test_an_answer_that_does_not_fit_is_tried_again_once(handle: LiveSession) ->
         reply(made, "Three.")
 
 
-def test_each_turn_has_its_own_tries(handle: LiveSession) -> None:
-    made = feature(handle, schema())
+def test_each_turn_has_its_own_tries(session: LiveSession) -> None:
+    made = feature(session, schema())
     assert reply(made, "Three.") is not None
     assert reply(made, '{"count": 3}') is None
     asyncio.run(made.turn_started(Turn(schema())))
     assert reply(made, "Three.") is not None
 
 
-def test_a_denial_explains_an_answer_that_does_not_fit(handle: LiveSession) -> None:
-    made = feature(handle, schema())
-    handle.denials.add(Denial("Bash", "count", "Bash(count:*)", "not allowed here", asked=False))
+def test_a_denial_explains_an_answer_that_does_not_fit(session: LiveSession) -> None:
+    made = feature(session, schema())
+    session.denials.add(Denial("Bash", "count", "Bash(count:*)", "not allowed here", asked=False))
     assert reply(made, "I may not count.") is not None
     assert reply(made, "I may not count.") is None
 

@@ -24,10 +24,10 @@ def continuation(
 ) -> RunStateFeature:
     set_state(project, state)
     log = project / "sessions" / "s" / "log.jsonl"
-    handle = live_session(project, log, policy=replace(DEFAULT, rules=rules or PreserveRules()))
-    handle.record(User(content="Go."))
-    handle.record(Summary(document={}, text="Done so far.", covers=[1, 1], keep_from=2))
-    return RunStateFeature(handle)
+    session = live_session(project, log, policy=replace(DEFAULT, rules=rules or PreserveRules()))
+    session.record(User(content="Go."))
+    session.record(Summary(document={}, text="Done so far.", covers=[1, 1], keep_from=2))
+    return RunStateFeature(session)
 
 
 def set_state(project: Path, state: dict[str, Any] | None) -> None:

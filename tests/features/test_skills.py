@@ -42,13 +42,13 @@ class Files:
         return dict(self.skills), self.warnings
 
 
-def skills(handle: LiveSession, files: Files, uses: SkillUses | None = None) -> SkillsFeature:
+def skills(session: LiveSession, files: Files, uses: SkillUses | None = None) -> SkillsFeature:
     """Return the feature in a session that has recorded its first entries."""
-    feature = SkillsFeature(handle, SkillSource(files.find, dict(files.skills), uses=uses))
-    handle.listeners.append(feature.recorded)
-    handle.tools += feature.tools()
+    feature = SkillsFeature(session, SkillSource(files.find, dict(files.skills), uses=uses))
+    session.listeners.append(feature.recorded)
+    session.tools += feature.tools()
     for entry in feature.first_entries():
-        handle.record(entry)
+        session.record(entry)
     return feature
 
 
@@ -56,15 +56,15 @@ def say(feature: SkillsFeature, text: str, *, verbatim: bool = False) -> None:
     """Send a message and start its turn."""
 
     async def run() -> None:
-        feature.handle.record(User(content=text))
+        feature.session.record(User(content=text))
         await feature.message_recorded(IncomingMessage(text, verbatim=verbatim))
         await feature.turn_started(Turn())
 
     asyncio.run(run())
 
 
-def users(handle: LiveSession, source: str = SKILL) -> list[User]:
-    entries = handle.log.entries()
+def users(session: LiveSession, source: str = SKILL) -> list[User]:
+    entries = session.log.entries()
     return [each for each in entries if isinstance(each, User) and each.source == source]
 
 
@@ -72,40 +72,40 @@ def texts(entries: Sequence[Entry]) -> list[str]:
     return [str(each.content) for each in entries if isinstance(each, User)]
 
 
-def test_a_session_begins_with_the_list(handle: LiveSession) -> None:
-    skills(handle, Files(WALRUS, HERON))
-    (listed,) = users(handle, SKILL_LIST)
+def test_a_session_begins_with_the_list(session: LiveSession) -> None:
+    skills(session, Files(WALRUS, HERON))
+    (listed,) = users(session, SKILL_LIST)
     assert str(listed.content).splitlines()[1:] == [
         "- heron: How to watch a heron", "- walrus: How to feed a walrus",
     ]  # fmt: skip
 
 
-def test_without_skills_there_is_no_tool_and_no_list(handle: LiveSession) -> None:
-    feature = skills(handle, Files())
+def test_without_skills_there_is_no_tool_and_no_list(session: LiveSession) -> None:
+    feature = skills(session, Files())
     assert feature.tools() == []
-    assert handle.log.last_seq == 0
+    assert session.log.last_seq == 0
 
 
-def test_the_model_loads_one_after_the_results_of_its_reply(handle: LiveSession) -> None:
-    feature = skills(handle, Files(WALRUS, HERON))
+def test_the_model_loads_one_after_the_results_of_its_reply(session: LiveSession) -> None:
+    feature = skills(session, Files(WALRUS, HERON))
     output = feature.request("walrus")
     assert (output.text, output.details["skill"]["name"]) == ("The skill walrus follows.", "walrus")
     assert feature.request("/plugin:walrus").text == "The skill walrus follows."
-    assert users(handle) == []
+    assert users(session) == []
     asyncio.run(feature.step_finished())
-    (loaded,) = users(handle)
+    (loaded,) = users(session)
     assert loaded.content == (
         "[The skill walrus. Relative paths in it count from /skills/walrus.]\n\nFeed it $ARGUMENTS."
     )
     known = feature.request("walrus").text
     assert known == f"The skill walrus stands in the context already, as #{loaded.seq}."
     asyncio.run(feature.step_finished())
-    assert len(users(handle)) == 1
+    assert len(users(session)) == 1
 
 
-def test_what_the_model_cannot_load(handle: LiveSession) -> None:
+def test_what_the_model_cannot_load(session: LiveSession) -> None:
     secret = replace(HERON, for_model=False)
-    feature = skills(handle, Files(WALRUS, secret))
+    feature = skills(session, Files(WALRUS, secret))
     assert feature.request("").text == "- walrus: How to feed a walrus"
     with pytest.raises(ToolError, match=r"no skill 'warlus'\. Is walrus meant"):
         feature.request("warlus")
@@ -114,69 +114,69 @@ def test_what_the_model_cannot_load(handle: LiveSession) -> None:
 
 
 def test_a_message_that_begins_with_its_name_loads_a_skill(
-    handle: LiveSession, events: list[Event]
+    session: LiveSession, events: list[Event]
 ) -> None:
-    feature = skills(handle, Files(WALRUS, replace(HERON, for_user=False)))
+    feature = skills(session, Files(WALRUS, replace(HERON, for_user=False)))
     for text in ("feed the /walrus", "/heron", "/nothing"):
         say(feature, text)
     say(feature, "/walrus", verbatim=True)
-    assert users(handle) == []
+    assert users(session) == []
     say(feature, "/walrus with herrings")
-    (loaded,) = users(handle)
+    (loaded,) = users(session)
     assert "$ARGUMENTS in it stands for what the user wrote behind /walrus.]" in str(loaded.content)
     notice = next(event for event in events if isinstance(event, Notice))
     assert notice.text.startswith("skill walrus, ")
     say(feature, "/walrus again")
-    assert len(users(handle)) == 1
-    (again,) = users(handle, "notice")
+    assert len(users(session)) == 1
+    (again,) = users(session, "notice")
     assert f"stands above as #{loaded.seq}" in str(again.content)
 
 
-def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: LiveSession) -> None:
-    handle.approval.mode = "ask"
-    feature = skills(handle, Files(replace(WALRUS, allowed_tools=("Bash(feed:*)",))))
+def test_its_rules_allow_calls_until_the_end_of_the_turn(session: LiveSession) -> None:
+    session.approval.mode = "ask"
+    feature = skills(session, Files(replace(WALRUS, allowed_tools=("Bash(feed:*)",))))
     feed = (BashTool(), BashParams(command="feed walrus"))
     say(feature, "/walrus")
-    assert handle.approval.judge(*feed).action == "allow"
-    handle.turn_rules.end()
-    assert handle.approval.judge(*feed).action == "ask"
+    assert session.approval.judge(*feed).action == "allow"
+    session.turn_rules.end()
+    assert session.approval.judge(*feed).action == "ask"
 
 
-def test_only_changes_of_files_are_reported(handle: LiveSession, events: list[Event]) -> None:
+def test_only_changes_of_files_are_reported(session: LiveSession, events: list[Event]) -> None:
     files = Files(WALRUS, HERON)
-    feature = skills(handle, files)
+    feature = skills(session, files)
     say(feature, "go")
     assert files.read == 0  # the files were read when the session opened
     say(feature, "go on")
-    assert (files.read, len(users(handle, SKILL_LIST))) == (1, 1)
+    assert (files.read, len(users(session, SKILL_LIST))) == (1, 1)
     files.skills = {"walrus": replace(WALRUS, description="How to wash a walrus")}
     files.warnings = ["gnu is left out"]
     say(feature, "go on")
     say(feature, "go on")
-    assert texts(users(handle, SKILL_LIST))[1:] == [
+    assert texts(users(session, SKILL_LIST))[1:] == [
         "Skills that are new or have changed:\n- walrus: How to wash a walrus\n"
         "Skills that are no longer there: heron."
     ]
     assert events == [Notice("warning", "gnu is left out")]
 
 
-def test_a_long_skill_is_cut_and_kept_in_a_file(handle: LiveSession, events: list[Event]) -> None:
+def test_a_long_skill_is_cut_and_kept_in_a_file(session: LiveSession, events: list[Event]) -> None:
     long = replace(WALRUS, body="Feed it herrings. " * 10_000)
-    feature = skills(handle, Files(long))
+    feature = skills(session, Files(long))
     say(feature, "/walrus")
-    (loaded,) = users(handle)
+    (loaded,) = users(session)
     assert "[cut here: " in str(loaded.content)
     assert loaded.offloaded is not None
-    assert long.body in (handle.folder / loaded.offloaded).read_text()
+    assert long.body in (session.folder / loaded.offloaded).read_text()
     warning = next(event.text for event in events if isinstance(event, Notice))
     assert f"one skill takes at most {SKILL_SHARE:.0%} of the window" in warning
 
 
-def test_a_summary_that_drops_them_gives_list_and_text_again(handle: LiveSession) -> None:
-    enable_recall(handle.context, handle.folder.parents[1], handle.log.path)
-    feature = skills(handle, Files(WALRUS))
+def test_a_summary_that_drops_them_gives_list_and_text_again(session: LiveSession) -> None:
+    enable_recall(session.context, session.folder.parents[1], session.log.path)
+    feature = skills(session, Files(WALRUS))
     say(feature, "/walrus")
-    (listed,), (loaded,) = users(handle, SKILL_LIST), users(handle)
+    (listed,), (loaded,) = users(session, SKILL_LIST), users(session)
     assert feature.reinserted([listed.seq, loaded.seq]) == []
     again_listed, again = feature.reinserted([])
     assert texts([again_listed]) == [listed.content]
@@ -186,23 +186,23 @@ def test_a_summary_that_drops_them_gives_list_and_text_again(handle: LiveSession
 
 
 def test_a_skill_that_a_kill_left_unrecorded_is_loaded_with_the_next_message(
-    handle: LiveSession,
+    session: LiveSession,
 ) -> None:
     files = Files(WALRUS)
-    output = skills(handle, files).request("walrus")
-    handle.record(ToolResult(tool_use_id="c1", content=output.text, details=output.details))
-    resumed = skills(handle, files)
-    assert users(handle) == []
+    output = skills(session, files).request("walrus")
+    session.record(ToolResult(tool_use_id="c1", content=output.text, details=output.details))
+    resumed = skills(session, files)
+    assert users(session) == []
     say(resumed, "go on")
-    assert len(users(handle)) == 1
+    assert len(users(session)) == 1
 
 
 def test_the_skill_that_was_loaded_last_is_listed_first(
-    handle: LiveSession, tmp_path: Path
+    session: LiveSession, tmp_path: Path
 ) -> None:
     uses = SkillUses(tmp_path / "state")
     assert uses.read() == {}
-    feature = skills(handle, Files(WALRUS, HERON), uses)
+    feature = skills(session, Files(WALRUS, HERON), uses)
     say(feature, "/walrus")
     assert set(uses.read()) == {"walrus"}
     assert feature.request(None).text.splitlines()[0].startswith("- walrus")

@@ -56,12 +56,12 @@ def test_a_session_keeps_what_it_began_with() -> None:
     assert not has_web_searches(Settings(), False, [TOOL])  # such a model cannot be sent it
 
 
-def searched(handle: LiveSession, *, is_whole: bool = True) -> WebSearchFeature:
+def searched(session: LiveSession, *, is_whole: bool = True) -> WebSearchFeature:
     """Return the feature in a session with one search, which has no result unless it `is_whole`."""
-    feature = WebSearchFeature(handle, None, has_tool=True)
-    handle.tools += feature.tools()
-    handle.record(Session(id="s", cwd="/", version="0", model="m", tools=[{"name": "Bash"}, TOOL]))
-    handle.record(User(content="What do walruses eat?"))
+    feature = WebSearchFeature(session, None, has_tool=True)
+    session.tools += feature.tools()
+    session.record(Session(id="s", cwd="/", version="0", model="m", tools=[{"name": "Bash"}, TOOL]))
+    session.record(User(content="What do walruses eat?"))
     search = {
         "type": "server_tool_use", "id": "srvtoolu_1", "name": WIRE_NAME,
         "input": {"query": "walrus food"},
@@ -75,7 +75,7 @@ def searched(handle: LiveSession, *, is_whole: bool = True) -> WebSearchFeature:
     }  # fmt: skip
     text = {"type": "text", "text": "Clams."}
     blocks = [search, *([found] if is_whole else []), text]
-    handle.record(Assistant(content=blocks, usage={}, stop_reason="end_turn", model="m"))
+    session.record(Assistant(content=blocks, usage={}, stop_reason="end_turn", model="m"))
     return feature
 
 
@@ -83,62 +83,62 @@ def refused(feature: WebSearchFeature, message: str, status: int = 400) -> bool:
     return asyncio.run(feature.request_refused(RequestRejected(message, status=status)))
 
 
-def sent(handle: LiveSession) -> str:
-    return str(build_messages(handle.view.items))
+def sent(session: LiveSession) -> str:
+    return str(build_messages(session.view.items))
 
 
 def notices(events: Sequence[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 
-def test_the_tool_is_there_where_the_server_searches(handle: LiveSession) -> None:
-    assert [tool.name for tool in searched(handle).tools()] == ["WebSearch"]
-    assert WebSearchFeature(handle, None, has_tool=False).tools() == []
+def test_the_tool_is_there_where_the_server_searches(session: LiveSession) -> None:
+    assert [tool.name for tool in searched(session).tools()] == ["WebSearch"]
+    assert WebSearchFeature(session, None, has_tool=False).tools() == []
 
 
 @pytest.mark.parametrize("message", ["unknown tool type web_search_20250305", "tools.1: unknown"])
 def test_a_server_without_the_tool_is_asked_without_it(
-    handle: LiveSession, events: list[Event], message: str
+    session: LiveSession, events: list[Event], message: str
 ) -> None:
-    feature = searched(handle)
+    feature = searched(session)
     assert refused(feature, message)
-    assert "WebSearch" not in [tool.name for tool in handle.tools]
-    assert isinstance([*handle.log.entries()][-1], Session)
+    assert "WebSearch" not in [tool.name for tool in session.tools]
+    assert isinstance([*session.log.entries()][-1], Session)
     (notice,) = notices(events)
     assert notice.startswith("this server does not search the web (")
     assert notice.endswith("an MCP server with a search tool could, but none is configured")
 
 
 def test_results_that_a_server_does_not_take_become_titles(
-    handle: LiveSession, events: list[Event]
+    session: LiveSession, events: list[Event]
 ) -> None:
-    feature = searched(handle)
-    assert "xxxx" in sent(handle)
+    feature = searched(session)
+    assert "xxxx" in sent(session)
     assert refused(feature, "messages.1: unexpected server_tool_use")
-    (mask,) = (entry for entry in handle.log.entries() if isinstance(entry, Mask))
+    (mask,) = (entry for entry in session.log.entries() if isinstance(entry, Mask))
     assert mask.layer == "web search"
-    assert "xxxx" not in sent(handle)
-    assert "All of walruses" in sent(handle)
+    assert "xxxx" not in sent(session)
+    assert "All of walruses" in sent(session)
     assert "their titles are sent" in notices(events)[0]
     assert refused(feature, "messages.1: unexpected server_tool_use")  # now without the tool
     assert "does not search the web" in notices(events)[1]
 
 
 def test_a_refusal_without_a_reason_removes_the_tool_and_the_results(
-    handle: LiveSession, events: list[Event]
+    session: LiveSession, events: list[Event]
 ) -> None:
-    feature = searched(handle)
+    feature = searched(session)
     assert refused(feature, "")
-    assert "WebSearch" not in [tool.name for tool in handle.tools]
-    assert "xxxx" not in sent(handle)
+    assert "WebSearch" not in [tool.name for tool in session.tools]
+    assert "xxxx" not in sent(session)
     assert len(notices(events)) == 2
 
 
-def test_a_search_without_a_result_is_left_out(handle: LiveSession, events: list[Event]) -> None:
-    feature = searched(handle, is_whole=False)
+def test_a_search_without_a_result_is_left_out(session: LiveSession, events: list[Event]) -> None:
+    feature = searched(session, is_whole=False)
     message = "messages.1: server_tool_use srvtoolu_1 without a corresponding result"
     assert refused(feature, message)
-    assert "srvtoolu_1" not in sent(handle)
+    assert "srvtoolu_1" not in sent(session)
     assert notices(events) == []
 
 
@@ -150,10 +150,10 @@ def test_a_search_without_a_result_is_left_out(handle: LiveSession, events: list
         ("web_search is overloaded", 529),
     ],
 )
-def test_other_refusals_are_left_alone(handle: LiveSession, message: str, status: int) -> None:
-    feature = searched(handle)
-    before = handle.log.last_seq
+def test_other_refusals_are_left_alone(session: LiveSession, message: str, status: int) -> None:
+    feature = searched(session)
+    before = session.log.last_seq
     assert not refused(feature, message, status)
     too_long = PromptTooLong("web_search made the prompt too long", status=400)
     assert not asyncio.run(feature.request_refused(too_long))
-    assert handle.log.last_seq == before
+    assert session.log.last_seq == before

@@ -1,4 +1,4 @@
-"""A project folder, and the handle of a session in it."""
+"""A project folder, and a new session in it."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def events() -> list[Event]:
 
 
 @pytest.fixture
-def handle(project: Path, events: list[Event]) -> LiveSession:
-    """The handle of a new session. `events` gets its events."""
+def session(project: Path, events: list[Event]) -> LiveSession:
+    """A new session. `events` gets its events."""
     return live_session(
         project, project.parent / "sessions" / "s" / "log.jsonl", emit=events.append
     )

@@ -528,7 +528,7 @@ def test_a_link_that_leads_to_an_allowed_file_by_the_time_of_the_answer_is_refus
     assert (project / "c.txt").read_text() == "secret lime\n"
 
 
-def confined_gate(project: Path, handle: LiveSession, watch: PlantedWatch | None) -> CallGate:
+def confined_gate(project: Path, session: LiveSession, watch: PlantedWatch | None) -> CallGate:
     """A gate with a sandbox and rules that guard two files."""
     for name in ("secret.txt", "kept.txt", ".envrc"):
         (project / name).write_text("x")
@@ -537,9 +537,9 @@ def confined_gate(project: Path, handle: LiveSession, watch: PlantedWatch | None
     sandbox = Sandbox(project, environ, own, own)
     if lacks("bubblewrap") and lacks("Landlock"):
         pytest.skip(f"{lacks('bubblewrap')}, {lacks('Landlock')}")
-    handle.context = replace(handle.context, sandbox=sandbox)
-    handle.approval = Approval(ask=["Read(secret.txt)"], deny=["Write(kept.txt)"], cwd=project)
-    return CallGate(handle, Features(handle.emit), watch)
+    session.context = replace(session.context, sandbox=sandbox)
+    session.approval = Approval(ask=["Read(secret.txt)"], deny=["Write(kept.txt)"], cwd=project)
+    return CallGate(session, Features(session.emit), watch)
 
 
 def limits(gate: CallGate, verdict: Verdict) -> CommandLimits:
@@ -554,10 +554,10 @@ def names(paths: Sequence[str]) -> list[str]:
 
 
 def test_a_command_runs_within_the_limits_of_its_verdict(
-    project: Path, handle: LiveSession
+    project: Path, session: LiveSession
 ) -> None:
     watch = PlantedWatch(project)
-    gate = confined_gate(project, handle, watch)
+    gate = confined_gate(project, session, watch)
     watch.begin({}, unasked=False)
     asked = limits(gate, Verdict("allow", "", opens=("/opt/data",)))
     assert (asked.unasked, asked.opens) == (False, ("/opt/data",))
@@ -567,28 +567,28 @@ def test_a_command_runs_within_the_limits_of_its_verdict(
     assert {"kept.txt", ".envrc"} <= {*names(unasked.keep)}
 
 
-def test_only_a_command_has_limits(project: Path, handle: LiveSession) -> None:
-    gate = confined_gate(project, handle, None)
+def test_only_a_command_has_limits(project: Path, session: LiveSession) -> None:
+    gate = confined_gate(project, session, None)
     context = gate.context_to_run(EditTool(), Verdict("allow", "", path="/judged"))
-    assert context == replace(handle.context, judged_path="/judged")
+    assert context == replace(session.context, judged_path="/judged")
 
 
-def test_an_unasked_command_needs_no_watch(project: Path, handle: LiveSession) -> None:
-    gate = confined_gate(project, handle, None)
+def test_an_unasked_command_needs_no_watch(project: Path, session: LiveSession) -> None:
+    gate = confined_gate(project, session, None)
     assert names(limits(gate, Verdict("allow", "", confined=True)).hide) == ["secret.txt"]
 
 
 def test_where_too_many_files_are_guarded(
     project: Path,
-    handle: LiveSession,
+    session: LiveSession,
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A command that was not asked about is refused. A command that the user allowed runs, with one
     warning per session.
     """
-    gate = confined_gate(project, handle, None)
-    monkeypatch.setattr(handle.approval, "guarded_files", lambda kinds: None)
+    gate = confined_gate(project, session, None)
+    monkeypatch.setattr(session.approval, "guarded_files", lambda kinds: None)
     with pytest.raises(CallRefused, match="files that rules guard cannot be found any more"):
         gate.context_to_run(BashTool(), Verdict("allow", "", confined=True))
     for _ in range(2):
@@ -596,8 +596,8 @@ def test_where_too_many_files_are_guarded(
     assert events == [Notice("warning", TOO_MANY_GUARDED)]
 
 
-def test_without_a_sandbox_a_call_keeps_its_context(handle: LiveSession) -> None:
-    context = CallGate(handle, Features(handle.emit)).context_to_run(
+def test_without_a_sandbox_a_call_keeps_its_context(session: LiveSession) -> None:
+    context = CallGate(session, Features(session.emit)).context_to_run(
         BashTool(), Verdict("allow", "", confined=True, path="/judged")
     )
-    assert context == replace(handle.context, judged_path="/judged")
+    assert context == replace(session.context, judged_path="/judged")

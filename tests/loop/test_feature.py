@@ -11,6 +11,7 @@ from ctxagent.agent.extensions.command import Prompt, command
 from ctxagent.agent.loop.feature import Feature, Veto, tool
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.live_session import LiveSession
+from ctxagent.extension import SessionHandle
 
 from ..support.sessions.setup import options_with
 
@@ -28,14 +29,14 @@ def test_each_event_is_dispatched_with_the_same_arguments() -> None:
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_without_an_override_nothing_happens(handle: LiveSession, name: str) -> None:
+def test_without_an_override_nothing_happens(session: LiveSession, name: str) -> None:
     names = list(inspect.signature(EVENTS[name]).parameters)[1:]
     given: dict[str, Any] = dict.fromkeys(names)
-    result = getattr(Feature(handle), name)(**given)
+    result = getattr(Feature(session), name)(**given)
     if inspect.iscoroutine(result):
         result = asyncio.run(result)
     assert not result
-    assert handle.log.last_seq == 0
+    assert session.log.last_seq == 0
 
 
 def test_a_veto_has_a_reason() -> None:
@@ -76,8 +77,8 @@ class Walrus(Feature):
         pass
 
 
-def test_marked_methods_are_tools_and_commands(handle: LiveSession) -> None:
-    walrus = Walrus(handle)
+def test_marked_methods_are_tools_and_commands(session: LiveSession) -> None:
+    walrus = Walrus(session)
     tools = walrus.tools()
     assert [(each.name, each.effect) for each in tools] == [("count", "read"), ("catch", "run")]
     assert tools[0].schema()["description"] == "Count the walruses at a place."
@@ -99,11 +100,11 @@ def test_the_parts_of_a_feature_are_named() -> None:
     assert Feature.tool_names() == []
 
 
-def test_a_setting_has_its_default(handle: LiveSession) -> None:
-    walrus = Walrus(handle)
+def test_a_setting_has_its_default(session: LiveSession) -> None:
+    walrus = Walrus(session)
     assert walrus.setting("fish") == 3
     given = {"walrus": {"fish": 5}, "heron": {"fish": 7}}
-    handle.options = options_with(given, handle.options)
+    session.options = options_with(given, session.options)
     assert walrus.setting("fish") == 5
     with pytest.raises(KeyError):
         walrus.setting("bread")
@@ -114,3 +115,8 @@ def test_marks_without_their_arguments_are_refused() -> None:
         tool(lambda: None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"write @command\(HELP\)"):
         command(lambda: None)  # type: ignore[arg-type]
+
+
+def test_older_extensions_find_the_session_by_its_old_name(session: LiveSession) -> None:
+    assert Feature(session).handle is session
+    assert SessionHandle is LiveSession

@@ -61,10 +61,10 @@ class Bench:
             index=path.parent / "worktree.index",
             env=ENV,
         )
-        handle = live_session(self.project, path, emit=self.events.append, context=self.context)
-        self.log, self.ledger, self.record = handle.log, handle.ledger, handle.record
+        session = live_session(self.project, path, emit=self.events.append, context=self.context)
+        self.log, self.ledger, self.record = session.log, session.ledger, session.record
         tracker = ChangeTracker(tree, self.context) if watched else None
-        self.tool_runner = ToolRunner(handle, Features(self.events.append), tracker)
+        self.tool_runner = ToolRunner(session, Features(self.events.append), tracker)
         self.record(Session(id="s", cwd=str(self.project), version="0", model="m"))
 
     async def call(self, tool: str, given: dict[str, Any]) -> ToolResult:
@@ -253,12 +253,12 @@ def interrupt(bench: Bench, command: str, when: Callable[[Event], bool]) -> Tool
             if when(event):
                 asyncio.get_running_loop().call_soon(call.cancel)
 
-        bench.tool_runner.handle.emit = emit
+        bench.tool_runner.session.emit = emit
         with pytest.raises(asyncio.CancelledError):
             await call
 
     asyncio.run(run())
-    bench.tool_runner.handle.emit = bench.events.append
+    bench.tool_runner.session.emit = bench.events.append
     return bench.newest()
 
 
@@ -299,13 +299,13 @@ def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
                 slow.acquire()
                 asyncio.get_running_loop().call_soon(call.cancel)
 
-        bench.tool_runner.handle.emit = emit
+        bench.tool_runner.session.emit = emit
         with pytest.raises(asyncio.CancelledError):  # who waits for the look waits for ever
             await call
         slow.release()
 
     asyncio.run(run())
-    bench.tool_runner.handle.emit = bench.events.append
+    bench.tool_runner.session.emit = bench.events.append
     result = bench.newest()
     assert result.details["interrupted"]
     assert "changes" not in result.details
@@ -338,7 +338,7 @@ def test_a_command_that_has_ended_keeps_its_output_when_the_look_is_interrupted(
                 watch.tree._lock.acquire()
                 check()
 
-        bench.tool_runner.handle.emit = emit
+        bench.tool_runner.session.emit = emit
         with pytest.raises(asyncio.CancelledError):
             await call
         watch.tree._lock.release()

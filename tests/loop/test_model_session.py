@@ -51,40 +51,40 @@ class Refusing(ScriptedModel):
         return Limits(50_000, 9_000, "server")
 
 
-def used(handle: LiveSession, model: ScriptedModel) -> ModelSession:
+def used(session: LiveSession, model: ScriptedModel) -> ModelSession:
     """A conversation's use of this model, after a first message."""
-    handle.record(User(content="go"))
-    handle.model.change(model)
-    return handle.model
+    session.record(User(content="go"))
+    session.model.change(model)
+    return session.model
 
 
-def ask(handle: LiveSession, purpose: str = "turn") -> tuple[Reply, Sequence[Delta]]:
+def ask(session: LiveSession, purpose: str = "turn") -> tuple[Reply, Sequence[Delta]]:
     """Ask for a reply. Return it and its deltas."""
-    request = build_request(handle.view, model=handle.model.id, max_tokens=1_000)
+    request = build_request(session.view, model=session.model.id, max_tokens=1_000)
     deltas: list[Delta] = []
-    reply = asyncio.run(handle.model.ask(request, purpose, deltas.append))
+    reply = asyncio.run(session.model.ask(request, purpose, deltas.append))
     return reply, deltas
 
 
-def test_a_reply_is_shown_recorded_and_paid(handle: LiveSession, events: list[Event]) -> None:
-    model = used(handle, ScriptedModel([Step(text="All done."), Step(text="A summary.")]))
-    reply, deltas = ask(handle)
+def test_a_reply_is_shown_recorded_and_paid(session: LiveSession, events: list[Event]) -> None:
+    model = used(session, ScriptedModel([Step(text="All done."), Step(text="A summary.")]))
+    reply, deltas = ask(session)
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["All ", "done."]
-    recorded = [entry for entry in handle.log.entries() if isinstance(entry, Assistant)]
+    recorded = [entry for entry in session.log.entries() if isinstance(entry, Assistant)]
     assert [(each.content, each.purpose) for each in recorded] == [(reply.content, "turn")]
     assert [type(event) for event in events] == [CallFinished]
     assert set(model.last_calls) == {"scripted"}
     model.last_calls.clear()
-    ask(handle, "summary")
+    ask(session, "summary")
     assert len(events) == 1
     assert model.last_calls == {}  # only calls of turns keep the cache warm
 
 
-def test_only_a_turn_waits_for_an_overloaded_server(handle: LiveSession) -> None:
-    model = used(handle, ScriptedModel([Step(text="a"), Step(text="b")]))
+def test_only_a_turn_waits_for_an_overloaded_server(session: LiveSession) -> None:
+    model = used(session, ScriptedModel([Step(text="a"), Step(text="b")]))
     model.overload_wait = 7.0
-    ask(handle)
-    ask(handle, "summary")
+    ask(session)
+    ask(session, "summary")
     assert isinstance(model.client, ScriptedModel)
     assert [request.overload_wait for request in model.client.requests] == [7.0, None]
 
@@ -102,25 +102,25 @@ class Changing(Refusing):
         raise asyncio.CancelledError
 
 
-def test_a_reply_is_of_the_model_that_was_asked(handle: LiveSession) -> None:
+def test_a_reply_is_of_the_model_that_was_asked(session: LiveSession) -> None:
     """The model may change while a summary is written in the background."""
-    used(handle, Changing(handle.model))
+    used(session, Changing(session.model))
     with pytest.raises(asyncio.CancelledError):
-        ask(handle, "summary")
-    recorded = [entry for entry in handle.log.entries() if isinstance(entry, Assistant)]
+        ask(session, "summary")
+    recorded = [entry for entry in session.log.entries() if isinstance(entry, Assistant)]
     assert [entry.model for entry in recorded] == ["claude-sonnet-5-5"]
 
 
-def test_other_refusals_are_raised(handle: LiveSession, events: list[Event]) -> None:
-    used(handle, Refusing(NO_CACHE))
+def test_other_refusals_are_raised(session: LiveSession, events: list[Event]) -> None:
+    used(session, Refusing(NO_CACHE))
     with pytest.raises(ModelError, match="unknown field"):
-        ask(handle)
+        ask(session)
     assert events == []
 
 
-def test_the_model_is_asked_for_its_limits_once(handle: LiveSession, events: list[Event]) -> None:
+def test_the_model_is_asked_for_its_limits_once(session: LiveSession, events: list[Event]) -> None:
     client = Refusing()
-    model = used(handle, client)
+    model = used(session, client)
     assert model.current_window().size == 200_000
     for _ in range(2):
         assert asyncio.run(model.window()).size == 50_000
@@ -133,23 +133,23 @@ def test_the_model_is_asked_for_its_limits_once(handle: LiveSession, events: lis
     assert model.reply_room() == 500
 
 
-def test_an_estimate_is_corrected_by_what_the_server_counted(handle: LiveSession) -> None:
-    model = used(handle, Refusing())
+def test_an_estimate_is_corrected_by_what_the_server_counted(session: LiveSession) -> None:
+    model = used(session, Refusing())
     before = model.current_window().tokens
     model.token_correction = 2.0
     assert model.current_window().tokens == pytest.approx(2 * before, abs=1)
 
 
-def test_a_window_that_was_learned_counts_until_the_model_changes(handle: LiveSession) -> None:
-    model = used(handle, Refusing())
+def test_a_window_that_was_learned_counts_until_the_model_changes(session: LiveSession) -> None:
+    model = used(session, Refusing())
     model.learned_window.size = 30_000
     assert model.current_window().size == 30_000
     model.change(Refusing())
     assert model.current_window().size == 200_000
 
 
-def test_a_subagent_with_the_same_model_shares_what_is_known(handle: LiveSession) -> None:
-    model = used(handle, Refusing())
+def test_a_subagent_with_the_same_model_shares_what_is_known(session: LiveSession) -> None:
+    model = used(session, Refusing())
     asyncio.run(model.window())
     model.effort, model.learned_window.size = "high", 30_000
     other = replace(model, limits=None, effort=None)
@@ -197,17 +197,17 @@ def summary(block: Block | None) -> Summary:
     ],
 )  # fmt: skip
 def test_whether_the_server_can_summarise(
-    handle: LiveSession, makes: bool, takes: bool, block: Block | None, can_summarise: bool
+    session: LiveSession, makes: bool, takes: bool, block: Block | None, can_summarise: bool
 ) -> None:
-    model = used(handle, Able(makes_blocks=makes, takes_blocks=takes))
+    model = used(session, Able(makes_blocks=makes, takes_blocks=takes))
     assert model.has_compaction() == makes
-    handle.record(summary(block))
+    session.record(summary(block))
     assert model.has_compaction() == can_summarise
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_the_images_setting_overrides_the_known_abilities(handle: LiveSession, able: bool) -> None:
-    model = used(handle, Able(images=able))
+def test_the_images_setting_overrides_the_known_abilities(session: LiveSession, able: bool) -> None:
+    model = used(session, Able(images=able))
     assert model.takes_images() == able
     model.images_setting = "on"
     assert model.takes_images()
@@ -215,24 +215,24 @@ def test_the_images_setting_overrides_the_known_abilities(handle: LiveSession, a
     assert not model.takes_images()
 
 
-def test_the_least_window_holds_the_tools_and_a_reply(handle: LiveSession) -> None:
-    model = used(handle, Refusing())
+def test_the_least_window_holds_the_tools_and_a_reply(session: LiveSession) -> None:
+    model = used(session, Refusing())
     assert model.least_window() == 1_024
-    handle.record(Session(id="s", cwd="/", version="0", model="m", system="word " * 2_000))
+    session.record(Session(id="s", cwd="/", version="0", model="m", system="word " * 2_000))
     assert 3_000 < model.least_window() < 4_000  # with the system prompt
     model.learned_window.accepted = 5_000
     assert model.least_window() == 5_000
 
 
-def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: LiveSession) -> None:
-    model = used(handle, Refusing())
+def test_a_limit_that_is_not_known_does_not_bound_the_reply(session: LiveSession) -> None:
+    model = used(session, Refusing())
     for output, room in ((9_000, 9_000), (None, 32_000)):
         model.limits = Limits(200_000, output, "server")
         assert model.reply_room() == room
 
 
 def test_a_notice_of_the_model_goes_to_the_front_end(
-    handle: LiveSession, events: list[Event]
+    session: LiveSession, events: list[Event]
 ) -> None:
     """Also during a call whose deltas are not shown."""
     notice = Notice("info", "the server takes no thinking")
@@ -243,26 +243,26 @@ def test_a_notice_of_the_model_goes_to_the_front_end(
             async for delta in super().stream(request):
                 yield delta
 
-    used(handle, Telling([Step(text="A summary.")]))
-    _, deltas = ask(handle, "summary")
+    used(session, Telling([Step(text="A summary.")]))
+    _, deltas = ask(session, "summary")
     assert events == [notice]
     assert notice not in deltas
 
 
-def test_a_reply_is_paid_from_the_budget(handle: LiveSession) -> None:
-    used(handle, ScriptedModel([Step(text="Done.")] * 2, id="claude-haiku-5-5"))
-    ask(handle)
-    (entry,) = (entry for entry in handle.log.entries() if isinstance(entry, Assistant))
-    assert handle.model.budget_meter.dollars == entry.cost_usd
-    assert handle.model.budget_meter.dollars > 0
-    handle.model.client.id = "unknown"
-    ask(handle)
-    assert handle.model.budget_meter.dollars == entry.cost_usd
+def test_a_reply_is_paid_from_the_budget(session: LiveSession) -> None:
+    used(session, ScriptedModel([Step(text="Done.")] * 2, id="claude-haiku-5-5"))
+    ask(session)
+    (entry,) = (entry for entry in session.log.entries() if isinstance(entry, Assistant))
+    assert session.model.budget_meter.dollars == entry.cost_usd
+    assert session.model.budget_meter.dollars > 0
+    session.model.client.id = "unknown"
+    ask(session)
+    assert session.model.budget_meter.dollars == entry.cost_usd
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
 def test_a_refusal_of_images_is_reported_if_it_changes_something(
-    handle: LiveSession, events: list[Event], setting: Literal["auto", "on"]
+    session: LiveSession, events: list[Event], setting: Literal["auto", "on"]
 ) -> None:
     class Blind(Able):
         async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -270,10 +270,10 @@ def test_a_refusal_of_images_is_reported_if_it_changes_something(
             raise RequestRejected("no images " + "x" * 300, status=400)
             yield
 
-    used(handle, Blind(images=True)).images_setting = setting
+    used(session, Blind(images=True)).images_setting = setting
     for _ in range(2):
         with pytest.raises(RequestRejected):
-            ask(handle)
+            ask(session)
     told = "scripted accepts no images: requests are adapted from now on (no images "
     text = told + "x" * 190 + ")"
     assert events == [Notice("warning", text)] * (setting == "auto")

@@ -14,48 +14,48 @@ from ctxagent.agent.session.entries import Assistant, User
 AFTER_SUMMARY = "After the compression, all is as before.\n\nPermission mode: plan\nBranch: main"
 
 
-def notices(handle: LiveSession) -> list[object]:
+def notices(session: LiveSession) -> list[object]:
     return [
         entry.content
-        for entry in handle.log.entries()
+        for entry in session.log.entries()
         if isinstance(entry, User) and entry.source == "notice"
     ]
 
 
-def test_the_model_is_notified_of_each_change_once(handle: LiveSession) -> None:
-    handle.record(User(content="go"))
-    announce_mode(handle, "bypass")
-    assert notices(handle) == []
-    handle.approval.mode = "plan"
+def test_the_model_is_notified_of_each_change_once(session: LiveSession) -> None:
+    session.record(User(content="go"))
+    announce_mode(session, "bypass")
+    assert notices(session) == []
+    session.approval.mode = "plan"
     for _ in range(2):
-        announce_mode(handle, "bypass")
-    assert notices(handle) == [f"The permission mode is now plan: {MEANINGS['plan']}."]
-    handle.approval.mode = "bypass"
-    announce_mode(handle, "bypass")  # the view counts more than the mode of the last turn
-    assert notices(handle)[1:] == [mode_notice("bypass")]
+        announce_mode(session, "bypass")
+    assert notices(session) == [f"The permission mode is now plan: {MEANINGS['plan']}."]
+    session.approval.mode = "bypass"
+    announce_mode(session, "bypass")  # the view counts more than the mode of the last turn
+    assert notices(session)[1:] == [mode_notice("bypass")]
 
 
-def test_a_new_conversation_is_told_nothing(handle: LiveSession) -> None:
-    announce_mode(handle, "ask")
-    assert notices(handle) == []
+def test_a_new_conversation_is_told_nothing(session: LiveSession) -> None:
+    announce_mode(session, "ask")
+    assert notices(session) == []
 
 
-def test_the_mode_that_is_named_last_counts(handle: LiveSession) -> None:
-    assert announced_mode(handle.view) is None
-    handle.record(User(content="The mode is what? Permission mode: ask"))
-    assert announced_mode(handle.view) is None
-    handle.record(User(content=mode_notice("accept-edits"), source="notice"))
-    assert announced_mode(handle.view) == "accept-edits"
-    handle.record(User(content=AFTER_SUMMARY, source="environment"))
-    assert announced_mode(handle.view) == "plan"
+def test_the_mode_that_is_named_last_counts(session: LiveSession) -> None:
+    assert announced_mode(session.view) is None
+    session.record(User(content="The mode is what? Permission mode: ask"))
+    assert announced_mode(session.view) is None
+    session.record(User(content=mode_notice("accept-edits"), source="notice"))
+    assert announced_mode(session.view) == "accept-edits"
+    session.record(User(content=AFTER_SUMMARY, source="environment"))
+    assert announced_mode(session.view) == "plan"
     said = [{"type": "text", "text": mode_notice("ask")}]
-    handle.record(Assistant(content=said, usage={}, stop_reason="end_turn", model="m"))
+    session.record(Assistant(content=said, usage={}, stop_reason="end_turn", model="m"))
     image = {"type": "image", "source": {}}
-    handle.record(User(content=[image]))
-    assert announced_mode(handle.view) == "plan"
+    session.record(User(content=[image]))
+    assert announced_mode(session.view) == "plan"
 
 
 @pytest.mark.parametrize("mode", MEANINGS)
-def test_each_mode_can_be_announced_and_read_again(handle: LiveSession, mode: str) -> None:
-    handle.record(User(content=mode_notice(mode), source="notice"))  # type: ignore[arg-type]
-    assert announced_mode(handle.view) == mode
+def test_each_mode_can_be_announced_and_read_again(session: LiveSession, mode: str) -> None:
+    session.record(User(content=mode_notice(mode), source="notice"))  # type: ignore[arg-type]
+    assert announced_mode(session.view) == mode

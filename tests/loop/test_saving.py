@@ -14,9 +14,9 @@ from ctxagent.agent.worktree import SavedFile, SavedFiles
 class Saver:
     """A file saver at point 1 of a session."""
 
-    def __init__(self, handle: LiveSession, folder: Path) -> None:
-        self.handle, self.point = handle, 1
-        self.saver = FileSaver(SavedFiles(folder), handle.record, lambda: self.point)
+    def __init__(self, session: LiveSession, folder: Path) -> None:
+        self.session, self.point = session, 1
+        self.saver = FileSaver(SavedFiles(folder), session.record, lambda: self.point)
 
     def save(
         self, paths: Iterable[str], by: str = EDIT, left_out: Iterable[SavedFile] = ()
@@ -27,13 +27,13 @@ class Saver:
         """The reasons and names of saved files, by note."""
         return [
             (note.data["by"], [Path(row["path"]).name for row in note.data["files"]])
-            for note in self.handle.log.entries()
+            for note in self.session.log.entries()
             if isinstance(note, Note) and note.topic == "saved"
         ]
 
 
-def test_a_file_is_saved_once_between_two_points(handle: LiveSession, tmp_path: Path) -> None:
-    saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
+def test_a_file_is_saved_once_between_two_points(session: LiveSession, tmp_path: Path) -> None:
+    saver, file = Saver(session, tmp_path / "saved"), tmp_path / "a.txt"
     file.write_text("one")
     (saved,) = saver.save([str(file), str(file), ""])
     assert (tmp_path / "saved" / saved.blob).read_text() == "one"
@@ -46,8 +46,8 @@ def test_a_file_is_saved_once_between_two_points(handle: LiveSession, tmp_path: 
     assert saver.recorded() == [("edit", ["a.txt"])] * 2
 
 
-def test_an_edit_and_a_command_save_for_themselves(handle: LiveSession, tmp_path: Path) -> None:
-    saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
+def test_an_edit_and_a_command_save_for_themselves(session: LiveSession, tmp_path: Path) -> None:
+    saver, file = Saver(session, tmp_path / "saved"), tmp_path / "a.txt"
     file.write_text("one")
     saver.save([str(file)], COMMAND)
     saver.save([str(file)], EDIT)
@@ -55,9 +55,9 @@ def test_an_edit_and_a_command_save_for_themselves(handle: LiveSession, tmp_path
 
 
 def test_files_that_are_left_out_are_recorded_with_the_reason(
-    handle: LiveSession, tmp_path: Path
+    session: LiveSession, tmp_path: Path
 ) -> None:
-    saver = Saver(handle, tmp_path / "saved")
+    saver = Saver(session, tmp_path / "saved")
     left_out = SavedFile(str(tmp_path / "huge"), why="it is too large")
     assert saver.save([], COMMAND, [left_out]) == [left_out]
     assert saver.recorded() == [("command", ["huge"])]

@@ -18,32 +18,32 @@ from ..support.sessions.conversation import Conversation, answering
 ERROR = LimitReached("it repeats itself", limit="loop")
 
 
-def ends(handle: LiveSession) -> None:
-    asyncio.run(end_unless_allowed(handle, ERROR))
+def ends(session: LiveSession) -> None:
+    asyncio.run(end_unless_allowed(session, ERROR))
 
 
-def test_nobody_to_ask_ends_the_turn(handle: LiveSession) -> None:
+def test_nobody_to_ask_ends_the_turn(session: LiveSession) -> None:
     with pytest.raises(LimitReached, match="it repeats itself"):
-        ends(handle)
+        ends(session)
 
 
 @pytest.mark.parametrize(
     "answer", [Answer(True, words=[STOP]), Answer(False), Answer(True), None], ids=str
 )
-def test_a_user_who_does_not_let_it_go_on(handle: LiveSession, answer: Answer | None) -> None:
-    handle.ask, questions = answering(answer)  # type: ignore[arg-type]
+def test_a_user_who_does_not_let_it_go_on(session: LiveSession, answer: Answer | None) -> None:
+    session.ask, questions = answering(answer)  # type: ignore[arg-type]
     with pytest.raises(LimitReached, match="it repeats itself"):
-        ends(handle)
+        ends(session)
     (form,) = questions[0].form
     assert form.text == "It repeats itself. Go on?"
     assert [label for label, _ in form.choices] == [STOP, GO_ON]
 
 
-def test_the_user_continues_with_or_without_a_message(handle: LiveSession) -> None:
-    handle.ask, _ = answering(Answer(True, words=[GO_ON]), Answer(True, words=["Read the log."]))
-    ends(handle)
-    ends(handle)
-    entries = read_log(handle.log.path).entries
+def test_the_user_continues_with_or_without_a_message(session: LiveSession) -> None:
+    session.ask, _ = answering(Answer(True, words=[GO_ON]), Answer(True, words=["Read the log."]))
+    ends(session)
+    ends(session)
+    entries = read_log(session.log.path).entries
     assert [entry.topic for entry in entries if isinstance(entry, Note)] == [LOOP_TOPIC] * 2
     (said,) = [entry for entry in entries if isinstance(entry, User)]
     assert (said.content, said.source, said.mid_turn) == ("Read the log.", "person", True)

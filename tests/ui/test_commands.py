@@ -119,7 +119,7 @@ def test_commands_of_extensions_have_what_the_built_in_ones_have(desk: CommandDe
         def words(self, argument: str) -> Prompt:
             return Prompt(f"count the words in {argument}")
 
-    desk.agent.features.add(Mine(desk.agent.handle), guarded=True)
+    desk.agent.features.add(Mine(desk.agent), guarded=True)
     context = desk.line.context
     assert asyncio.run(commands.completions_for(context, "/lines")) == [("src", "the code")]
     assert asyncio.run(commands.completions_for(context, "/words")) == ()

@@ -136,9 +136,9 @@ def _show_problems(repl: CommandContext, feature: "DiagnosticsFeature") -> None:
     if not found:
         repl.say("there are no errors and warnings in the changed files")
     lines = [
-        f"{feature.handle.context.shown(path)}:{each.shown}"
+        f"{feature.session.context.shown(path)}:{each.shown}"
         if each.is_error
-        else f"{feature.handle.context.shown(path)}:{each.shown} (warning)"
+        else f"{feature.session.context.shown(path)}:{each.shown} (warning)"
         for path, each in found
     ]
     if len(lines) > MAX_SHOWN:

@@ -82,8 +82,8 @@ class FixedOpening:
 class FixedEnvironment(Feature):
     """A stand-in for `EnvironmentFeature`; a test may set each field."""
 
-    def __init__(self, handle: LiveSession, after_summary: Callable[[], Sequence[Entry]] = list):
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, after_summary: Callable[[], Sequence[Entry]] = list):
+        super().__init__(session)
         self.startup: Callable[[], Sequence[Entry]] = list
         self.after_summary_entries = after_summary
 
@@ -106,8 +106,8 @@ class FixedHooks:
 class FixedHooksFeature(Feature):
     """Feature that forwards events to `FixedHooks`."""
 
-    def __init__(self, handle: LiveSession, hooks: FixedHooks) -> None:
-        super().__init__(handle)
+    def __init__(self, session: LiveSession, hooks: FixedHooks) -> None:
+        super().__init__(session)
         self.hooks = hooks
 
     def _told(self, name: str, event: Mapping[str, Any]) -> None:
