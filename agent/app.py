@@ -49,24 +49,25 @@ def open_agent(
     tokens.use_vocabulary()
     model = launch.model or model_of(launch, launch.settings)
     check_budget(launch, model)
-    opened = open_log(Project(launch.state, launch.cwd), choice)
+    opened = open_log(Project(launch.places.state, launch.places.cwd), choice)
     log, state = opened.log, opened.state
     with log.closed_on_error():
-        launch = replace(launch, mcp=servers_of_session(launch, state.view.tools))
+        launch = launch.with_servers(servers_of_session(launch, state.view.tools))
         types, warnings = types_of_conversation(launch, log.path)
         skills, left_out = find_skills(launch)
-        warnings += launch.installed.warnings if launch.installed else []
-        warnings += launch.hook_files.warnings if launch.hook_files else []
+        warnings += launch.extras.installed.warnings if launch.extras.installed else []
+        warnings += launch.extras.hook_files.warnings if launch.extras.hook_files else []
         warnings += extensions_of(launch).warnings
-        warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
+        warnings += [*left_out, *warnings_on_resume(state, launch.places.cwd, launch.prompts.own)]
         warnings += instruction_warnings(InstructionPlaces.of(launch))
         if state.entries:  # a session keeps its first prompt
-            launch = replace(launch, own_prompt=state.own_prompt)
+            prompts = replace(launch.prompts, own=state.own_prompt)
+            launch = replace(launch, prompts=prompts)
         launch = replace(launch, starts=gate_of(launch))
         approval, chosen = _approval(launch, opened), launch.settings.permissions.directories
         warnings += open_directories(approval, state.directories, [*map(str, chosen)])
         system = environment.system_prompt(
-            launch.append_prompt, own=launch.own_prompt, brief=policy_of(launch.settings).brief
+            launch.prompts.append, own=launch.prompts.own, brief=policy_of(launch.settings).brief
         )
         agent = make_agent(
             launch, opened, approval, system, emit, ask, records_project=choice.for_task is None
@@ -77,11 +78,11 @@ def open_agent(
         add_features(agent, state, skills, types=types, open_subagent=open_subagent)
         connect_gate(agent)
         _confine(agent)
-        report_problems(launch.mcp, emit)
+        report_problems(launch.extras.mcp, emit)
         SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(log.path.parent.name, str(log.path), model.id, state.entries))
-        warnings += unencrypted_warnings(launch.settings.model, launch.environ)
+        warnings += unencrypted_warnings(launch.settings.model, launch.places.environ)
         if state.entries and not log.refusal:
             warnings += unknown_outcomes(log.path, agent.tools)
         for warning in [*log.warnings, *warnings]:
@@ -111,14 +112,15 @@ def _open_subagent(parent: AgentState, spec: SubagentSpec) -> AgentState:
     of its model is unknown.
     """
     opened = resume_session(spec.log) if spec.log.exists() else create_session(spec.log)
-    options, type = replace(parent.options, prior=spec.prior), spec.type
+    options, type = parent.options, spec.type
+    options = replace(options, prompts=replace(options.prompts, prior=spec.prior))
     own_skills = parent.features.find(SkillsFeature)
     skills = replace(own_skills.source, known=own_skills.known) if own_skills else SkillSource()
     with opened.log.closed_on_error():
         model = _model_of(parent, spec, opened.state.view.model)
         approval = parent.approval.read_only_view() if type.is_read_only else parent.approval
         system = environment.system_prompt(
-            options.append_prompt, type.prompt, own=options.own_prompt
+            options.prompts.append, type.prompt, own=options.prompts.own
         )
         agent = make_agent(
             options, opened, approval, system, spec.emit, spec.ask, parent=parent, kind=type.name
@@ -146,16 +148,16 @@ def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
         allow=permissions.allow,
         ask=permissions.ask,
         deny=permissions.deny,
-        cwd=launch.cwd,
+        cwd=launch.places.cwd,
         readable=(
             folder,
-            *Project(launch.state, launch.cwd).session_folders(origins),
-            *readable_folders(launch.config_home, launch.home),
-            *(plugin.folder for plugin in launch.plugins),
+            *Project(launch.places.state, launch.places.cwd).session_folders(origins),
+            *readable_folders(launch.places.config_home, launch.places.home),
+            *(plugin.folder for plugin in launch.extras.plugins),
         ),
         own=[*agent_paths(launch), *filter(None, [launch.shared_memory])],
-        given=[tool.name for tool in launch.tools],
-        path=launch.environ.get("PATH"),
+        given=[tool.name for tool in launch.extras.tools],
+        path=launch.places.environ.get("PATH"),
     )
 
 
@@ -176,7 +178,7 @@ def change_model(agent: AgentState, id: str) -> None:
     """
     options = agent.options
     chosen = options.settings.model
-    id = full_model_id(id, chosen.base_url, options.environ)
+    id = full_model_id(id, chosen.base_url, options.places.environ)
     settings = replace(options.settings, model=with_model(chosen, id))
     own = model_of(options, settings)
     agent.model.roles.choose(own, planning=agent.approval.mode == "plan")

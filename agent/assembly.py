@@ -81,10 +81,11 @@ def make_agent(
     prompt. A subagent has a `parent` and a `kind`.
     """
     log, state, folder = opened.log, opened.state, opened.log.path.parent
-    context, store = _context(options, opened, approval), Project(options.state, options.cwd).store
-    worktree = WorkTree(options.cwd, store=store, index=folder / "worktree.index", env=context.env)
+    context, cwd = _context(options, opened, approval), options.places.cwd
+    store = Project(options.places.state, cwd).store
+    worktree = WorkTree(cwd, store=store, index=folder / "worktree.index", env=context.env)
     saved = SavedFiles(store / SAVED_FOLDER / folder.name)
-    keeper = RepositoryRecorder(options.cwd, store / REPOSITORY_FOLDER, context.env)
+    keeper = RepositoryRecorder(cwd, store / REPOSITORY_FOLDER, context.env)
     agent = AgentState(
         log=log,
         view=state.view,
@@ -96,9 +97,7 @@ def make_agent(
         options=options,
         approval=approval,
         context=context,
-        opening=SessionOpening(
-            log.path, options.cwd, system, options.own_prompt, fork_origin(log, state)
-        ),
+        opening=SessionOpening(log.path, cwd, system, options.prompts.own, fork_origin(log, state)),
         ask=ask,
         policy=policy_of(options.settings),
         kind=kind,
@@ -106,7 +105,7 @@ def make_agent(
         directories=dict(state.directories),
         parent=parent,
     )
-    planted = parent.runner.planted if parent else PlantedWatch(options.cwd, approval.folders.added)
+    planted = parent.runner.planted if parent else PlantedWatch(cwd, approval.folders.added)
     tracker = _change_tracker(agent, worktree, saved)
     agent.runner = ToolRunner(agent, agent.features, tracker, planted)
     return agent
@@ -159,11 +158,11 @@ def _context(options: LaunchOptions, opened: OpenedLog, approval: Approval) -> C
     log, state, settings = opened.log, opened.state, options.settings
     redaction = _redaction(options)
     context = Context(
-        cwd=options.cwd,
+        cwd=options.places.cwd,
         session_dir=log.path.parent,
-        env=child_environment(options.environ, settings.bash.keep_env),
+        env=child_environment(options.places.environ, settings.bash.keep_env),
         max_output_bytes=settings.tools.max_output_bytes,
-        search_bounds=partial(search_bounds, options.environ),
+        search_bounds=partial(search_bounds, options.places.environ),
         sieve=redaction.filtered_sink,
         redact=redaction.clean_output,
         reaches_private=approval.names_host,
@@ -177,7 +176,9 @@ def _context(options: LaunchOptions, opened: OpenedLog, approval: Approval) -> C
 
 def _redaction(options: LaunchOptions) -> Redaction:
     settings = options.settings
-    return redaction_for(options.environ, settings.model.base_url, shapes=settings.state.redact)
+    return redaction_for(
+        options.places.environ, settings.model.base_url, shapes=settings.state.redact
+    )
 
 
 def _roles(agent: AgentState, model: Model) -> ModelRoles:
@@ -236,7 +237,7 @@ def _tools(agent: AgentState, type: AgentType | None) -> list[Tool[Any]]:
     """
     own = agent.features.tools()
     if agent.parent is None or type is None:
-        tools = [*base_tools(brief=agent.policy.brief), *own, *agent.options.tools]
+        tools = [*base_tools(brief=agent.policy.brief), *own, *agent.options.extras.tools]
         return without_clashes(tools, agent.emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
@@ -245,21 +246,21 @@ def _tools(agent: AgentState, type: AgentType | None) -> list[Tool[Any]]:
 
 def _server_names(options: LaunchOptions, type: AgentType | None) -> Sequence[str]:
     """Return the names of the MCP servers that a session can call."""
-    if options.mcp is None or "mcp" in options.settings.features.off:
+    if options.extras.mcp is None or "mcp" in options.settings.features.off:
         return ()
     allowed = type.tools if type else None
-    return options.mcp.names if allowed is None or McpTool.name in allowed else ()
+    return options.extras.mcp.names if allowed is None or McpTool.name in allowed else ()
 
 
 def _change_tracker(agent: AgentState, worktree: WorkTree, saved: SavedFiles) -> ChangeTracker:
     """Return the tracker of file changes for a session. A subagent shares its parent's edits, touch
     record and saved files.
     """
-    folder, context, options = agent.folder, agent.context, agent.options
+    folder, context, places = agent.folder, agent.context, agent.options.places
     if agent.parent is not None and (shared := agent.parent.runner.change_tracker) is not None:
         return ChangeTracker(
             worktree, context, folder.name, shared.edits, shared.record, shared.saver
         )
-    touched = TouchRecord(Project(options.state, options.cwd).folder / RECORD_FOLDER, folder.name)
+    touched = TouchRecord(Project(places.state, places.cwd).folder / RECORD_FOLDER, folder.name)
     saver = FileSaver(saved, agent.record, lambda: agent.checkpoints.newest)
     return ChangeTracker(worktree, context, folder.name, [], touched, saver)

@@ -3,7 +3,7 @@ line can fill them in early.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,46 +55,25 @@ class SessionChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchOptions:
-    """Everything that a conversation needs to start."""
+class Places:
+    """The folders of a session, and the environment that names more of them."""
 
-    settings: Settings
+    cwd: Path
     state: Path
     config_home: Path
-    cwd: Path
     environ: Mapping[str, str]
-    own_prompt: str = ""  # replaces the built-in system prompt
-    append_prompt: str = ""
-    prior: str = ""  # hand-over from another session to a new one
-    budget: Budget = field(default_factory=Budget)
-    model: "Model | None" = None  # overrides the model in the settings
     # folder with the list of trusted project files; None for `state`
     trust: Path | None = None
-    answers: "GivenAnswers | None" = None  # prepared answers to the agent's questions
-    mcp: "McpServers | None" = None  # None if no server is configured
-    tools: "Sequence[Tool[Any]]" = ()  # extra tools from the program that uses the library
-    installed: "InstalledPlugins | None" = None  # None for no plugins
-    hook_files: "HookFiles | None" = None  # hooks from files, if any
-    starts: "StartGate | None" = None  # None: the gate is made when it is needed
-    extensions: "ExtensionSource | None" = None  # None for no extensions
-    # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
-    safe: bool = False
-    after_clear: bool = False  # the session replaces a cleared session of the same run
+
+    @property
+    def trust_dir(self) -> Path:
+        """The folder with the list of trusted project files."""
+        return self.trust or self.state
 
     @property
     def home(self) -> Path:
         """The user's home directory."""
         return home_folder(self.environ)
-
-    @property
-    def shared_memory(self) -> Path | None:
-        """The folder that the setting `memory.path` names."""
-        named = self.settings.memory.path
-        if named is None or named.is_absolute():
-            return named
-        if named.parts[0] == "~":
-            return self.home.joinpath(*named.parts[1:])
-        return self.project_root / named
 
     @property
     def project_root(self) -> Path:
@@ -103,10 +82,61 @@ class LaunchOptions:
 
         return folders_within_project(self.cwd.resolve(), self.home.resolve())[-1]
 
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The user's texts for the model, before the first message."""
+
+    own: str = ""  # replaces the built-in system prompt
+    append: str = ""
+    prior: str = ""  # hand-over from another session to a new one
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """The parts that users, projects and programs add to the agent."""
+
+    mcp: "McpServers | None" = None  # None if no server is configured
+    tools: "Sequence[Tool[Any]]" = ()  # from the program that uses the library
+    installed: "InstalledPlugins | None" = None  # None for no plugins
+    hook_files: "HookFiles | None" = None  # hooks from files, if any
+    extensions: "ExtensionSource | None" = None  # None for no extensions
+    # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
+    safe: bool = False
+
     @property
     def plugins(self) -> "Sequence[Plugin]":
         """The plugins in use. The first access reads their files."""
         return self.installed.plugins if self.installed else ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """Everything that a session starts with."""
+
+    settings: Settings
+    places: Places
+    prompts: Prompts = field(default_factory=Prompts)
+    budget: Budget = field(default_factory=Budget)
+    model: "Model | None" = None  # overrides the model in the settings
+    answers: "GivenAnswers | None" = None  # prepared answers to the agent's questions
+    extras: Extras = field(default_factory=Extras)
+    starts: "StartGate | None" = None  # None: the gate is made when it is needed
+    after_clear: bool = False  # the session replaces a cleared session of the same run
+
+    @property
+    def shared_memory(self) -> Path | None:
+        """The folder that the setting `memory.path` names."""
+        named, places = self.settings.memory.path, self.places
+        if named is None or named.is_absolute():
+            return named
+        if named.parts[0] == "~":
+            return places.home.joinpath(*named.parts[1:])
+        return places.project_root / named
+
+    def with_servers(self, mcp: "McpServers | None") -> "LaunchOptions":
+        """Return the options with other MCP servers."""
+        return replace(self, extras=replace(self.extras, mcp=mcp))
 
     @property
     def is_scripted(self) -> bool:

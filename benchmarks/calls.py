@@ -18,7 +18,7 @@ from serving import answering, environ
 
 from ctxagent.agent.app import open_agent
 from ctxagent.agent.config.settings import ModelSettings, Settings
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.session.entries import Assistant, Note, User
@@ -34,10 +34,12 @@ WORDS = "the quick brown fox jumps over the lazy dog and runs away again\n"
 def open_session(folder: str, url: str) -> AgentState:
     launch = LaunchOptions(
         settings=Settings(model=ModelSettings(base_url=url)),
-        state=Path(folder) / "state",
-        config_home=Path(folder) / "config",
-        cwd=Path(folder),
-        environ=environ(folder, url),
+        places=Places(
+            cwd=Path(folder),
+            state=Path(folder) / "state",
+            config_home=Path(folder) / "config",
+            environ=environ(folder, url),
+        ),
     )
     return open_agent(launch, SessionChoice(), emit=lambda event: None, ask=None)
 

@@ -30,7 +30,7 @@ from ctxagent.agent.config.settings import (
     Settings,
 )
 from ctxagent.agent.events import Compacted, Event, ToolFinished
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
@@ -106,10 +106,12 @@ def open_session(folder: Path, clock: Clock, settings: CompactSettings, window: 
     )
     launch = LaunchOptions(
         settings=settings,
-        state=folder / "state",
-        config_home=folder / "config",
-        cwd=folder,
-        environ=environ(str(folder), clock.url),
+        places=Places(
+            cwd=folder,
+            state=folder / "state",
+            config_home=folder / "config",
+            environ=environ(str(folder), clock.url),
+        ),
     )
     return open_agent(launch, SessionChoice(), emit=clock.emit, ask=None)
 

@@ -331,15 +331,15 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
         yield Finding("skills", ", ".join(sorted(skills)))
     for warning in warnings:
         yield Finding("skills", warning, note=True)
-    own_files = python_extensions.own_files(launch.config_home)
-    projects = python_extensions.project_files(cwd, launch.home)
+    own_files = python_extensions.own_files(launch.places.config_home)
+    projects = python_extensions.project_files(cwd, launch.places.home)
     if own_files or projects:
         untrusted = sum(not is_file_trusted(each, loaded.trust_dir) for each in projects)
         more = f", {untrusted:,} of them not trusted" if untrusted else ""
         found = f"{count_of(len([*own_files, *projects]), 'file')}{more}"
         yield Finding("extensions", found, note=bool(untrusted))
-    if launch.installed and launch.hook_files:
-        yield from _hooks(loaded.settings.hooks, launch.hook_files, launch.installed)
+    if launch.extras.installed and launch.extras.hook_files:
+        yield from _hooks(loaded.settings.hooks, launch.extras.hook_files, launch.extras.installed)
     yield from _servers(launch)
 
 

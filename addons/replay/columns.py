@@ -261,7 +261,7 @@ class Columns:
         if self.ask_model:
             launch = launch_of(dict(self.options))
             check_key(launch)
-            writer = make_model(launch.settings, launch.environ, launch.state)
+            writer = make_model(launch.settings, launch.places.environ, launch.places.state)
         policy = policy_of(settings)
         tools = base_tools(brief=policy.brief)
         tools += () if policy.brief else (AskUserTool(), PlanTool())

@@ -34,16 +34,18 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     extensions_of(launch)  # extensions may add formats
     tokens.use_vocabulary()
     recording, settings = load_recording(path), launch.settings
-    log = Project(launch.state, launch.cwd).new_log()
+    log = Project(launch.places.state, launch.places.cwd).new_log()
     window = model_of(launch, settings).assumed_limits().window
     opening = Session(
         id=log.parent.name,
-        cwd=str(launch.cwd),
+        cwd=str(launch.places.cwd),
         version=__version__,
         model="",
-        own_prompt=launch.own_prompt or None,
+        own_prompt=launch.prompts.own or None,
     )
-    redaction = redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
+    redaction = redaction_for(
+        launch.places.environ, settings.model.base_url, shapes=settings.state.redact
+    )
     terms = EntryStorage(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
         write_session_log(recording, log, opening, terms, redaction.clean_entry)
@@ -75,7 +77,9 @@ class Recordings:
         from .formats.places import find_recordings
 
         launch = self._launch
-        return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
+        return find_recordings(
+            launch.places.home, launch.places.environ, None if everywhere else launch.places.cwd
+        )
 
     def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""
@@ -94,4 +98,4 @@ class Recordings:
         `~`.
         """
         place = Path(os.path.expanduser(path))  # noqa: PTH111 - keeps `~name` of an unknown user
-        return import_recording(self._launch, self._launch.cwd / place)
+        return import_recording(self._launch, self._launch.places.cwd / place)

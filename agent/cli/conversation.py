@@ -130,9 +130,10 @@ def _opener(
             raise_limit()
             permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
             now = replace(launch, settings=replace(launch.settings, permissions=permissions))
-            now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
+            now = now.with_servers(servers.begin(lambda text: emit(Notice("warning", text))))
             if prior is not None:
-                now = replace(now, prior=prior, after_clear=True)
+                prompts = replace(now.prompts, prior=prior)
+                now = replace(now, prompts=prompts, after_clear=True)
                 return opened(now, SessionChoice())
             choice = choice_of(options)
             if resume:
@@ -144,7 +145,7 @@ def _opener(
             from ..security.bubblewrap import sandbox_news
 
             agent = open_agent(now, choice, emit=emit, ask=ask)
-            if has_user and (news := sandbox_news(agent.context.sandbox, launch.state)):
+            if has_user and (news := sandbox_news(agent.context.sandbox, launch.places.state)):
                 emit(news)
             return agent
 
@@ -184,7 +185,9 @@ def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
     """Return the models that usable providers list, except those of the default provider."""
     from ..models.overview import list_row, models_of_other_providers
 
-    found = asyncio.run(models_of_other_providers(launch.settings, launch.environ, launch.state))
+    found = asyncio.run(
+        models_of_other_providers(launch.settings, launch.places.environ, launch.places.state)
+    )
     return [list_row(*each) for each in found]
 
 
@@ -192,5 +195,5 @@ def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:
     """Return the providers, usable ones first."""
     from ..models.overview import provider_states
 
-    found = asyncio.run(provider_states(launch.environ))
+    found = asyncio.run(provider_states(launch.places.environ))
     return [("ready" if row.ready else "-", row.provider.name, row.state) for row in found]

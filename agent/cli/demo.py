@@ -122,7 +122,7 @@ def _next_steps(folder: Path, log: Path, *, is_kept: bool) -> str:
 
 def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentState:
     from ..app import open_agent
-    from ..launch import LaunchOptions, SessionChoice
+    from ..launch import LaunchOptions, Places, SessionChoice
     from ..security.folders import distrust_writable_folders
 
     launch = LaunchOptions(
@@ -130,14 +130,16 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
             permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED),
             demote=DemoteSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
         ),
-        state=project.parent / "state",
-        config_home=project.parent / "config",
-        cwd=project,
-        environ=os.environ,
+        places=Places(
+            cwd=project,
+            state=project.parent / "state",
+            config_home=project.parent / "config",
+            environ=os.environ,
+        ),
         model=model,
     )
     for folder in (Path.cwd(), project):
-        distrust_writable_folders(launch.settings.sandbox, folder, launch.environ)
+        distrust_writable_folders(launch.settings.sandbox, folder, launch.places.environ)
     return open_agent(launch, SessionChoice(), emit=emit, ask=ask)
 
 

@@ -105,7 +105,7 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
         raise UsageError(f"/{name} is a command of the terminal", hint=f"{where}: {way}")
     if near := _nearest(name, {*callable_here, *COMMANDS}, may_be_short=not has_more):
         hint = f"Did you mean /{near}? To send it to the agent, put a word before the slash."
-        no_plugins = launch.installed.warnings if launch.installed else ()
+        no_plugins = launch.extras.installed.warnings if launch.extras.installed else ()
         left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]
         raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))
 

@@ -47,7 +47,9 @@ def _served(options: dict[str, Any], provider: "Provider") -> "list[ServedModel]
     from ..models.overview import served_models
 
     launch = launch_of(options)
-    return asyncio.run(served_models(provider, launch.settings, launch.environ, launch.state))
+    return asyncio.run(
+        served_models(provider, launch.settings, launch.places.environ, launch.places.state)
+    )
 
 
 def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:

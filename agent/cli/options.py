@@ -487,7 +487,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return the launch options of a session."""
-    from ..launch import Budget
+    from ..launch import Budget, Prompts
     from ..library.launching import launch_options
     from .answers import read_answers
 
@@ -496,9 +496,11 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
         loaded,
         cwd_of(options),
         os.environ,
-        own_prompt=read_prompt(options["system_prompt"]),
-        append_prompt=options["append_system_prompt"],
-        prior=prior_of(options, project_of(options, loaded)),
+        prompts=Prompts(
+            own=read_prompt(options["system_prompt"]),
+            append=options["append_system_prompt"],
+            prior=prior_of(options, project_of(options, loaded)),
+        ),
         budget=Budget(options["max_turns"], options["max_budget_usd"]),
         answers=read_answers(options["answers"]) if options["answers"] else None,
         safe=options["safe"],

@@ -114,7 +114,9 @@ def trust_items(loaded: "LoadedSettings", launch: "LaunchOptions") -> list[Trust
     """
     files = [(loaded.project, MAX_TRUSTED_BYTES, "settings")] if loaded.project else []
     reader = _ItemReader(launch, gate_of(launch), loaded.trust_dir)
-    items = [reader.item(*row) for row in (*files, *project_files(launch.cwd, loaded.trust_dir))]
+    items = [
+        reader.item(*row) for row in (*files, *project_files(launch.places.cwd, loaded.trust_dir))
+    ]
     own = [each for each in programs_of(launch) if not each.of_project]
     planned = tuple(each for each in map(reader.planned, own) if each.changes)
     return [*items, *([TrustItem(None, "", starts=planned)] if planned else [])]
@@ -147,7 +149,7 @@ class _ItemReader:
 
     def _content(self, path: Path, data: bytes, kind: str) -> tuple[list[str], list[ProgramStart]]:
         """Return what a file does besides starting programs, and the programs."""
-        cwd, environ = self.launch.cwd, self.launch.environ
+        cwd, environ = self.launch.places.cwd, self.launch.places.environ
         env = child_environment(environ, self.launch.settings.bash.keep_env)
         if kind == "settings":
             return self._settings(path, data, env)
@@ -195,7 +197,7 @@ class _ItemReader:
             what = f"the hook {name[6:]}" if name.startswith("hooks.") else name
             commands: Any = [value] if isinstance(value, str) else value
             starts += [
-                ProgramStart(what, command, self.launch.cwd, env, True, rights)
+                ProgramStart(what, command, self.launch.places.cwd, env, True, rights)
                 for command in commands
             ]
         return effects, starts

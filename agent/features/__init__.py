@@ -53,7 +53,7 @@ MakeFeature = Callable[
 def _environment(agent: AgentState, state: SessionState, server_names: Sequence[str]) -> Feature:
     options = agent.options
     places = InstructionPlaces.of(options)
-    around = Surroundings(places, options.prior, server_names, state.renamed)
+    around = Surroundings(places, options.prompts.prior, server_names, state.renamed)
     return EnvironmentFeature(agent, around)
 
 
@@ -82,7 +82,7 @@ def _subagents(
 def _servers(agent: AgentState) -> "McpServers | None":
     """Return the MCP servers for the features of a session. A subagent uses its parent's."""
     options = agent.options
-    return None if agent.parent or "mcp" in options.settings.features.off else options.mcp
+    return None if agent.parent or "mcp" in options.settings.features.off else options.extras.mcp
 
 
 def _memory(agent: AgentState) -> Feature:
@@ -106,17 +106,19 @@ def _mcp(agent: AgentState) -> Feature | None:
     from .mcp_respondent import McpRespondent
 
     options = agent.options
-    respondent = McpRespondent(agent, agent.runner.gate, options.answers, options.environ)
+    respondent = McpRespondent(agent, agent.runner.gate, options.answers, options.places.environ)
     return McpFeature(agent, servers, respondent)
 
 
 def _diagnostics(agent: AgentState) -> Feature | None:
     options, parent = agent.options, None
-    if options.safe:
+    if options.extras.safe:
         return None
     if agent.parent and (parent := agent.parent.features.find(DiagnosticsFeature)) is None:
         return None
-    return DiagnosticsFeature(agent, agent.runner, options.settings.lsp, parent, options.plugins)
+    return DiagnosticsFeature(
+        agent, agent.runner, options.settings.lsp, parent, options.extras.plugins
+    )
 
 
 def _disk_budget(agent: AgentState) -> Feature | None:
@@ -124,7 +126,7 @@ def _disk_budget(agent: AgentState) -> Feature | None:
     if agent.parent or tracker is None or tracker.saver is None:
         return None  # a subagent saves files for its parent
     room = tracker.saver.files.room
-    return DiskBudgetFeature(agent, options.state, options.settings.state, room)
+    return DiskBudgetFeature(agent, options.places.state, options.settings.state, room)
 
 
 def _provenance(agent: AgentState) -> Feature:
@@ -140,12 +142,12 @@ def _hooks(agent: AgentState, state: SessionState) -> Feature:
         agent,
         options.settings.hooks,
         [
-            *(options.hook_files.hooks if options.hook_files else ()),
-            *(options.installed.hooks if options.installed else ()),
+            *(options.extras.hook_files.hooks if options.extras.hook_files else ()),
+            *(options.extras.installed.hooks if options.extras.installed else ()),
         ],
         begins="resume" if state.entries else "clear" if options.after_clear else "startup",
         kind=agent.kind,
-        environ=options.environ,
+        environ=options.places.environ,
     )
 
 
@@ -163,7 +165,7 @@ def _telemetry(agent: AgentState) -> Feature | None:
         agent=agent.kind,
         parent=agent.parent.features.find(TelemetryFeature) if agent.parent else None,
         provider="custom" if options.model else "scripted" if options.is_scripted else "",
-        environ=options.environ,
+        environ=options.places.environ,
         has_contents=settings.contents,
     )
 

@@ -30,9 +30,9 @@ def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtens
     """Return the extensions for these launch options. With `again`, reload their files. Runs their
     code. Blocks.
     """
-    if launch.extensions is None:
+    if launch.extras.extensions is None:
         return LoadedExtensions()
-    return load_extensions(launch.extensions, again=again)
+    return load_extensions(launch.extras.extensions, again=again)
 
 
 def load_extensions(source: ExtensionSource, *, again: bool = False) -> LoadedExtensions[Feature]:
@@ -119,9 +119,9 @@ def model_of(launch: LaunchOptions, settings: Settings) -> Model:
     """
     provider = _providers(launch).get(settings.model.id.partition(":")[0])
     if provider is None or ":" not in settings.model.id:
-        return make_model(settings, launch.environ, launch.state)
+        return make_model(settings, launch.places.environ, launch.places.state)
     with foreign_code(CtxagentError) as problems:
-        model = provider(settings.model, launch.environ)
+        model = provider(settings.model, launch.places.environ)
         if isinstance(model.id, str) and all(callable(getattr(model, name)) for name in _CALLED):
             return model
         raise TypeError("its model has no text as its id")

@@ -66,8 +66,8 @@ class InstructionPlaces:
     @classmethod
     def of(cls, options: LaunchOptions) -> "InstructionPlaces":
         """Return the folders for a session with these options."""
-        trust_dir = options.trust or options.state
-        return cls(options.cwd, options.config_home, options.home, trust_dir)
+        trust_dir = options.places.trust_dir
+        return cls(options.places.cwd, options.places.config_home, options.places.home, trust_dir)
 
     @property
     def root(self) -> Path:

@@ -25,11 +25,11 @@ def servers_of_session(
     """Return the MCP servers of a session with these recorded tools. A session that started with
     the tool Mcp keeps it, even if no server is configured any more.
     """
-    if launch.mcp is not None or all(tool.get("name") != McpTool.name for tool in tools):
-        return launch.mcp
+    if launch.extras.mcp is not None or all(tool.get("name") != McpTool.name for tool in tools):
+        return launch.extras.mcp
     from ..extensions.mcp.servers import McpServers
 
-    return McpServers((), env=launch.environ, cwd=launch.cwd, starts=gate_of(launch))
+    return McpServers((), env=launch.places.environ, cwd=launch.places.cwd, starts=gate_of(launch))
 
 
 def servers_of(agent: AgentState) -> "McpServers | None":

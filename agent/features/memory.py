@@ -45,16 +45,16 @@ def memory_of(
     shared = launch.shared_memory
     if shared is None:
         return MemoryFolder(
-            Project(launch.state, launch.cwd).folder / FOLDER,
-            trust_dir=launch.trust or launch.state,
+            Project(launch.places.state, launch.places.cwd).folder / FOLDER,
+            trust_dir=launch.places.trust_dir,
             denies=denies,
         )
     named = launch.settings.memory.path
     is_within = named is not None and not named.is_absolute() and named.parts[0] != "~"
     return MemoryFolder(
         shared,
-        root=launch.project_root if is_within else None,
-        trust_dir=launch.trust or launch.state,
+        root=launch.places.project_root if is_within else None,
+        trust_dir=launch.places.trust_dir,
         is_shared=True,
         denies=denies,
     )

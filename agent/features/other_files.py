@@ -37,17 +37,19 @@ def used_files_line(launch: LaunchOptions) -> str:
     """Return a line on what is used of the `.claude` folder, or "" if there is no folder or the
     user has seen the line. Blocks.
     """
-    home = launch.home.resolve()
-    way = (each for each in folders_within_project(launch.cwd.resolve(), home) if each != home)
+    home = launch.places.home.resolve()
+    way = (
+        each for each in folders_within_project(launch.places.cwd.resolve(), home) if each != home
+    )
     folder = next((each / FOLDER for each in way if (each / FOLDER).is_dir()), None)
-    if folder is None or launch.safe:
+    if folder is None or launch.extras.safe:
         return ""
-    shown = Project(launch.state, launch.cwd).folder / SHOWN_FILE
+    shown = Project(launch.places.state, launch.places.cwd).folder / SHOWN_FILE
     known = {pattern.partition("/")[0] for patterns in _PARTS.values() for pattern in patterns}
     try:
         if shown.exists():
             return ""
-        taken = ", ".join(_used_files(folder, launch.trust or launch.state)) or "nothing"
+        taken = ", ".join(_used_files(folder, launch.places.trust_dir)) or "nothing"
         left = [
             each.name
             for each in folder.iterdir()

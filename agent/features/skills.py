@@ -72,14 +72,14 @@ Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 
 def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for these options, and a warning for each that was left out. Blocks."""
-    if launch.safe or "skills" in launch.settings.features.off:
+    if launch.extras.safe or "skills" in launch.settings.features.off:
         return {}, []
     return load_skills(
-        launch.cwd,
-        config_home=launch.config_home,
-        home=launch.home,
-        trust_dir=launch.trust or launch.state,
-        plugins=[plugin.folder for plugin in launch.plugins],
+        launch.places.cwd,
+        config_home=launch.places.config_home,
+        home=launch.places.home,
+        trust_dir=launch.places.trust_dir,
+        plugins=[plugin.folder for plugin in launch.extras.plugins],
     )
 
 
@@ -119,7 +119,9 @@ class SkillSource:
 def find_skills(launch: LaunchOptions) -> tuple[SkillSource, list[str]]:
     """Return the source of a session's skills, and a warning for each skill that was left out."""
     known, warnings = skills_of(launch)
-    source = SkillSource(partial(skills_of, launch), known, warnings, SkillUses(launch.state))
+    source = SkillSource(
+        partial(skills_of, launch), known, warnings, SkillUses(launch.places.state)
+    )
     return source, warnings
 
 

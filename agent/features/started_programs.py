@@ -25,10 +25,10 @@ STARTS = "Start"  # the tool of a question about a program
 
 def programs_of(launch: LaunchOptions) -> Iterator[ProgramStart]:
     """Yield the programs that a session with these launch options may start."""
-    if launch.safe:
+    if launch.extras.safe:
         return
-    settings, gate, cwd = launch.settings, gate_of(launch), launch.cwd
-    env = child_environment(launch.environ, settings.bash.keep_env)
+    settings, gate, cwd = launch.settings, gate_of(launch), launch.places.cwd
+    env = child_environment(launch.places.environ, settings.bash.keep_env)
     for each in fields(settings.hooks):
         for command in getattr(settings.hooks, each.name):
             yield gate.of_settings(f"the hook {each.name}", command, cwd, env)
@@ -40,19 +40,19 @@ def programs_of(launch: LaunchOptions) -> Iterator[ProgramStart]:
         if command:
             yield gate.of_settings(key, command, cwd, env)
     hooks = [
-        *(launch.hook_files.hooks if launch.hook_files else ()),
-        *(launch.installed.hooks if launch.installed else ()),
+        *(launch.extras.hook_files.hooks if launch.extras.hook_files else ()),
+        *(launch.extras.installed.hooks if launch.extras.installed else ()),
     ]
     for hook in hooks:
         if hook.kind == "command":
             yield hook.program(cwd, hook.environment(env, cwd))
     servers, _ = load_servers(
         cwd,
-        config_home=launch.config_home,
-        home=launch.home,
-        trust_dir=launch.trust or launch.state,
-        environ=launch.environ,
-        plugins=launch.plugins,
+        config_home=launch.places.config_home,
+        home=launch.places.home,
+        trust_dir=launch.places.trust_dir,
+        environ=launch.places.environ,
+        plugins=launch.extras.plugins,
     )
     yield from (server.program(env, cwd) for server in servers if server.command)
 

@@ -102,15 +102,15 @@ def types_of(launch: LaunchOptions) -> tuple[list[AgentType], list[str]]:
     """Return the subagent types for these options, and warnings. Blocks."""
     if "subagents" in launch.settings.features.off:
         return [], []
-    if launch.safe:
+    if launch.extras.safe:
         return built_in_types(), []
     return load_types(
-        launch.cwd,
-        config_home=launch.config_home,
-        home=launch.home,
-        trust_dir=launch.trust or launch.state,
-        tools=[*TOOL_NAMES, *(tool.name for tool in launch.tools)],
-        plugins=launch.plugins,
+        launch.places.cwd,
+        config_home=launch.places.config_home,
+        home=launch.places.home,
+        trust_dir=launch.places.trust_dir,
+        tools=[*TOOL_NAMES, *(tool.name for tool in launch.extras.tools)],
+        plugins=launch.extras.plugins,
     )
 
 

@@ -29,7 +29,7 @@ from ...tools.system.take_turn import in_thread, take_turn
 from ...tools.system.tasks import finish_despite_cancel
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
-from ..launch import AttachedData, Budget, LaunchOptions, SessionChoice
+from ..launch import AttachedData, Budget, LaunchOptions, Prompts, SessionChoice
 from . import launching
 from .launching import RunServers
 from .result import Result, result_of
@@ -108,15 +108,14 @@ class Agent:
                 loaded,
                 here,
                 env,
-                own_prompt=system_prompt,
-                append_prompt=append_system_prompt,
+                prompts=Prompts(system_prompt, append_system_prompt),
                 budget=Budget(max_calls, max_cost_usd),
                 safe=safe,
             )
             return replace(
                 made,
                 model=None if isinstance(model, str) else model,
-                tools=_own_tools(tools),
+                extras=replace(made.extras, tools=_own_tools(tools)),
             )
 
         choice = SessionChoice(
@@ -236,7 +235,7 @@ class Agent:
         _freeze_modules()
         servers, warnings, state = RunServers(launch), list[str](), None
         try:
-            self._launch = replace(launch, mcp=servers.begin(warnings.append))
+            self._launch = launch.with_servers(servers.begin(warnings.append))
             state = open_agent(self._launch, self._choice, emit=self._emit, ask=self._ask)
         finally:
             if state is None:

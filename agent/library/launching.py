@@ -17,7 +17,7 @@ from ..errors import ConfigError, NoCredentials, UsageError
 from ..events import Notice
 from ..extensions.mcp.config import ServerConfig, load_servers
 from ..extensions.plugins import part_named
-from ..launch import Budget, LaunchOptions
+from ..launch import Budget, Extras, LaunchOptions, Places, Prompts
 from ..lazy import dataclass
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ MCP_FOLDER = "mcp"  # in the state folder: login tokens, output of failed server
 
 def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers configured for a run, and warnings about their files."""
-    if launch.safe:
+    if launch.extras.safe:
         return [], []
     return load_servers(
-        launch.cwd,
-        config_home=launch.config_home,
-        home=launch.home,
-        trust_dir=launch.trust or launch.state,
-        environ=launch.environ,
-        plugins=launch.plugins,
+        launch.places.cwd,
+        config_home=launch.places.config_home,
+        home=launch.places.home,
+        trust_dir=launch.places.trust_dir,
+        environ=launch.places.environ,
+        plugins=launch.extras.plugins,
     )
 
 
@@ -66,13 +66,13 @@ class RunServers:
                 warn(warning)
             if configs:
                 servers = start_servers(self._launch, configs)
-                self._launch = replace(self._launch, mcp=servers)
-        return self._launch.mcp
+                self._launch = self._launch.with_servers(servers)
+        return self._launch.extras.mcp
 
     def end(self) -> None:
         """Stop the servers. Blocks."""
-        if self._launch.mcp is not None:
-            self._launch.mcp.close()
+        if self._launch.extras.mcp is not None:
+            self._launch.extras.mcp.close()
 
 
 def start_servers(
@@ -91,14 +91,14 @@ def start_servers(
     settings = launch.settings.mcp
     servers = McpServers(
         configs,
-        env=child_environment(launch.environ, launch.settings.bash.keep_env),
-        cwd=launch.cwd,
+        env=child_environment(launch.places.environ, launch.settings.bash.keep_env),
+        cwd=launch.places.cwd,
         starts=gate_of(launch),
         start_timeout=LOGIN_TIMEOUT_S if show else settings.start_timeout,
         call_timeout=settings.call_timeout,
         needed=settings.needed,
         load_at_start=settings.load_at_start,
-        folder=launch.state / MCP_FOLDER,
+        folder=launch.places.state / MCP_FOLDER,
         show=show,
     )
     servers.start()
@@ -142,14 +142,14 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, "CommandFile"]
     """
     from ..extensions.command_files import built_in_commands, load_command_files
 
-    if launch.safe:
+    if launch.extras.safe:
         return built_in_commands(), ()
     found, warnings = load_command_files(
-        launch.cwd,
-        config_home=launch.config_home,
-        home=launch.home,
-        trust_dir=launch.trust or launch.state,
-        plugins=launch.plugins,
+        launch.places.cwd,
+        config_home=launch.places.config_home,
+        home=launch.places.home,
+        trust_dir=launch.places.trust_dir,
+        plugins=launch.extras.plugins,
     )
     return {**built_in_commands(), **found}, warnings
 
@@ -295,9 +295,7 @@ def launch_options(
     cwd: Path,
     environ: Mapping[str, str],
     *,
-    own_prompt: str = "",
-    append_prompt: str = "",
-    prior: str = "",
+    prompts: Prompts | None = None,
     budget: Budget | None = None,
     answers: "GivenAnswers | None" = None,
     safe: bool = False,
@@ -307,39 +305,46 @@ def launch_options(
     """
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
-    from ..extensions.hook_files import HookFiles
-    from ..extensions.plugins import InstalledPlugins
     from ..security.folders import distrust_writable_folders
     from ..security.program_starts import make_gate
 
-    settings, own = loaded.settings, config_home(environ)
+    settings = loaded.settings
     if safe:
         ui, hooks = replace(settings.ui, notify_command=""), HookSettings()
         settings = replace(settings, hooks=hooks, ui=ui, statusline=StatuslineSettings())
     launch = LaunchOptions(
-        prior=prior,
         settings=settings,
-        state=state_dir(settings, environ),
-        config_home=own,
-        cwd=cwd,
-        environ=environ,
-        own_prompt=own_prompt,
-        append_prompt=append_prompt,
+        places=Places(
+            cwd=cwd,
+            state=state_dir(settings, environ),
+            config_home=config_home(environ),
+            environ=environ,
+            trust=loaded.trust_dir,
+        ),
+        prompts=prompts or Prompts(),
         budget=budget or Budget(),
-        trust=loaded.trust_dir,
         answers=answers,
-        installed=None if safe else InstalledPlugins(own, loaded.trust_dir),
-        safe=safe,
+        extras=Extras(safe=True) if safe else _extras_of(loaded, cwd, environ),
     )
-    if not safe:
-        files = HookFiles(own, cwd, launch.home, loaded.trust_dir)
-        extensions = extension_source(loaded, cwd, environ)
-        launch = replace(launch, extensions=extensions, hook_files=files)
     launch = replace(launch, starts=make_gate(launch, _project_commands(loaded)))
-    distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
+    distrust_writable_folders(launch.settings.sandbox, launch.places.cwd, launch.places.environ)
     if settings.permissions.directories:
         _check_directories(launch)
     return launch
+
+
+def _extras_of(loaded: "LoadedSettings", cwd: Path, environ: Mapping[str, str]) -> Extras:
+    """Return the plugins, hooks and extensions in files, for work in `cwd`."""
+    from ..config.places import config_home, home_folder
+    from ..extensions.hook_files import HookFiles
+    from ..extensions.plugins import InstalledPlugins
+
+    own = config_home(environ)
+    return Extras(
+        installed=InstalledPlugins(own, loaded.trust_dir),
+        hook_files=HookFiles(own, cwd, home_folder(environ), loaded.trust_dir),
+        extensions=extension_source(loaded, cwd, environ),
+    )
 
 
 def _project_commands(loaded: "LoadedSettings") -> Iterator[str]:
@@ -356,7 +361,7 @@ def _check_directories(launch: LaunchOptions) -> None:
     from ..security.sandbox import agent_paths
 
     for folder in launch.settings.permissions.directories:
-        checked_directory(folder, launch.cwd, all_path_forms(agent_paths(launch)))
+        checked_directory(folder, launch.places.cwd, all_path_forms(agent_paths(launch)))
 
 
 def check_key(launch: LaunchOptions) -> None:
@@ -368,7 +373,7 @@ def check_key(launch: LaunchOptions) -> None:
     if launch.model is not None:
         return
     try:
-        find_key(launch.settings.model, launch.environ)
+        find_key(launch.settings.model, launch.places.environ)
     except (NoCredentials, UsageError):
         from ..features.extension_features import has_provider
 
@@ -389,7 +394,7 @@ def check_start(launch: LaunchOptions) -> None:
     check_sandbox(launch)
     model = launch.settings.model.id
     if launch.is_scripted:
-        model = make_model(launch.settings, launch.environ, launch.state).id
+        model = make_model(launch.settings, launch.places.environ, launch.places.state).id
     if launch.budget.dollars is not None:
         check_price(model)
 
@@ -399,4 +404,4 @@ def warm(launch: LaunchOptions) -> None:
     from ..models.factory import protocol_for
 
     if launch.model is None:
-        protocol_for(launch.settings.model, launch.environ).start_import()
+        protocol_for(launch.settings.model, launch.places.environ).start_import()

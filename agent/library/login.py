@@ -32,7 +32,7 @@ class Logins:
 
     @property
     def store(self) -> KeyStore:
-        return KeyStore(self.launch.state, self.environ)
+        return KeyStore(self.launch.places.state, self.environ)
 
     @property
     def chosen_model(self) -> str:
@@ -79,7 +79,7 @@ class Logins:
 
         launch = self.launch
         return await served_models(
-            provider, launch.settings, self._with(provider, key), launch.state
+            provider, launch.settings, self._with(provider, key), launch.places.state
         )
 
     async def try_key(self, provider: Provider, key: str, model: str) -> None:
@@ -93,7 +93,7 @@ class Logins:
         launch = self.launch
         chosen = with_model(launch.settings.model, model)
         environ = self._with(provider, key)
-        client = make_model(replace(launch.settings, model=chosen), environ, launch.state)
+        client = make_model(replace(launch.settings, model=chosen), environ, launch.places.state)
         assert isinstance(client, ServerModel)
         try:
             await try_model(client)

@@ -31,13 +31,13 @@ def make_gate(launch: LaunchOptions, project_commands: Iterable[str] = ()) -> St
     """Return a new gate. `project_commands` are the commands that a project's settings contain. It
     pins files in the project and in folders that commands may write to.
     """
-    cwd, settings = str(launch.cwd), launch.settings
+    cwd, settings = str(launch.places.cwd), launch.settings
     project = filter(None, [cwd, repository_root(os.path.realpath(cwd))])
-    named = [*project, *writable_folders(cwd, launch.environ, settings.sandbox.write)]
+    named = [*project, *writable_folders(cwd, launch.places.environ, settings.sandbox.write)]
     folders = list(dict.fromkeys(map(os.path.realpath, named)))
     own, programs = [os.path.realpath(path) for path in agent_paths(launch)], settings.programs
     return StartGate(
-        PinnedFiles(launch.trust or launch.state),
+        PinnedFiles(launch.places.trust_dir),
         folders,
         own,
         frozenset(project_commands),
@@ -53,7 +53,9 @@ class ProgramSandbox:
 
     def __init__(self, launch: LaunchOptions) -> None:
         self._launch = launch
-        self._session = Project(launch.state, launch.cwd).folder / PROGRAMS_FOLDER / "own"
+        self._session = (
+            Project(launch.places.state, launch.places.cwd).folder / PROGRAMS_FOLDER / "own"
+        )
         self._made: dict[ProgramRights, Sandbox] = {}
 
     def confine(self, start: ProgramStart) -> ClearedStart | None:
@@ -63,7 +65,7 @@ class ProgramSandbox:
         if box.off or box.absent:
             return None
         named, path = self._launch.settings.permissions, box.environ.get("PATH")
-        rules = Approval(deny=named.deny, ask=named.ask, cwd=self._launch.cwd, path=path)
+        rules = Approval(deny=named.deny, ask=named.ask, cwd=self._launch.places.cwd, path=path)
         hide, keep = rules.guarded_files() or ((), ())
         free = start.rights.network
         limits = CommandLimits(
@@ -79,6 +81,6 @@ class ProgramSandbox:
 
     def _make(self, rights: ProgramRights) -> Sandbox:
         box = make_sandbox(self._launch, self._session)
-        cwd = self._launch.cwd
+        cwd = self._launch.places.cwd
         folders = [Path(each) if each[:1] == "~" else cwd / each for each in rights.write]
         return replace(box, network=rights.network, names=None, write=[*box.write, *folders])

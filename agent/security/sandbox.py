@@ -542,10 +542,10 @@ def make_sandbox(
     """
     chosen = launch.settings.sandbox
     return Sandbox(
-        cwd=launch.cwd,
+        cwd=launch.places.cwd,
         added=added,
         pinned=pinned,
-        environ=launch.environ,
+        environ=launch.places.environ,
         off=chosen.mode == "off",
         required=chosen.mode == "require",
         network=chosen.network is True,
@@ -557,16 +557,16 @@ def make_sandbox(
         hide=agent_paths(launch),
         show=[
             session,
-            *readable_folders(launch.config_home, launch.home),
-            *(plugin.folder for plugin in launch.plugins),
+            *readable_folders(launch.places.config_home, launch.places.home),
+            *(plugin.folder for plugin in launch.extras.plugins),
         ],
     )
 
 
 def agent_paths(launch: LaunchOptions) -> list[Path]:
     """Return the agent's own paths: settings, sessions, and the list of trusted files."""
-    kept = [launch.state, launch.config_home, user_file(launch.environ)]
-    return [*kept, launch.trust] if launch.trust else kept
+    kept = [launch.places.state, launch.places.config_home, user_file(launch.places.environ)]
+    return [*kept, launch.places.trust] if launch.places.trust else kept
 
 
 def check_sandbox(launch: LaunchOptions) -> None:
@@ -574,7 +574,7 @@ def check_sandbox(launch: LaunchOptions) -> None:
     chosen = launch.settings.sandbox
     if chosen.mode != "require":
         return
-    absent = find_bubblewrap(str(launch.cwd.resolve()), chosen.network is True).absent
+    absent = find_bubblewrap(str(launch.places.cwd.resolve()), chosen.network is True).absent
     if absent and not seatbelt.works():
         what, _, hint = absent.partition(". ")
         raise UsageError(

@@ -16,7 +16,7 @@ from ctxagent.agent.app import open_agent
 from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.errors import RecordError, SessionError
 from ctxagent.agent.events import Event, SessionOpened
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.resume import fold_sources
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -155,15 +155,20 @@ def test_event_loop_runs_while_a_session_closes(talk: Conversation) -> None:
 
 def launch(folder: Path) -> LaunchOptions:
     return LaunchOptions(
-        settings=Settings(), state=folder / "state", config_home=folder / "config", cwd=folder,
-        environ={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        Settings(),
+        Places(
+            cwd=folder,
+            state=folder / "state",
+            config_home=folder / "config",
+            environ={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        ),
         model=ScriptedModel([Step(text="Yes.")]),
-    )  # fmt: skip
+    )
 
 
 def test_an_opening_that_fails_frees_the_session(tmp_path: Path) -> None:
     start = launch(tmp_path)
-    log = Log(Project(start.state, start.cwd).new_log())
+    log = Log(Project(start.places.state, start.places.cwd).new_log())
     log.append(Session(id=log.path.parent.name, cwd=str(tmp_path), version="1", model="m"))
     log.close()
     choice = SessionChoice(id=log.path.parent.name)

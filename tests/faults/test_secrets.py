@@ -20,7 +20,7 @@ from ctxagent.agent.config.settings import (
 )
 from ctxagent.agent.errors import ToolError, conceal
 from ctxagent.agent.events import Event, ToolOutput
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.pages.export import export
@@ -67,10 +67,12 @@ def work(root: Path, *steps: Step, redact: bool = False, **environ: str) -> tupl
     )
     launch = LaunchOptions(
         settings=chosen,
-        state=root / "state",
-        config_home=root / "config",
-        cwd=project,
-        environ={"PATH": os.environ["PATH"], "HOME": str(root), **ENVIRON, **environ},
+        places=Places(
+            cwd=project,
+            state=root / "state",
+            config_home=root / "config",
+            environ={"PATH": os.environ["PATH"], "HOME": str(root), **ENVIRON, **environ},
+        ),
         model=ScriptedModel(list(steps), check=validate),
     )
     loop = open_agent(launch, SessionChoice(), emit=events.append, ask=None)

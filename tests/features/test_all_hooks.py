@@ -21,7 +21,7 @@ from ctxagent.agent.config.settings import (
     Settings,
 )
 from ctxagent.agent.events import Event, Notice, TurnFinished, Waiting
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -57,10 +57,12 @@ class Talk:
         )
         launch = LaunchOptions(
             settings=settings,
-            state=root / "state",
-            config_home=root / "config",
-            cwd=self.cwd,
-            environ={"PATH": os.environ["PATH"], "HOME": str(root), **(environ or {})},
+            places=Places(
+                cwd=self.cwd,
+                state=root / "state",
+                config_home=root / "config",
+                environ={"PATH": os.environ["PATH"], "HOME": str(root), **(environ or {})},
+            ),
             model=ScriptedModel(list(steps), check=validate),
         )
         self.agent: AgentState = open_agent(launch, choice, emit=self.events.append, ask=None)

@@ -22,7 +22,7 @@ from ctxagent.agent.features.extension_features import (
     model_of,
     without_clashes,
 )
-from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.launch import Extras, LaunchOptions, Places
 from ctxagent.agent.library.custom_model import CustomModel
 from ctxagent.agent.loop.feature import Feature, tool
 from ctxagent.agent.loop.features import Features, guarded_command
@@ -55,7 +55,11 @@ def fixed(*kinds: type[Feature]) -> Any:
 def launched(id: str, *kinds: type[Feature]) -> LaunchOptions:
     settings = Settings(model=ModelSettings(id=id))
     here = Path()
-    return LaunchOptions(settings, here, here, here, {"KEY": "1"}, extensions=fixed(*kinds))
+    return LaunchOptions(
+        settings,
+        Places(cwd=here, state=here, config_home=here, environ={"KEY": "1"}),
+        extras=Extras(extensions=fixed(*kinds)),
+    )
 
 
 def providing(make: Any) -> type[Feature]:
@@ -73,7 +77,12 @@ def loaded(tmp_path: Path, text: str) -> LoadedExtensions[Feature]:
 
 def test_without_a_source_there_are_none() -> None:
     here = Path()
-    assert extensions_of(LaunchOptions(Settings(), here, here, here, {})).classes == []
+    assert (
+        extensions_of(
+            LaunchOptions(Settings(), Places(cwd=here, state=here, config_home=here, environ={}))
+        ).classes
+        == []
+    )
 
 
 def test_its_tools_can_be_named_by_rules(tmp_path: Path) -> None:

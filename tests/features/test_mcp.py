@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ctxagent.agent.events import Answer, Event, Notice, Question
 from ctxagent.agent.extensions.mcp.config import ServerConfig
 from ctxagent.agent.extensions.mcp.servers import McpServers
 from ctxagent.agent.features.mcp import McpFeature, report_problems, servers_of_session
-from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.launch import LaunchOptions, Places
 from ctxagent.agent.loop.live_session import LiveSession
 
 from ..support.starts import start_gate
@@ -50,15 +49,16 @@ def names(session: LiveSession) -> list[str]:
 
 
 def test_a_session_keeps_the_tool_that_it_began_with(tmp_path: Path) -> None:
-    launch = LaunchOptions(Settings(), tmp_path, tmp_path, tmp_path, {})
+    launch = LaunchOptions(
+        Settings(), Places(cwd=tmp_path, state=tmp_path, config_home=tmp_path, environ={})
+    )
     assert servers_of_session(launch, [{"name": "Bash"}]) is None
     kept = servers_of_session(launch, [{"name": "Mcp"}])
     assert kept is not None
     assert kept.names == []
-    configured = replace(
-        launch, mcp=McpServers((), env={}, cwd=tmp_path, starts=start_gate(tmp_path))
-    )
-    assert servers_of_session(configured, []) is configured.mcp
+    servers = McpServers((), env={}, cwd=tmp_path, starts=start_gate(tmp_path))
+    configured = launch.with_servers(servers)
+    assert servers_of_session(configured, []) is servers
 
 
 def test_the_tools_of_servers_come_by_way_of_one_tool(session: LiveSession) -> None:

@@ -222,7 +222,7 @@ def test_after_a_fork_an_id_means_the_subagent_that_changed_last(tmp_path: Path)
     )
     talk.say("go")
     agent = talk.agents()["t"]
-    project = Project(talk.launch.state, talk.launch.cwd)
+    project = Project(talk.launch.places.state, talk.launch.places.cwd)
     first = talk.agent.folder / agent.log
     copies = [project.fork(talk.agent.log.path).parent / agent.log for _ in range(2)]
     newer = copies[1].stat().st_mtime_ns + 1_000_000_000

@@ -28,7 +28,7 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.features.subagent_types import load_types, parse_type
 from ctxagent.agent.features.subagents import MAX_PARALLEL_SUBAGENTS
-from ctxagent.agent.launch import Budget, LaunchOptions, SessionChoice
+from ctxagent.agent.launch import Budget, LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
@@ -80,10 +80,12 @@ class Talk:
             settings=Settings(
                 permissions=PermissionSettings(mode=mode, allow=tuple(allow), deny=tuple(deny))  # type: ignore[arg-type]
             ),
-            state=folder / "state",
-            config_home=folder / "config",
-            cwd=self.project,
-            environ={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+            places=Places(
+                cwd=self.project,
+                state=folder / "state",
+                config_home=folder / "config",
+                environ={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+            ),
             budget=bounds or Budget(),
             model=self.model,
         )
@@ -627,7 +629,7 @@ def test_the_parents_recall_and_the_project_find_a_subagents_log(tmp_path: Path)
     kept = talk.agent.context.recall(found[0].ref)
     assert kept is not None
     assert "the gateway is zanzibar" in kept.whole()
-    project = Project(talk.launch.state, talk.launch.cwd)
+    project = Project(talk.launch.places.state, talk.launch.places.cwd)
     log = talk.agent.folder / agent.log
     assert [project.find_log(id) for id in (name, agent.id, agent.id[:-2])] == [log] * 3
     copy = project.fork(talk.agent.log.path)

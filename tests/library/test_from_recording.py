@@ -38,7 +38,7 @@ def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> N
     ]
     path.write_bytes(lines(rows) + b"torn\n")
     made = import_recording(launch, path)
-    log = Project(launch.state, launch.cwd).find_log(made.id)
+    log = Project(launch.places.state, launch.places.cwd).find_log(made.id)
     assert "The key is" in log.read_text()
     kept = [each for each in log.parent.rglob("*") if each.is_file()]
     assert len(kept) == 2
@@ -49,7 +49,7 @@ def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> N
 def test_a_failed_write_leaves_no_files(launch: LaunchOptions, tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(lines([claude_line("user", 0, "Hello.")]))
-    folder = Project(launch.state, launch.cwd).folder
+    folder = Project(launch.places.state, launch.places.cwd).folder
     folder.mkdir(parents=True)
     (folder / "sessions").write_text("no folder")
     with pytest.raises(RecordError, match="cannot be written"):
@@ -59,7 +59,7 @@ def test_a_failed_write_leaves_no_files(launch: LaunchOptions, tmp_path: Path) -
 
 def test_what_is_on_this_machine(launch: LaunchOptions) -> None:
     recordings = Recordings(launch)
-    fill(launch.home, str(launch.cwd))
+    fill(launch.places.home, str(launch.places.cwd))
     found = recordings.find(everywhere=False)
     assert len(found) == len(recordings.find(everywhere=True)) == 13
     qwen = next(each.path for each in found if each.agent == "qwen-code")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.settings import ModelSettings, Settings
-from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.launch import LaunchOptions, Places
 from ctxagent.agent.library.login import Logins, add_stored_keys
 from ctxagent.agent.models.providers import providers
 
@@ -18,7 +18,10 @@ CLOSED = "http://127.0.0.1:9/v1"
 def logins(tmp_path: Path) -> Logins:
     local = [each for each in providers().values() if each.local and each.address_variable]
     environ = {each.address_variable: CLOSED for each in local} | {"PATH": ""}
-    launch = LaunchOptions(Settings(), tmp_path / "state", tmp_path, tmp_path, environ)
+    launch = LaunchOptions(
+        Settings(),
+        Places(cwd=tmp_path, state=tmp_path / "state", config_home=tmp_path, environ=environ),
+    )
     return Logins(launch, environ)
 
 
@@ -52,7 +55,7 @@ def test_a_key_is_used_at_once_and_kept_until_it_is_forgotten(logins: Logins) ->
     assert logins.environ["OPENAI_API_KEY"] == "test-key-1"
     assert logins.has_stored(openai)
     environ: dict[str, str] = {}
-    add_stored_keys(environ, logins.launch.state)
+    add_stored_keys(environ, logins.launch.places.state)
     assert environ == {"OPENAI_API_KEY": "test-key-1"}
     assert logins.remove_key(openai)
     assert not logins.remove_key(openai)

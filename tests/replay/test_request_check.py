@@ -38,7 +38,7 @@ from ctxagent.agent.config.settings import (
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import SessionError
 from ctxagent.agent.events import Accepted, Answer, Event, Question
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
@@ -86,10 +86,12 @@ def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False
             sandbox=SandboxSettings(mode="off"),
             state=StateSettings(redact=redact),
         ),
-        state=folder / "state",
-        config_home=folder / "config",
-        cwd=folder / "project",
-        environ={**environ, "HOME": str(folder)},
+        places=Places(
+            cwd=folder / "project",
+            state=folder / "state",
+            config_home=folder / "config",
+            environ={**environ, "HOME": str(folder)},
+        ),
         model=model,
     )
 
@@ -190,7 +192,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
     script = Script(18, {5: Fail(529, "overloaded"), 8: Say("No", fault="cut")})
     with Server(script, bound=True, window=WINDOW) as server:
         start = launch(folder, server.url)
-        (start.cwd / "shot.png").write_bytes(png(48, 32))
+        (start.places.cwd / "shot.png").write_bytes(png(48, 32))
 
         async def first(loop: AgentState) -> None:
             await said(loop, "Work — süß 🙂.")

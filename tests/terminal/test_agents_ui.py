@@ -31,7 +31,7 @@ from ctxagent.agent.events import (
     TurnFinished,
     UserSaid,
 )
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Assistant
@@ -268,10 +268,12 @@ class Office(Desk):
     def _open(self, emit: Emit, ask: Ask, resume: str | None, fork: bool, _: bool) -> AgentState:
         launch = LaunchOptions(
             settings=Settings(permissions=PermissionSettings(mode=self.mode)),
-            state=self.cwd.parent / "state",
-            config_home=self.cwd.parent / "config",
-            cwd=self.cwd,
-            environ={"PATH": os.environ["PATH"], "HOME": str(self.cwd.parent)},
+            places=Places(
+                cwd=self.cwd,
+                state=self.cwd.parent / "state",
+                config_home=self.cwd.parent / "config",
+                environ={"PATH": os.environ["PATH"], "HOME": str(self.cwd.parent)},
+            ),
             model=self.model,
         )
         loop = open_agent(launch, SessionChoice(id=resume, fork=fork), emit=emit, ask=ask)

@@ -17,7 +17,7 @@ from ctxagent.agent.config.settings import PermissionSettings, Settings
 from ctxagent.agent.errors import CtxagentError, UsageError
 from ctxagent.agent.events import Ask, Emit, Event, Notice, TurnFinished
 from ctxagent.agent.features.disk_budget import DiskBudgetFeature
-from ctxagent.agent.launch import LaunchOptions, SessionChoice
+from ctxagent.agent.launch import LaunchOptions, Places, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -37,10 +37,12 @@ from ..support.terminal.seat import ESC, Glass, Seat, drive
 def launch(root: Path, model: ScriptedModel, home: Path) -> LaunchOptions:
     return LaunchOptions(
         settings=replace(Settings(), permissions=PermissionSettings(mode="bypass")),
-        state=root / "state",
-        config_home=root / "config",
-        cwd=root / "project",
-        environ={"PATH": os.environ["PATH"], "HOME": str(home)},
+        places=Places(
+            cwd=root / "project",
+            state=root / "state",
+            config_home=root / "config",
+            environ={"PATH": os.environ["PATH"], "HOME": str(home)},
+        ),
         model=model,
     )
 

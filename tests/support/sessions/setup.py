@@ -22,7 +22,7 @@ from ctxagent.agent.features.run_state import RunStateFeature
 from ctxagent.agent.features.skills import SkillsFeature, SkillSource
 from ctxagent.agent.features.subagent_types import AgentType, names_and_descriptions
 from ctxagent.agent.features.web_search import WebSearchFeature
-from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.launch import LaunchOptions, Places
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.compaction_host import attach_engine
@@ -165,7 +165,11 @@ def put_together(
 
 def options_in(cwd: Path, state: Path, *, starts: StartGate | None = None) -> LaunchOptions:
     """Return the default options for a session in `cwd`. `starts` is its gate for programs."""
-    return LaunchOptions(Settings(), state, state, cwd, {}, starts=starts or start_gate(state))
+    return LaunchOptions(
+        Settings(),
+        Places(cwd=cwd, state=state, config_home=state, environ={}),
+        starts=starts or start_gate(state),
+    )
 
 
 def options_with(
