@@ -31,9 +31,10 @@ from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
 from .loop.file_changes import ChangeTracker, FileSaver
+from .loop.live_session import SessionOpening
 from .loop.model_roles import ModelRoles
 from .loop.model_session import ModelSession
-from .loop.open_log import SessionOpening, fork_origin
+from .loop.open_log import fork_origin
 from .loop.resume import OpenedLog, SessionState
 from .loop.tool_calls import ToolRunner
 from .models.base import Model
@@ -97,7 +98,7 @@ def make_agent(
         options=options,
         approval=approval,
         context=context,
-        opening=SessionOpening(log.path, cwd, system, options.prompts.own, fork_origin(log, state)),
+        opening=SessionOpening(system, fork_origin(log, state)),
         ask=ask,
         policy=policy_of(options.settings),
         kind=kind,

@@ -3,11 +3,12 @@
 It includes the permission rules that command files and skills add until the end of the turn.
 """
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
+from ...tools.system.git_head import current_branch
 from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
 from ..errors import UsageError
@@ -16,11 +17,12 @@ from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
-from ..session.entries import User
+from ..session.entries import BOUND, FREE, Session, User
 from ..session.project_record import update_record
+from ..version import __version__
 from .denials import Denials
 from .model_session import ModelSession
-from .open_log import SessionOpening, SessionRecord
+from .open_log import SessionRecord
 
 
 @dataclass(slots=True)
@@ -51,6 +53,40 @@ class TurnRules:
         """Remove the rules."""
         while self._added:
             self.approval.revoke(self._added.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpening:
+    """The entry that records how this process opens a session."""
+
+    system: str  # the system prompt
+    parent: Mapping[str, Any] | None = None  # ID and newest entry of the session it was forked from
+
+    def model_entry(self, session: "LiveSession") -> Session:
+        """Return the entry for a change of the model."""
+        model, cwd = session.model.client, session.options.places.cwd
+        return Session(
+            id=session.folder.name,
+            cwd=str(cwd),
+            branch=current_branch(cwd),
+            version=__version__,
+            model=model.id,
+            thinking=BOUND if model.abilities.binds_thinking else FREE,
+        )
+
+    def session_entry(self, session: "LiveSession") -> Session:
+        """Return the entry. It has the system prompt and the tools only if they differ from the
+        view's.
+        """
+        schemas, view = [tool.schema() for tool in session.tools], session.view
+        is_same = self.system == view.system
+        return replace(
+            self.model_entry(session),
+            system=None if is_same else self.system,
+            own_prompt=None if is_same else session.options.prompts.own or None,
+            tools=None if schemas == view.tools else schemas,
+            parent=dict(self.parent) if self.parent else None,
+        )
 
 
 @dataclass(eq=False)
@@ -111,7 +147,7 @@ class LiveSession(SessionRecord):
         """Record the model, and the system prompt and tools if they have changed. Also write the
         record of the project. Raises RecordError.
         """
-        self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
+        self.record(self.opening.session_entry(self))
         if self.records_project:
             update_record(self.log.path, self.context.cwd)
 
@@ -120,7 +156,7 @@ class LiveSession(SessionRecord):
         that wrote it. Raises RecordError.
         """
         if self.log.last_seq and self.view.model != self.model.id:
-            self.record(self.opening.model_entry(self.model.client))
+            self.record(self.opening.model_entry(self))
 
     async def snapshot(self) -> None:
         """Record the state of the files, once per turn. Raises RecordError."""

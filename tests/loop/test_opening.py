@@ -1,25 +1,44 @@
 """The entry that records how a process opens a session."""
 
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 from ctxagent.agent.context.view import View, fold
-from ctxagent.agent.loop.open_log import SessionOpening
+from ctxagent.agent.launch import Prompts
+from ctxagent.agent.loop.live_session import LiveSession, SessionOpening
+from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.session.entries import Session
 from ctxagent.agent.version import __version__
+from ctxagent.tools.base import Tool
 from ctxagent.tools.read import ReadTool
+
+from ..support.sessions.setup import options_in
 
 MODEL, OTHER = ScriptedModel([], id="m"), ScriptedModel([], id="other")
 
 
-def opening(folder: Path, **more: object) -> SessionOpening:
-    log = folder / "sessions" / "s-1" / "log.jsonl"
-    return SessionOpening(log, folder, "Be good.", **more)  # type: ignore[arg-type]
+OPENING = SessionOpening("Be good.")
+
+
+def opened(
+    folder: Path, view: View, model: Model, tools: Sequence[Tool[Any]] = (), own: str = ""
+) -> LiveSession:
+    """Return a session with the parts that an opening names."""
+    options = replace(options_in(folder, folder), prompts=Prompts(own=own))
+    parts = SimpleNamespace(
+        folder=folder / "s-1", options=options, view=view, tools=tools,
+        model=SimpleNamespace(client=model),
+    )  # fmt: skip
+    return cast(LiveSession, parts)
 
 
 def test_a_new_session_has_prompt_and_tools(tmp_path: Path) -> None:
-    found = opening(tmp_path, own_prompt="Be good.").session_entry(View(), MODEL, [ReadTool()])
+    found = OPENING.session_entry(opened(tmp_path, View(), MODEL, [ReadTool()], "Be good."))
     assert found == Session(
         id="s-1", cwd=str(tmp_path), branch="", version=__version__, model="m",
         thinking="bound", system="Be good.",
@@ -28,20 +47,20 @@ def test_a_new_session_has_prompt_and_tools(tmp_path: Path) -> None:
 
 
 def test_only_what_has_changed_is_recorded_again(tmp_path: Path) -> None:
-    opened = opening(tmp_path)
-    view = fold([opened.session_entry(View(), MODEL, [ReadTool()])])
-    again = opened.session_entry(view, OTHER, [ReadTool()])
+    view = fold([OPENING.session_entry(opened(tmp_path, View(), MODEL, [ReadTool()]))])
+    again = OPENING.session_entry(opened(tmp_path, view, OTHER, [ReadTool()]))
     assert (again.model, again.system, again.own_prompt, again.tools) == ("other", None, None, None)
-    assert opened.session_entry(view, MODEL, []).tools == []
+    assert OPENING.session_entry(opened(tmp_path, view, MODEL)).tools == []
 
 
 def test_a_fork_names_its_origin(tmp_path: Path) -> None:
-    found = opening(tmp_path, parent={"id": "s-0", "seq": 4}).session_entry(View(), MODEL, [])
+    session = opened(tmp_path, View(), MODEL)
+    found = SessionOpening("Be good.", {"id": "s-0", "seq": 4}).session_entry(session)
     assert found.parent == {"id": "s-0", "seq": 4}
-    assert opening(tmp_path).session_entry(View(), MODEL, []).parent is None
+    assert OPENING.session_entry(session).parent is None
 
 
 def test_a_change_of_the_model_names_the_branch(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "walrus"], cwd=tmp_path, check=True)
-    found = opening(tmp_path).model_entry(OTHER)
+    found = OPENING.model_entry(opened(tmp_path, View(), OTHER))
     assert (found.model, found.branch, found.system, found.tools) == ("other", "walrus", None, None)

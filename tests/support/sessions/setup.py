@@ -10,7 +10,6 @@ from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.config.settings import PermissionMode, Settings
 from ctxagent.agent.config.start_gate import StartGate
-from ctxagent.agent.context.view import View
 from ctxagent.agent.events import Ask, Emit
 from ctxagent.agent.features import plain_features
 from ctxagent.agent.features.attachments import AttachmentsFeature
@@ -72,11 +71,11 @@ class FixedOpening:
 
     session: Callable[[], Session]
 
-    def session_entry(self, view: View, model: Model, *given: Any) -> Session:
-        return replace(self.session(), model=model.id)
+    def session_entry(self, session: LiveSession) -> Session:
+        return replace(self.session(), model=session.model.id)
 
-    def model_entry(self, model: Model) -> Session:
-        return replace(self.session(), model=model.id, system=None, tools=None)
+    def model_entry(self, session: LiveSession) -> Session:
+        return replace(self.session(), model=session.model.id, system=None, tools=None)
 
 
 class FixedEnvironment(Feature):
