@@ -113,7 +113,7 @@ class DiagnosticsFeature(Feature):
         session, context = self.session, self.session.context
         sandbox, env, enclose = context.sandbox, context.env, None
         if sandbox is not None and not sandbox.absent:
-            hide, keep = session.approval.guarded_files() or session.guarded
+            hide, keep = session.approval.guarded_files() or self._runner.gate.guarded
             planted = self._runner.planted
             confined = sandbox.for_command(
                 CommandLimits(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -43,6 +43,10 @@ class CallGate:
     session: LiveSession
     features: Features
     planted: PlantedWatch | None = None
+    # Commands that the user has allowed to write to the project's repository.
+    _repository_commands: set[str] = field(default_factory=set, init=False)
+    # Files guarded by rules, to hide and to make read-only, from the last successful search.
+    guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []), init=False)
 
     async def permit(
         self, tool: Tool[Any], params: Params, call: ToolCall
@@ -156,7 +160,7 @@ class CallGate:
             if answer.sandboxed or answer.reason:  # the mode or a rule allows it now
                 return replace(self._judged(tool, params), action="allow")
             if isinstance(params, BashParams) and params.repository:
-                self.session.repository_commands.add(params.command)
+                self._repository_commands.add(params.command)
                 verdict = replace(verdict, writes_repository=True)
             return verdict
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
@@ -219,8 +223,8 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.session.warn_once(TOO_MANY_GUARDED)
-            guarded = self.session.guarded  # the last known files: now there are too many
-        self.session.guarded = hide, keep = guarded
+            guarded = self.guarded  # the last known files: now there are too many
+        self.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.watched_paths()]
         return self.context_for(tool, verdict, hide, keep)
@@ -246,7 +250,7 @@ class CallGate:
     def _judged(self, tool: Tool[Any], params: Params, approval: Approval | None = None) -> Verdict:
         """Return the rules' verdict, or "ask" for an exception that no rule covers."""
         verdict = (approval or self.session.approval).judge(tool, params)
-        if tool.subject(params) in self.session.repository_commands:
+        if tool.subject(params) in self._repository_commands:
             verdict = replace(verdict, writes_repository=True)
         why = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         if not why or verdict.action == "deny" or self.session.approval.mode == "bypass":

@@ -109,12 +109,8 @@ class LiveSession(SessionRecord):
     turn_rules: TurnRules = field(init=False)
     # User messages given as an answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list, init=False)
-    # Commands that the user has allowed to write to the project's repository.
-    repository_commands: set[str] = field(default_factory=set, init=False)
     # Added directories in the log: real path by name.
     directories: dict[str, str] = field(default_factory=dict)
-    # Files guarded by rules, to hide and to make read-only, from the last successful search.
-    guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []), init=False)
     _notices: set[str] = field(default_factory=set, init=False)  # shown by `warn_once`
 
     def __post_init__(self) -> None:

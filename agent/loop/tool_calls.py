@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -183,16 +183,15 @@ class ToolRunner:
     features: Features
     change_tracker: ChangeTracker | None = None  # finds what calls change
     planted: PlantedWatch | None = None  # finds files that commands leave for others to run
+    gate: CallGate = field(init=False)  # decides which calls may run
+
+    def __post_init__(self) -> None:
+        self.gate = CallGate(self.session, self.features, self.planted)
 
     @property
     def tools(self) -> dict[str, Tool[Any]]:
         """The tools by the name that the model uses."""
         return {tool.wire_name: tool for tool in self.session.tools}
-
-    @property
-    def gate(self) -> CallGate:
-        """The gate that decides which calls may run."""
-        return CallGate(self.session, self.features, self.planted)
 
     @property
     def files(self) -> ResultFiles:

@@ -143,7 +143,7 @@ def put_together(
     planted: PlantedWatch | None = None,
 ) -> AgentState:
     """Give an agent the features that need no files and no settings, and return it."""
-    agent.runner.planted = planted
+    agent.runner = ToolRunner(agent, agent.features, None, planted)
     agent.features.add(
         environment,
         QuestionsFeature(agent),
