@@ -26,6 +26,7 @@ from ..agent.loop.feature import (
     tool,
 )
 from ..agent.loop.live_session import LiveSession
+from ..agent.loop.open_log import SessionRecord
 from ..agent.models.base import Reply
 from ..agent.recordings.builder import TranscriptBuilder
 from ..agent.session.entries import Entry, Note, Summary, Usage, User
@@ -60,6 +61,7 @@ __all__ = [
     "Request",
     "Ruling",
     "SessionHandle",
+    "SessionRecord",
     "Setting",
     "StatusPart",
     "Summary",

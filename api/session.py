@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
     from ..agent.features.skills import skills_of
     from ..agent.features.subagent_types import BUILT_IN, types_of
-    from ..agent.launch import AttachedData, Budget, LaunchOptions
+    from ..agent.launch import AttachedData, Budget, Extras, LaunchOptions, Places, Prompts
     from ..agent.library.launching import (
         as_flags,
         check_key,
@@ -112,11 +112,14 @@ __all__ = [
     "CopiedKind",
     "Delta",
     "Event",
+    "Extras",
     "FormQuestion",
     "HookFiles",
     "InstalledPlugins",
     "LaunchOptions",
+    "Places",
     "Plugin",
+    "Prompts",
     "PublishedHook",
     "Question",
     "ResumeCache",

@@ -33,19 +33,17 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
 
     extensions_of(launch)  # extensions may add formats
     tokens.use_vocabulary()
-    recording, settings = load_recording(path), launch.settings
-    log = Project(launch.places.state, launch.places.cwd).new_log()
+    recording, settings, places = load_recording(path), launch.settings, launch.places
+    log = Project(places.state, places.cwd).new_log()
     window = model_of(launch, settings).assumed_limits().window
     opening = Session(
         id=log.parent.name,
-        cwd=str(launch.places.cwd),
+        cwd=str(places.cwd),
         version=__version__,
         model="",
         own_prompt=launch.prompts.own or None,
     )
-    redaction = redaction_for(
-        launch.places.environ, settings.model.base_url, shapes=settings.state.redact
-    )
+    redaction = redaction_for(places.environ, settings.model.base_url, shapes=settings.state.redact)
     terms = EntryStorage(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
         write_session_log(recording, log, opening, terms, redaction.clean_entry)
@@ -76,10 +74,8 @@ class Recordings:
         """Return the recordings of this project, or of all projects, newest first."""
         from .formats.places import find_recordings
 
-        launch = self._launch
-        return find_recordings(
-            launch.places.home, launch.places.environ, None if everywhere else launch.places.cwd
-        )
+        places = self._launch.places
+        return find_recordings(places.home, places.environ, None if everywhere else places.cwd)
 
     def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""
