@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ COMMANDS = "ctxagent.commands"  # commands of the shell; "sessions export" is on
 SERVICES = "ctxagent.services"  # functions and classes that the kernel asks for
 EXTENSIONS = "ctxagent.extensions"
 _FILE = "entry_points.txt"  # in the metadata of a package
+_OWN = "ctxagent-"  # start of the name of this program's metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,32 @@ class EntryPoint:
 
 def entry_points(group: str, places: Sequence[str] | None = None) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name, from packages in `places`. The first package with
-    a name has it. The default is `sys.path` without the working directory, which may be a project
-    that nobody trusts yet.
+    a name has it, and this program is the first of all. The default is `sys.path` without the
+    working directory, which may be a project that nobody trusts yet.
     """
     found: dict[str, EntryPoint] = {}
-    for path in _files(places_outside(_working_directory()) if places is None else places):
+    for point in _points(group, places):
+        found.setdefault(point.name, point)
+    return found
+
+
+@cache
+def entry_point(group: str, name: str) -> EntryPoint | None:
+    """Return one of the entry points. Reads only files up to the first that has it."""
+    return next((point for point in _points(group, None) if point.name == name), None)
+
+
+def _points(group: str, places: Sequence[str] | None) -> Iterator[EntryPoint]:
+    if places is None:
+        places = places_outside(_working_directory())
+    for path in _files(places):
         text = ""
         with suppress(OSError, ValueError):  # a damaged package declares nothing
             text = path.read_text("utf-8")
         if f"[{group}]" in text:
             package = _package_in(path.parent)
             for name, value in _lines_of(text, group):
-                found.setdefault(name, EntryPoint(name, value, package))
-    return found
+                yield EntryPoint(name, value, package)
 
 
 def _working_directory() -> str:
@@ -67,25 +82,28 @@ def places_outside(folder: str) -> list[str]:
     """Return the places of `sys.path` that are not within a folder. A place within the Python
     environment that runs the agent always counts.
     """
+    inside, own = _real(folder), _real(sys.prefix)
+    is_own_inside = own.is_relative_to(inside)
     return [
         place
         for place in sys.path
-        if not _is_within(place, folder)
-        or (_is_within(sys.prefix, folder) and _is_within(place, sys.prefix))
+        if not (real := _real(place)).is_relative_to(inside)
+        or (is_own_inside and real.is_relative_to(own))
     ]
 
 
-def _is_within(path: str, folder: str) -> bool:
-    """Return True if a path is in a folder, after resolving links."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+def _real(path: str) -> Path:
+    return Path(os.path.realpath(path))
 
 
-def _files(places: Sequence[str]) -> Iterator[Path]:
+def _files(places: Sequence[str]) -> list[Path]:
+    """Return where packages declare entry points, those of this program first."""
+    found = list[Path]()
     for folder in places:
         with suppress(OSError):
-            for name in os.listdir(folder or "."):  # noqa: PTH208 - Path is slower
-                if name.endswith("-info"):
-                    yield Path(folder, name, _FILE)
+            names = os.listdir(folder or ".")  # noqa: PTH208 - Path is slower
+            found += [Path(folder, name, _FILE) for name in names if name.endswith("-info")]
+    return sorted(found, key=lambda path: not path.parent.name.startswith(_OWN))
 
 
 def _package_in(folder: Path) -> str:
@@ -112,7 +130,7 @@ def _lines_of(text: str, group: str) -> Iterator[tuple[str, str]]:
 
 def service(name: str) -> Any:
     """Return a service that an add-on provides. Raises UsageError if no add-on provides it."""
-    point = entry_points(SERVICES).get(name)
+    point = entry_point(SERVICES, name)
     if point is None:
         raise UsageError(
             f"this needs the add-on {name!r}, which is not installed",

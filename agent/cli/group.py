@@ -1,6 +1,5 @@
 """Groups of commands, with the commands that add-ons declare for them."""
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import click
@@ -20,23 +19,28 @@ class Group(click.Group):
     commands, which click cuts to a line.
     """
 
-    @cached_property
-    def _added(self) -> "dict[str, EntryPoint]":
-        from ..border.entry_points import COMMANDS, entry_points
-
-        prefix = f"{self.name} " if self.name != "main" else ""
-        return {
-            name.removeprefix(prefix): point
-            for name, point in entry_points(COMMANDS).items()
-            if name.startswith(prefix) and " " not in name.removeprefix(prefix)
-        }
+    @property
+    def _prefix(self) -> str:
+        """The start of the names of this group's commands."""
+        return "" if self.name == "main" else f"{self.name} "
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *self._added})
+        from ..border.entry_points import COMMANDS, entry_points
+
+        added = {
+            name.removeprefix(self._prefix)
+            for name in entry_points(COMMANDS)
+            if name.startswith(self._prefix)
+        }
+        own = super().list_commands(ctx)
+        return sorted({*own, *(name for name in added if " " not in name)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.commands and cmd_name in self._added:
-            self.add_command(_command_of(self._added[cmd_name]), cmd_name)
+        if cmd_name not in self.commands:
+            from ..border.entry_points import COMMANDS, entry_point
+
+            if point := entry_point(COMMANDS, f"{self._prefix}{cmd_name}"):
+                self.add_command(_command_of(point), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
