@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         sync_file,
         write_private,
     )
-    from ..tools.system.git_head import current_branch
+    from ..tools.system.git_links import current_branch
     from ..tools.system.kept_text import KeptText
 else:
     __getattr__ = names_on_demand(__name__, __file__)

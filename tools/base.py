@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..agent.lazy import dataclass
+from .system.capture import MAX_OUTPUT_BYTES, OutputFile
 from .system.kept_text import KeptText
-from .system.output_file import MAX_OUTPUT_BYTES, OutputFile
 from .system.spawn import Enclosed
 
 Effect = Literal["none", "read", "edit", "run"]

@@ -21,10 +21,9 @@ from ..agent.lazy import dataclass, regex
 from . import text as texts
 from .base import Context, Interrupted, Output
 from .project_encodings import ProjectEncodings
-from .system.file_names import look_of
 from .system.files import edit_file
 from .system.process import MISSING_CWD
-from .system.project_files import printable
+from .system.project_files import look_of, printable
 from .system.safe_open import open_regular, stable_path
 from .system.take_turn import in_thread
 from .text import Diff, Form, NotText

@@ -19,13 +19,12 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from .base import Confinement, Context, Output, Params, Tool
-from .system.capture import KeptOutput, Sink, clean, excerpt
+from .system.capture import KeptOutput, OutputFile, Sink, clean, excerpt
 from .system.descriptors import has_spare_descriptors
-from .system.output_file import OutputFile
 from .system.process import Process, ending
 from .system.shorten import cut_after
 from .system.spawn import Enclosed
-from .system.text_bytes import whole_length
+from .system.unicode import whole_length
 
 MAX_JOB_DESCRIPTORS = 8  # used by the agent while a job starts
 REPORT_PART_BYTES = 16_384  # shown of new output, at its beginning and its end each

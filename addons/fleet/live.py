@@ -28,11 +28,10 @@ from ...api.pages import page_headers, render
 from ...api.record import Assistant, Entry, ToolResult, is_in_use, try_parse_entry
 from ...api.text import as_sentences, count_of, cut_at_word
 from .ledger import FleetFolder, LedgerReader, SessionSums, TaskRecord, TaskState, find_logs
-from .log_sums import LogSums, cached_sums, catch_up
 from .manifest import Manifest
 from .outages import KEY, OUTAGE_TEXTS
 from .report import bars
-from .summary import STATES, cost_text
+from .summary import STATES, LogSums, cached_sums, catch_up, cost_text
 
 NAME = "run.json"
 

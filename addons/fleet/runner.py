@@ -34,11 +34,11 @@ from .ledger import (
     is_to_run,
 )
 from .live import OutageNote, RunNotes
-from .log_sums import count_from_logs
 from .manifest import Manifest, Task, TaskLine
 from .orders import AttemptOrder
 from .outages import DISK, EXECUTOR, OUTAGE_TEXTS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
+from .summary import count_from_logs
 
 
 class StartCheck:

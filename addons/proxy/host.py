@@ -1,12 +1,16 @@
 """The compaction engine's host in the proxy, for a conversation that a client resends with each
 request.
+
+Some models bind their thinking to all earlier content. Such a model refuses a request if content
+before a thinking block has changed, unless that thinking is removed. (Anthropic, "Extended
+thinking", block binding.)
 """
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from ...api.base import ModelError, PromptTooLong
+from ...api.base import ModelError, PromptTooLong, regex
 from ...api.context import (
     BareHost,
     CompactionPurpose,
@@ -20,6 +24,20 @@ from ...api.context import (
 from ...api.models import CacheTerms, Reply, cost
 from ...api.record import Assistant, Entry, Log, User
 from .bodies.base import ServerReply
+
+# First version of each family with bound thinking.
+_SINCE = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
+_NAME = regex(r"(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
+
+
+def binds_thinking(model: str) -> bool:
+    """Return True for a model with bound thinking."""
+    for found in _NAME.finditer(model.rpartition("claude-")[2]):
+        version = (int(found["major"]), int(found["minor"] or 0))
+        if since := _SINCE.get(found["family"]):
+            return version >= since
+    return False
+
 
 # Asks the client's model, with the last sent conversation or only with given texts.
 AskClient = Callable[["EngineQuestion"], Awaitable[ServerReply]]

@@ -53,7 +53,6 @@ from ...api.record import (
 from ...api.recordings import RecordedCall, TranslatedCall, translate
 from ...api.text import strings_in
 from ...api.tools import MAX_CHARS
-from .binding import binds_thinking
 from .bodies.base import (
     BodyFormat,
     BodyPiece,
@@ -78,7 +77,7 @@ from .history import (
     is_sent_back,
     text_of_result,
 )
-from .host import ProxyHost
+from .host import ProxyHost, binds_thinking
 from .way_back import policy_with, reads_session_files, way_back_of
 
 EDITING_STOPPED = "left_alone"  # key in the data of a note

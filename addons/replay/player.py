@@ -42,8 +42,7 @@ from ...api.recordings import (
     translate,
 )
 from ...api.session import Compacted
-from .bound_thinking import ThinkingMeter
-from .cache_prices import CacheBill, prompt_of
+from .cache_prices import CacheBill, ThinkingMeter, prompt_of
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ...tools.system import end_with_parent, orphans
 from ...tools.system.process import WITH_STDIN, named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
-from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.take_turn import finish_despite_cancel
 from ...tools.system.unicode import clean
 from ..config.start_gate import ClearedStart
 from ..lazy import dataclass, regex

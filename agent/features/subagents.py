@@ -20,7 +20,7 @@ from typing import Any
 
 from ...tools.base import Interrupted, Output, SubagentTask, Tool
 from ...tools.system.shorten import cut_after
-from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.take_turn import finish_despite_cancel
 from ...tools.task import TaskTool
 from ..compaction.checkpoint import current_document
 from ..compaction.document import render

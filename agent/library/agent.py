@@ -25,8 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...tools.system.hardening import close_memory
-from ...tools.system.take_turn import in_thread, take_turn
-from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.take_turn import finish_despite_cancel, in_thread, take_turn
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
 from ..launch import AttachedData, Budget, LaunchOptions, Prompts, SessionChoice

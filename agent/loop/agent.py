@@ -12,8 +12,7 @@ from dataclasses import field
 from typing import Optional
 
 from ...tools.job import end_all
-from ...tools.system.take_turn import in_thread
-from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.take_turn import finish_despite_cancel, in_thread
 from ..compaction.engine import CompactionEngine
 from ..errors import CtxagentError
 from ..events import Notice, waiting

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...tools.base import Context, Output, Params, Tool
-from ...tools.system.file_names import spelled_on_disk
+from ...tools.system.project_files import spelled_on_disk
 from ...tools.system.take_turn import in_thread
 from ..errors import ToolError
 from ..lazy import dataclass

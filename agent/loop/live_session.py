@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
-from ...tools.system.git_head import current_branch
+from ...tools.system.git_links import current_branch
 from ...tools.system.take_turn import starting_programs
 from ..compaction.policy import Policy
 from ..errors import UsageError

@@ -19,8 +19,8 @@ from typing import Any
 from ...tools import image as images
 from ...tools.base import Context, FiledOutput, Interrupted, Output, Params, Tool
 from ...tools.system import orphans
+from ...tools.system.capture import OutputFile
 from ...tools.system.foreign_code import foreign_code
-from ...tools.system.output_file import OutputFile
 from ...tools.system.process import named
 from ...tools.system.take_turn import in_thread, take_turn
 from ..compaction.layers import demote

@@ -25,8 +25,7 @@ from typing import Any, Literal
 
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
-from ...tools.system.take_turn import take_turn
-from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.take_turn import finish_despite_cancel, take_turn
 from ..compaction.layers import demote
 from ..context.request import PAUSED_STOP_REASON, build_request
 from ..context.view import REPEATED

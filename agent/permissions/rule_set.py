@@ -33,7 +33,7 @@ from .rules import (
 )
 from .shell.command_table import plainly_inside
 from .shell.parser import SimpleCommand
-from .shell.rule_match import RuleMatch
+from .shell.reach import RuleMatch
 from .work_folders import WorkFolders
 
 RulesFile = Literal["project", "user"]

@@ -18,11 +18,11 @@ from functools import lru_cache
 
 from ..errors import UsageError
 from ..lazy import dataclass, regex
-from .path_glob import UNESCAPED_WILDCARD, PathGlob, path_glob, unescape_path
+from .paths import UNESCAPED_WILDCARD, PathGlob, path_glob, unescape_path
 from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
+from .shell.reach import RuleMatch, has_options, match_in_any_order
 from .shell.read_only import arguments_may_change, has_read_only_form
-from .shell.rule_match import RuleMatch, has_options, match_in_any_order
 from .shell.wrappers import name_set
 
 TOOL_NAMES = (

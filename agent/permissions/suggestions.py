@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...tools.system.unicode import is_one_visible_line, reveal_invisible
 from ..errors import UsageError
 from .approval import Approval
-from .path_glob import UNESCAPED_WILDCARD, unescape_path
-from .paths import protected_names
+from .paths import UNESCAPED_WILDCARD, protected_names, unescape_path
 from .rules import (
     BLANKS,
     BUILD_TOOLS,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...tools.system.programs import distrust, within
 from ..config.settings import SandboxSettings
-from . import sandbox_git
+from . import sandbox_paths
 from .sandbox_paths import contains_home, existing
 
 
@@ -20,7 +20,7 @@ def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path]
     temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
     named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
     named += [str(expand_home(path, homes)) for path in write]
-    repository = sandbox_git.find_repository(os.path.realpath(cwd))
+    repository = sandbox_paths.find_repository(os.path.realpath(cwd))
     return [*named, *project_folders(cwd, environ), *repository.folders]
 
 
@@ -85,6 +85,6 @@ def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
     a project ships are as untrusted as files that a command writes. A home that is itself the
     project is included, since commands can write to new folders in it.
     """
-    homes, root = home_folders(environ), sandbox_git.repository_root(cwd)
+    homes, root = home_folders(environ), sandbox_paths.repository_root(cwd)
     found = [cwd] if cwd in homes or not contains_home(cwd, homes) else []
     return [*found, root] if root and not contains_home(root, homes) else found

@@ -22,7 +22,7 @@ from ...tools.search.python_engine import PythonEngine
 from ...tools.system.programs import within
 from ..lazy import dataclass
 from . import landlock
-from .sandbox_git import find_repository
+from .sandbox_paths import find_repository
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
 _MUSL_PATHS = "ld-musl-*.path"  # in /etc: musl's loader needs it to find libraries

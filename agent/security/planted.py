@@ -23,7 +23,7 @@ from ...tools.system.unicode import reveal_invisible
 from ..lazy import dataclass
 from ..permissions.paths import protected_names
 from ..worktree.diff import file_sha256
-from .sandbox_git import git_folders, repository_root
+from .sandbox_paths import git_folders, repository_root
 
 MAX_FOLDERS = 50_000  # scanned folders, the outer ones first
 TOO_MANY = (

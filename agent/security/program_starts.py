@@ -16,7 +16,7 @@ from ..permissions.approval import Approval
 from ..session.store import Project
 from .folders import writable_folders
 from .sandbox import Sandbox, agent_paths, make_sandbox
-from .sandbox_git import repository_root
+from .sandbox_paths import repository_root
 
 PROGRAMS_FOLDER = "programs"  # in the project's folder of the state folder
 _IN_FOLDER = 'cd "$0" && exec "$@"'

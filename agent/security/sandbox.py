@@ -32,13 +32,9 @@ from . import (
     bubblewrap,
     landlock,
     looking,
-    sandbox_git,
     sandbox_paths,
     seatbelt,
     seccomp,
-)
-from . import (
-    sandbox_paths as home_paths,
 )
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .folders import expand_home, home_folders, own_homes, writable_of_project
@@ -381,8 +377,8 @@ class Sandbox:
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
         looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
         regions = looking.readable_regions(cwd) if self._is_narrow else {}
-        regions |= _all(filter(home_paths.hides, self._homes), "hidden")
-        for home in filter(home_paths.hides, own_homes(self.environ)):
+        regions |= _all(filter(sandbox_paths.hides, self._homes), "hidden")
+        for home in filter(sandbox_paths.hides, own_homes(self.environ)):
             regions |= self._of_home(home, moves)
         if not moves:
             regions[os.path.realpath(self.own_caches)] = Region("write")
@@ -394,7 +390,7 @@ class Sandbox:
         regions |= _all((path for path in chosen if not within(path, hidden)), "read")
         regions |= _all(hidden, "hidden")
         regions |= _all(existing(map(str, self.show)), "read")
-        for root in filter(None, map(sandbox_git.repository_root, self._parts.folders)):
+        for root in filter(None, map(sandbox_paths.repository_root, self._parts.folders)):
             if not contains_home(root, self._homes):
                 regions.setdefault(os.path.realpath(root), Region("read"))
         regions |= _all(self._opened(), "write")
@@ -433,12 +429,12 @@ class Sandbox:
         cwd = os.path.realpath(self.cwd)
         opened = list(self._opened())
         if cwd == home:  # the project shows the user's own files
-            yield from _all(home_paths.plain_files(home), "read").items()
-        for path, real in home_paths.readable_paths(home, self.environ):
+            yield from _all(sandbox_paths.plain_files(home), "read").items()
+        for path, real in sandbox_paths.readable_paths(home, self.environ):
             if not within(path, opened):
                 yield path, Region("read", "" if real == path else real)
         if moves and home == self._homes[0]:
-            for path, name in home_paths.own_caches(home):
+            for path, name in sandbox_paths.own_caches(home):
                 yield path, Region("write", str(self.own_caches / name))
 
     def _make_own_folders(self, regions: Mapping[str, Region]) -> None:
@@ -448,7 +444,7 @@ class Sandbox:
             if region.source and within(region.source, own):
                 make_own_folder(Path(region.source))
                 if path.endswith("/.cache"):
-                    home_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
+                    sandbox_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
 
     def _opened(self) -> Iterator[str]:
         """Yield the writable folders of the project, its repository and the settings."""

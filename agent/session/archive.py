@@ -12,8 +12,8 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from ...tools.system.capture import OutputFile, spare_bytes
 from ...tools.system.files import make_private_folder, replacing
-from ...tools.system.output_file import OutputFile, spare_bytes
 from ..errors import RecordError
 
 SUMMARY_NAME = "summary.md"

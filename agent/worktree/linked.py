@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ...tools.system.git_head import current_branch
+from ...tools.system.git_links import current_branch
 from ..errors import UsageError
 from ..lazy import dataclass, regex
 from .git import GitRunner

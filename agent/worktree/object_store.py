@@ -38,8 +38,7 @@ from ...tools.system.files import (
     replacing,
     write_private,
 )
-from ...tools.system.git_head import read_start
-from ...tools.system.git_links import first_outside_link, read_text
+from ...tools.system.git_links import first_outside_link, read_start, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
 from .git import git_program

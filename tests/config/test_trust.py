@@ -22,7 +22,7 @@ from ctxagent.agent.config.trust import (
     trust,
 )
 from ctxagent.agent.errors import ConfigError
-from ctxagent.tools.system.output_file import MAX_OUTPUT_BYTES
+from ctxagent.tools.system.capture import MAX_OUTPUT_BYTES
 
 from .conftest import Place
 

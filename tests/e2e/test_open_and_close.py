@@ -24,7 +24,7 @@ from ctxagent.agent.session.archive import MAX_OFFLOADED_BYTES, offload
 from ctxagent.agent.session.entries import Entry, Note, Session, User
 from ctxagent.agent.session.log import Log, LogFile, read_log
 from ctxagent.agent.session.store import Project
-from ctxagent.tools.system import output_file
+from ctxagent.tools.system import capture
 
 from ..meta.test_architecture import FILES, facts_of, module
 from ..support.sessions.conversation import Conversation
@@ -254,7 +254,7 @@ def test_cache_is_valid_only_for_the_modules_that_made_it() -> None:
 def test_offloaded_results_have_a_size_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(capture, "DISK_RESERVE_BYTES", 1 << 62)
     folder = tmp_path / "offloaded"
     offload(folder / "1.md", "small")
     with (folder / "2.md").open("wb") as large:
@@ -267,8 +267,8 @@ def test_offloaded_results_have_a_size_limit(
     for _ in range(2):
         with pytest.raises(OSError, match="already"):
             offload(other / "3.md", "small")
-    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 0)
+    monkeypatch.setattr(capture, "DISK_RESERVE_BYTES", 0)
     offload(other / "4.md", "small")  # the disk has room
-    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(capture, "DISK_RESERVE_BYTES", 1 << 62)
     (other / "2.md").unlink()  # somebody made room
     offload(other / "3.md", "small")

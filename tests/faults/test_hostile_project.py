@@ -24,7 +24,7 @@ from ctxagent.agent.worktree import WorkTree
 from ctxagent.tools.base import Context
 from ctxagent.tools.grep import GrepParams, GrepTool
 from ctxagent.tools.system.environment import child_environment
-from ctxagent.tools.system.git_head import current_branch
+from ctxagent.tools.system.git_links import current_branch
 from ctxagent.tools.system.project_files import ignored_paths, list_files
 
 from ..permissions.test_approval import judge

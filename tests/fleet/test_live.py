@@ -45,19 +45,19 @@ def test_a_fleet_whose_run_has_ended_has_no_pace_and_no_workers(tmp_path: Path) 
 
 
 def test_a_refresh_reads_only_new_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctxagent.addons.fleet import live, log_sums
+    from ctxagent.addons.fleet import live, summary
 
     fleet, read = RunningFleet(tmp_path), list[bytes]()
-    parse = log_sums.try_parse_entry
+    parse = summary.try_parse_entry
 
     def parsed(line: bytes) -> Entry | None:
         read.append(line)
         return parse(line)
 
-    monkeypatch.setattr(log_sums, "try_parse_entry", parsed)
+    monkeypatch.setattr(summary, "try_parse_entry", parsed)
     monkeypatch.setattr(live, "try_parse_entry", parsed)
     fleet.say(*[calling("true"), RESULT] * 50)
-    log_sums.count_from_logs(fleet.ledger.records.values(), fleet.folder)
+    summary.count_from_logs(fleet.ledger.records.values(), fleet.folder)
     fleet.say(calling("make"))
     read.clear()
     looking = fleet.live()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ctxagent.addons.fleet.ledger import FleetFolder, FleetLedger, SessionSums
-from ctxagent.addons.fleet.log_sums import CACHE_NAME, count_from_logs
+from ctxagent.addons.fleet.summary import CACHE_NAME, count_from_logs
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import encode_line
 
@@ -50,15 +50,15 @@ class Fleet:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the list of parsed lines."""
-    from ctxagent.addons.fleet import log_sums
+    from ctxagent.addons.fleet import summary
 
-    found, parse = list[bytes](), log_sums.try_parse_entry
+    found, parse = list[bytes](), summary.try_parse_entry
 
     def parsed(line: bytes) -> Any:
         found.append(line)
         return parse(line)
 
-    monkeypatch.setattr(log_sums, "try_parse_entry", parsed)
+    monkeypatch.setattr(summary, "try_parse_entry", parsed)
     return found
 
 

@@ -11,7 +11,7 @@ from ctxagent.agent.events import Notice
 from ctxagent.agent.loop.tool_calls import ResultFiles
 from ctxagent.tools.base import Context, FiledOutput, Output
 from ctxagent.tools.bash import BashTool
-from ctxagent.tools.system.output_file import OutputFile
+from ctxagent.tools.system.capture import OutputFile
 
 from ..support.disk import small_disk
 from ..support.sessions.history import words

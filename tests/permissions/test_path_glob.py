@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxagent.agent.permissions.path_glob import path_glob
+from ctxagent.agent.permissions.paths import path_glob
 
 PIECES = ("/", "a", "b", "*", "**", "?", "/**/", "\\*", "\\?", "\\", "\n", ".")
 MEANINGS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

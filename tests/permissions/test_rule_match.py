@@ -5,7 +5,7 @@ import pytest
 from ctxagent.agent.permissions.rules import allows_part, forbids_part, parse_rule
 from ctxagent.agent.permissions.shell.command_table import first_operand
 from ctxagent.agent.permissions.shell.parser import parse
-from ctxagent.agent.permissions.shell.rule_match import has_options
+from ctxagent.agent.permissions.shell.reach import has_options
 
 
 def allows(rule: str, command: str) -> bool:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.addons.proxy.bodies.gemini import GeminiBody
-from ctxagent.addons.proxy.bodies.gemini_draft import GeminiDraft
+from ctxagent.addons.proxy.bodies.gemini import GeminiBody, GeminiDraft
 from ctxagent.addons.proxy.exchange import read_reply
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.security.sandbox_git import find_repository, repository_root
+from ctxagent.agent.security.sandbox_paths import find_repository, repository_root
 
 
 def git(cwd: Path, *words: str) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ctxagent.agent.security.secret_shapes import without_shapes
+from ctxagent.agent.security.redaction import without_shapes
 from ctxagent.tools.redaction_marks import mark
 
 from ..support.secret_texts import HARMLESS, PEM, SECRETS, lot

@@ -42,7 +42,7 @@ from ctxagent.tools.edit import EditTool
 from ctxagent.tools.glob import GlobTool
 from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool
-from ctxagent.tools.system.output_file import OutputFile
+from ctxagent.tools.system.capture import OutputFile
 
 from .instruction_files import instruction_files
 from .sessions.conversation import Conversation

@@ -14,10 +14,10 @@ from ctxagent.tools.system.capture import (
     MAX_HELD_CHARS,
     Capture,
     KeptOutput,
+    OutputFile,
     Sink,
     clean,
 )
-from ctxagent.tools.system.output_file import OutputFile
 
 LINES = b"".join(b"\x1b[1m%07d\x1b[0m\n" % n for n in range(20_000))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.tools.system.file_names import spelled_on_disk
+from ctxagent.tools.system.project_files import spelled_on_disk
 
 COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.tools.system import output_file
-from ctxagent.tools.system.output_file import OutputFile
+from ctxagent.tools.system import capture
+from ctxagent.tools.system.capture import OutputFile
 
 from ..support.disk import small_disk
 
@@ -72,7 +72,7 @@ def test_a_file_that_is_there_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_the_last_of_the_disk_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_file, "DISK_RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(capture, "DISK_RESERVE_BYTES", 1 << 62)
     file = fed(OutputFile(tmp_path / "out"), LINES * 4)
     assert file.cut is not None
     assert file.cut.why == "less than 1 GB of the disk is free"

@@ -19,7 +19,7 @@ from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, KeptOutput, Live
 from ctxagent.tools.system.environment import child_environment, is_secret
 from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
 from ctxagent.tools.system.process_table import ProcessTable, PsutilTable, birth
-from ctxagent.tools.system.text_bytes import whole_length
+from ctxagent.tools.system.unicode import whole_length
 
 from ..support.command import alive, comes, gone
 

@@ -2,8 +2,8 @@
 
 import time
 
-from ctxagent.tools import edit_hints
-from ctxagent.tools.edit_hints import explain
+from ctxagent.tools import edit
+from ctxagent.tools.edit import explain
 
 FILE = "def one():\n    return 1\n\n\ndef two():\n    value = compute(2)\n    return value\n"
 
@@ -40,7 +40,7 @@ def test_several_places_with_other_whitespace_are_named_up_to_a_bound() -> None:
     assert "From lines 1, 2 on:\n1\ta = 1\n2\ta = 1\n" in told
     told = hint("a  = 1", "a = 1\n" * 9)
     assert "From lines 1, 2, 3 on:\n" in told
-    assert told.count("\ta = 1") == edit_hints.MAX_PLACES
+    assert told.count("\ta = 1") == edit.MAX_PLACES
 
 
 def test_the_most_similar_text_is_shown() -> None:
@@ -72,7 +72,7 @@ def test_a_text_without_a_similar_one_gets_advice() -> None:
 def test_what_is_shown_is_bounded() -> None:
     lines = [f"    line number {number} of it" for number in range(100)]
     told = hint("\n".join(line.replace("    ", "  ") for line in lines), "\n".join(lines))
-    assert told.count("\n") == edit_hints.MAX_LINES_SHOWN + 1
+    assert told.count("\n") == edit.MAX_LINES_SHOWN + 1
     assert "20\t    line number 19" in told
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from ctxagent.tools.search.engine import _hit
 from ctxagent.tools.search.python.expression import Expression
-from ctxagent.tools.search.python.file_search import PIECE_BYTES, FileSearch
-from ctxagent.tools.search.python.line_search import LineSearch
+from ctxagent.tools.search.python.file_search import PIECE_BYTES, FileSearch, LineSearch
 from ctxagent.tools.search.request import GrepHit, Mode, Search
 
 from ..support.search_engines import engine_named

@@ -9,7 +9,7 @@ from ctxagent.agent.ui import status
 from ctxagent.agent.ui.conversation import questions
 from ctxagent.agent.ui.render import render, tool_calls
 from ctxagent.agent.ui.render.markdown import inline
-from ctxagent.tools.system.git_head import current_branch
+from ctxagent.tools.system.git_links import current_branch
 from ctxagent.tools.system.unicode import clean
 
 

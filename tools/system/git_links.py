@@ -3,6 +3,8 @@ folder from somebody else, and shows lines of the target files.
 
 The file layout follows gitrepository-layout(5) and gitworktree(1). Only pointers, the configuration
 and file names in git's own folders are read.
+
+The checked-out branch is read without git, too.
 """
 
 import os
@@ -13,8 +15,33 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...agent.lazy import dataclass, regex
+from .files import open_kept
 from .programs import within
 from .safe_open import current_path
+
+MAX_HEAD_BYTES = 8_192
+
+
+def current_branch(cwd: Path) -> str:
+    """Return the branch checked out at `cwd`, or its commit; "" outside a repository."""
+    for folder in (cwd, *cwd.parents):
+        git = folder / ".git"
+        try:
+            if git.is_file():  # a worktree: the file contains the path of the git folder
+                named = read_start(git).partition("gitdir:")[2]
+                git = folder / named.strip()
+            head = read_start(git / "HEAD").strip()
+        except (OSError, ValueError):  # the named file may be anything
+            continue
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+    return ""
+
+
+def read_start(path: Path, most: int = MAX_HEAD_BYTES) -> str:
+    """Read the start of a regular file. Raises OSError, also for a link: it may lead anywhere."""
+    with open_kept(path) as file:
+        return file.read(most).decode("utf-8", "replace")
+
 
 MAX_ENTRIES = 50_000  # limit of scanned entries in git's own folders
 _MAX_TEXT_BYTES = 1 << 20  # limit of a pointer or a configuration

@@ -1,9 +1,24 @@
-"""Let agents that share an event loop take turns, so that no agent blocks the others."""
+"""Let agents that share an event loop take turns, so that no agent blocks the others.
+
+Also finish awaited work despite cancellation.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
+
+
+async def finish_despite_cancel(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end even if cancelled."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            continue  # the caller sees it in the task's count of cancellations
+    task.result()
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

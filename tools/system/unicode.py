@@ -1,5 +1,7 @@
 """Make unsafe characters visible or replace them: invisible ones, and those with an effect on a
 terminal or a page.
+
+Also find whole characters in UTF-8 text that was cut at any byte.
 """
 
 import codecs
@@ -7,6 +9,19 @@ import unicodedata
 from typing import TextIO
 
 from ...agent.lazy import regex
+
+
+def whole_length(data: bytes | bytearray) -> int:
+    """Return the length of `data` without an incomplete UTF-8 character at its end."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(bytes(data[-4:]))
+    return len(data) - len(decoder.getstate()[0])
+
+
+def drop_partial_start(data: bytes) -> bytes:
+    """Return `data` without an incomplete character at its beginning."""
+    return data[:3].lstrip(bytes(range(0x80, 0xC0))) + data[3:]
+
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ....tools.system.git_head import current_branch
+from ....tools.system.git_links import current_branch
 from ...errors import CtxagentError, SessionBusy, UsageError
 from ...events import Ask, Emit
 from ...launch import SessionChoice

@@ -16,8 +16,7 @@ from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.system.environment import child_environment
-from ctxagent.tools.system.git_head import current_branch
-from ctxagent.tools.system.git_links import first_outside_link, outside_links
+from ctxagent.tools.system.git_links import current_branch, first_outside_link, outside_links
 from ctxagent.tools.system.project_files import list_files
 
 from ...permissions.test_approval import judge

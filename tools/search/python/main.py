@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from ...system.glob_patterns import compile_wildcard
 from ...system.ignore_rules import rules_above
 from .expression import Expression
-from .file_search import FileSearch
+from .file_search import FileSearch, LineSearch, matches_in_line
 from .file_search import decoded as decoded_text
 from .file_walk import FileWalk, named_files, open_file, report
-from .line_search import LineSearch, matches_in_line
 from .pattern_parts import PatternError
 
 
