@@ -81,7 +81,7 @@ WITHOUT_TEST_FILE = {
     "session": "titles",
     "system": "child git_links process_table safe_open",
     "tools": (
-        "base char_sets download expression_writer line_search main mcp pattern_parser "
+        "base char_sets download main mcp pattern_parser "
         "pattern_parts pcre_syntax rust_syntax web_fetch"
     ),
     "ui": (

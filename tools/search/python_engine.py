@@ -30,8 +30,6 @@ _MODULES = (
     "tools.search.python.rust_syntax",
     "tools.search.python.pcre_syntax",
     "tools.search.python.expression",
-    "tools.search.python.expression",
-    "tools.search.python.file_search",
     "tools.search.python.file_search",
     "tools.search.python.file_walk",
     "tools.search.python.main",
