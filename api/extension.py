@@ -28,7 +28,7 @@ from ..agent.loop.feature import (
 from ..agent.loop.live_session import LiveSession
 from ..agent.loop.open_log import SessionRecord
 from ..agent.models.base import Reply
-from ..agent.recordings.builder import TranscriptBuilder
+from ..agent.recordings.builder import RecordedResult, TranscriptBuilder
 from ..agent.session.entries import Entry, Note, Summary, Usage, User
 from ..tools.base import Context, Output, Params, Tool
 
@@ -57,6 +57,7 @@ __all__ = [
     "Output",
     "Params",
     "Prompt",
+    "RecordedResult",
     "Reply",
     "Request",
     "Ruling",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..agent.ui.conversation.open_session import Conversation, ConversationServices
     from ..agent.ui.conversation.questions import MODES, Questions
     from ..agent.ui.conversation.running import RunningTask
+    from ..agent.ui.json_forms import event_json, question_json
     from ..agent.ui.render.render import dim, render_text, table
     from ..agent.ui.render.tool_calls import SANDBOXED_MEANS
     from ..agent.ui.screen import ChoiceRow, Choices, Menu, Option, Screen
@@ -50,7 +51,9 @@ __all__ = [
     "conversation_place",
     "detect_for_process",
     "dim",
+    "event_json",
     "parse",
+    "question_json",
     "read_command_files",
     "receipt",
     "render_text",

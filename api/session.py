@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Answer,
         Compacted,
         Delta,
+        Emit,
         Event,
         FormQuestion,
         Question,
@@ -67,7 +68,16 @@ if TYPE_CHECKING:
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
     from ..agent.features.skills import skills_of
     from ..agent.features.subagent_types import BUILT_IN, types_of
-    from ..agent.launch import AttachedData, Budget, Extras, LaunchOptions, Places, Prompts
+    from ..agent.launch import (
+        AttachedData,
+        Budget,
+        Extras,
+        LaunchOptions,
+        Places,
+        Prompts,
+        SessionChoice,
+    )
+    from ..agent.library.agent import Agent, AgentRun
     from ..agent.library.launching import (
         as_flags,
         check_key,
@@ -78,6 +88,7 @@ if TYPE_CHECKING:
         launch_options,
         load,
     )
+    from ..agent.library.result import Result
     from ..agent.loop.call_arguments import CallRefused, checked_call
     from ..agent.loop.repairs import TEXT, TOOL_NAME, named_repair
     from ..agent.loop.resume import CACHE_NAME, ResumeCache, resume_session
@@ -103,6 +114,8 @@ __all__ = [
     "TEXT",
     "TOOL_NAME",
     "Accepted",
+    "Agent",
+    "AgentRun",
     "Answer",
     "AttachedData",
     "Budget",
@@ -111,6 +124,7 @@ __all__ = [
     "Compacted",
     "CopiedKind",
     "Delta",
+    "Emit",
     "Event",
     "Extras",
     "FormQuestion",
@@ -122,9 +136,11 @@ __all__ = [
     "Prompts",
     "PublishedHook",
     "Question",
+    "Result",
     "ResumeCache",
     "ServerConfig",
     "ServerKind",
+    "SessionChoice",
     "Skill",
     "TextDelta",
     "ThinkingDelta",

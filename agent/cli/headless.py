@@ -190,7 +190,7 @@ def _run_in(
             launch,
             choice,
             on_event=front.emit,
-            ask=front.ask,
+            approve=front.ask,
             check_words=lambda message: check_task(message, launch, takes=takes),
         )
         first = None if given is None else task_of(options["task"], words, front.say)[0]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from ...tools.system.hardening import close_memory
 from ...tools.system.take_turn import finish_despite_cancel, in_thread, take_turn
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
-from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
+from ..events import Answer, Emit, Event, Notice, Question, TurnFinished
 from ..launch import AttachedData, Budget, LaunchOptions, Prompts, SessionChoice
 from . import launching
 from .launching import RunServers
@@ -127,25 +127,25 @@ class Agent:
             raise UsageError("resume and session_id name two sessions", hint="Give one of them.")
         if fork and not resume:
             raise UsageError("fork needs a session to copy", hint="Give resume too.")
-        self._approve = approve
-        self._set_up(launch, choice, on_event, self._asked if approve else None)
+        self._set_up(launch, choice, on_event, approve)
 
     @classmethod
     def launched(
         cls,
         launch: LaunchOptions,
-        choice: SessionChoice,
+        choice: SessionChoice | None = None,
         *,
+        approve: "Approve | None" = None,
         on_event: Emit | None = None,
-        ask: Ask | None = None,
         check_words: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return an agent for existing launch options, such as those of the command line.
-        `check_words` raises UsageError for an invalid message. Raises NoCredentials.
+        """Return an agent for existing launch options, such as those of the command line, in a new
+        session or in the chosen one. `approve` and `on_event` are as in `Agent`. `check_words`
+        raises UsageError for an invalid message. Raises NoCredentials.
         """
         launching.check_key(launch)
         made = cls.__new__(cls)
-        made._set_up(lambda: launch, choice, on_event, ask)
+        made._set_up(lambda: launch, choice or SessionChoice(), on_event, approve)
         made._check_words = check_words
         return made
 
@@ -154,11 +154,11 @@ class Agent:
         launch: Callable[[], LaunchOptions],
         choice: SessionChoice,
         on_event: Emit | None,
-        ask: Ask | None,
+        approve: "Approve | None",
     ) -> None:
         self._make_launch, self._choice = launch, choice
         self._check_words: Callable[[str], None] | None = None
-        self._on_event, self._ask = on_event, ask
+        self._on_event, self._approve = on_event, approve
         self._state: AgentState | None = None
         self._notices = list[str]()  # about settings
         self._servers: RunServers | None = None
@@ -195,8 +195,7 @@ class Agent:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if self._run is not None:
-                await self._run.end()
+            await self._end_run()
             if kind is None and self._run is not None and self._run.is_ok:
                 await self.finish()
         finally:
@@ -235,7 +234,8 @@ class Agent:
         servers, warnings, state = RunServers(launch), list[str](), None
         try:
             self._launch = launch.with_servers(servers.begin(warnings.append))
-            state = open_agent(self._launch, self._choice, emit=self._emit, ask=self._ask)
+            ask = self._asked if self._approve else None
+            state = open_agent(self._launch, self._choice, emit=self._emit, ask=ask)
         finally:
             if state is None:
                 servers.end()
@@ -263,19 +263,32 @@ class Agent:
         """Return a run of one task, which starts when you await it or read its events.
 
         `words` is the message: text, or blocks of the Messages API (text and images). It can call
-        commands and skills and name files with @, as on the command line, unless it is `verbatim`.
+        commands (`/compact`) and skills and name files with @, as on the command line, unless it is
+        `verbatim`.
         The answer must fit `schema`, a JSON Schema. `attached` is data that is sent with the
         message. `next_words` is called before each model call for another message; it replaces
         `AgentRun.say`.
         """
         return AgentRun(self, words, schema, verbatim, attached, next_words)
 
+    def interrupt(self) -> bool:
+        """End the run in progress, if any. Return True if this call interrupted it."""
+        return self._run is not None and self._run.is_on and self._run.interrupt()
+
     async def finish(self) -> None:
         """Run the steps that the settings define for the successful end of a session."""
         await self.state.finish()
 
     async def close(self) -> None:
-        """Close the session, its jobs, its MCP servers and the connections to the model."""
+        """Interrupt the run, and close the session, its jobs, its MCP servers and the connections
+        to the model.
+        """
+        try:
+            await self._end_run()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         state, self._state = self._state, None
         try:
             if state is not None:
@@ -284,6 +297,10 @@ class Agent:
             if self._servers is not None:
                 ending, self._servers = self._servers, None
                 await finish_despite_cancel(asyncio.to_thread(ending.end))
+
+    async def _end_run(self) -> None:
+        if self._run is not None:
+            await self._run.end()
 
     async def _asked(self, question: Question) -> Answer | None:
         """Pass a question to `approve`. An exception in `approve` ends the run, which raises it."""

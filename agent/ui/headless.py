@@ -7,9 +7,7 @@ questions and interrupt.
 """
 
 import asyncio
-import dataclasses
 import json
-import re
 import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,6 +22,7 @@ from ..events import Answer, Question
 from ..library.result import INTERRUPTED, Result, result_of
 from ..session.entries import Content
 from . import signals
+from .json_forms import event_json
 from .stream_input import StreamInput, call_when_reader_goes
 from .tasks import SubagentEvent, Subagents
 
@@ -71,7 +70,7 @@ class Headless:
 
     def emit(self, event: events.Event) -> None:
         if self.format == "stream-json" and not self._has_result:
-            self._write_if_read(as_json(event))
+            self._write_if_read(event_json(event))
         if isinstance(event, SubagentEvent):
             self._follow(event)
         elif isinstance(event, events.Notice) and (self.verbose or event.level != "info"):
@@ -225,15 +224,6 @@ class Headless:
     def _say(self, text: str) -> None:
         with suppress(BrokenPipeError), signals.ignore_lost_terminal():
             print(clean(text), file=self.err)  # a log file may be read on a terminal too
-
-
-def as_json(event: events.Event) -> dict[str, Any]:
-    """Return an event as a JSON object; its type is the event's name in snake case."""
-    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
-    fields = dataclasses.asdict(event)
-    if isinstance(event, events.AgentStarted):
-        fields["agent_type"] = fields.pop("type")
-    return {"type": name, **fields}
 
 
 if TYPE_CHECKING:

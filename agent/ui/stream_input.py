@@ -26,6 +26,7 @@ from ..errors import UsageError
 from ..events import Answer, Question
 from ..lazy import dataclass
 from ..session.entries import Content
+from .json_forms import question_json
 
 MAX_NAME_CHARS = 60  # of an invalid value shown in an error
 TYPES_HINT = 'Send {"type": "user", "text": "…"}, {"type": "answer", …} or {"type": "interrupt"}.'
@@ -242,7 +243,7 @@ class StreamInput:
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         self._questions[id] = (question, answer)
         try:
-            self._write(_question_line(id, question))
+            self._write({"type": "question", "id": id, **question_json(question)})
             return await answer
         finally:
             del self._questions[id]
@@ -340,32 +341,6 @@ def _plan_approval(given: AnswerMessage, question: Question) -> Answer:
     except UsageError as error:
         raise BadLine(error.message, error.hint) from None
     return Answer(True, plan=given.plan, mode=given.mode)
-
-
-def _question_line(id: str, question: Question) -> dict[str, Any]:
-    form = [
-        {
-            "question": each.text,
-            "choices": [{"label": label, "description": more} for label, more in each.choices],
-            "multiple": each.multiple,
-        }
-        for each in question.form
-    ]
-    return {
-        "type": "question",
-        "id": id,
-        "tool": question.tool,
-        "title": question.title,
-        "input": dict(question.input),
-        "reason": question.reason,
-        "rule": question.rule,
-        "offers": list(question.offers),
-        "diff": question.diff,
-        "agent": question.agent,
-        "form": form,
-        "plan": question.plan,
-        "modes": list(question.modes),
-    }
 
 
 def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:

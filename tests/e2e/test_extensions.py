@@ -123,7 +123,8 @@ def left(terminal: Terminal) -> None:
 
 def test_the_examples_are_short_and_complete() -> None:
     assert set(EXAMPLES) == {
-        "words.py", "review.py", "guard.py", "forget.py", "listings.py", "shout.py"
+        "words.py", "review.py", "guard.py", "forget.py", "listings.py", "shout.py",
+        "say.py",
     }  # fmt: skip
     assert GUIDE.read_text().count("```python\n") == len(EXAMPLES)
     for name, text in EXAMPLES.items():

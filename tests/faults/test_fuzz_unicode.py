@@ -23,7 +23,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.index import SearchIndex
 from ctxagent.agent.session.search.recall import search_sessions, text_of_ref
 from ctxagent.agent.session.totals import Totals
-from ctxagent.agent.ui.headless import as_json
+from ctxagent.agent.ui.json_forms import event_json
 from ctxagent.agent.ui.render.render import render_text
 from ctxagent.tools.system.unicode import clean
 
@@ -138,7 +138,7 @@ def _check_exports(log: Path) -> None:
 
 def _check_what_is_shown(talk: Conversation) -> None:
     for event in talk.events:
-        told = json.dumps(as_json(event), default=str)
+        told = json.dumps(event_json(event), default=str)
         told.encode("ascii")
         assert json.loads(told)["type"]
     for width, depth in ((20, "plain"), (80, "color")):

@@ -40,12 +40,34 @@ def section(name: str) -> Iterator[str]:
         node = definition(module, there)
         if node is None:
             yield row(each, f"A module. {first_paragraph(docstring_of(module, there))}")
+            yield from contents(each, source_of(f"{module}.{there}"))
         elif isinstance(node, ast.expr):
             value = ast.unparse(node)
-            yield row(each, f"`{value}`" if len(value) <= MAX_VALUE_CHARS else "a constant")
+            is_short = len(value) <= MAX_VALUE_CHARS or is_type(node)
+            yield row(each, f"`{value}`" if is_short else "a constant")
         else:
-            yield row(written(each, node), first_paragraph(ast.get_docstring(node)))
-            yield from methods(each, node)
+            yield from rows(each, node)
+
+
+def rows(name: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """Yield the row of a function, or those of a class."""
+    yield row(written(name, node), first_paragraph(ast.get_docstring(node)))
+    yield from methods(name, node)
+
+
+def contents(name: str, source: Path) -> Iterator[str]:
+    """Yield the rows of the public classes and functions of a module that is offered as a whole."""
+    for node in parsed(source).body:
+        is_part = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_part and node.name[0] != "_":
+            yield from rows(f"{name}.{node.name}", node)
+
+
+def is_type(node: ast.expr) -> bool:
+    """Return True for a union of types, and for a type with arguments."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return is_type(node.left) and is_type(node.right)
+    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
 
 
 def imported(source: Path) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -66,16 +88,16 @@ def definition(module: str, name: str) -> Defined:
         elif isinstance(node, ast.Assign):
             if any(ast.unparse(target) == name for target in node.targets):
                 return node.value
-            pairs = zip(node.targets, [node.value], strict=True) if len(node.targets) == 1 else ()
-            for target, value in pairs:
-                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                    for one, given in zip(target.elts, value.elts, strict=True):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    for one, given in zip(target.elts, node.value.elts, strict=True):
                         if ast.unparse(one) == name:
                             return given
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
             return node.value or node.annotation
         elif isinstance(node, ast.ImportFrom) and any(a.name == name for a in node.names):
-            inside = module.split(".")[: -node.level] if node.level else []
+            levels = node.level - source_of(module).match("__init__.py")
+            inside = module.split(".")[: -levels or None]
             if node.level and source_of(place := ".".join([*inside, node.module or ""])).exists():
                 return definition(place, name)
     return None
@@ -86,13 +108,33 @@ def written(name: str, node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionD
     if not isinstance(node, ast.ClassDef):
         start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
         result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-        return f"{start}{name}({ast.unparse(node.args)}){result}"
+        return f"{start}{name}({arguments(node, is_method='.' in name)}){result}"
+    made = next((each for each in node.body if getattr(each, "name", "") == "__init__"), None)
+    if isinstance(made, ast.FunctionDef):
+        return f"{name}({arguments(made)})"
     fields = [
-        f"{ast.unparse(each.target)}: {ast.unparse(each.annotation)}"
+        f"{ast.unparse(each.target)}: {ast.unparse(each.annotation)}{default_of(each)}"
         for each in node.body
         if isinstance(each, ast.AnnAssign) and not ast.unparse(each.target).startswith("_")
     ]
     return f"{name}({', '.join(fields)})" if fields else name
+
+
+def arguments(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_method: bool = True) -> str:
+    """Return the arguments of a function; those of a method without its object."""
+    text = ast.unparse(node.args)
+    return text.partition(", ")[2] if is_method and re.match(r"(self|cls)\b", text) else text
+
+
+def default_of(field: ast.AnnAssign) -> str:
+    """Return the default of a field of a data class, "" if it has none."""
+    value = field.value
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        given = {each.arg: ast.unparse(each.value) for each in value.keywords}
+        made = given.get("default_factory", "").partition("[")[0]
+        text = given.get("default") or (made.startswith("lambda") and "…") or (made and f"{made}()")
+        return f"={text}" if text else ""
+    return f"={ast.unparse(value)}" if value else ""
 
 
 def methods(name: str, node: ast.AST) -> Iterator[str]:
@@ -102,8 +144,6 @@ def methods(name: str, node: ast.AST) -> Iterator[str]:
             if any(ast.unparse(one) == "property" for one in each.decorator_list):
                 shown = f"{name}.{each.name}: {ast.unparse(each.returns or ast.Constant(None))}"
             else:
-                own = each.args.args
-                del own[: bool(own and own[0].arg in ("self", "cls"))]
                 shown = written(f"{name}.{each.name}", each)
             yield row(shown, first_paragraph(ast.get_docstring(each)))
 

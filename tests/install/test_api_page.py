@@ -24,3 +24,11 @@ def test_it_lists_fields_and_methods() -> None:
     rows = [row for row in api_page.section("extension") if row.startswith("| `")]
     assert any(row.startswith("| `ToolCall(id: str,") for row in rows)
     assert any(row.startswith("| `async Feature.before_call() -> None` | Act ") for row in rows)
+
+
+def test_it_lists_defaults_and_the_parts_of_modules() -> None:
+    rows = list(api_page.section("session"))
+    assert any(row.startswith("| `Agent(cwd: 'str \\| Path'='.', *, model: ") for row in rows)
+    assert any(row.startswith("| `events.Notice(level: ") for row in rows)
+    assert any("agent: str=''" in row for row in rows if row.startswith("| `events.Notice("))
+    assert not [row for row in rows if row.endswith("A module.  |")]

@@ -474,7 +474,7 @@ async def awaited(run: Any) -> Any:
     return await run
 
 
-@pytest.mark.parametrize("way", ["interrupt", "cancel", "leave"])
+@pytest.mark.parametrize("way", ["interrupt", "by the agent", "cancel", "close", "leave"])
 def test_a_run_is_interrupted(place: Place, way: str) -> None:
     async def play() -> None:
         model = Steps([saying("Later.")])
@@ -483,21 +483,24 @@ def test_a_run_is_interrupted(place: Place, way: str) -> None:
             run = agent.run("go")
             waiting = asyncio.ensure_future(awaited(run))
             await model.asked.wait()
-            if way == "interrupt":
-                assert run.interrupt()
+            if way in ("interrupt", "by the agent"):
+                assert (run if way == "interrupt" else agent).interrupt()
                 assert (await waiting).status == "interrupted"
+                assert not agent.interrupt()
             elif way == "cancel":
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-            if way != "leave":
+            elif way == "close":
+                await agent.close()
+            if way not in ("close", "leave"):
                 model.may_answer.set()
                 assert (await agent.run("again")).text == "Later."
         assert run.result.status == "interrupted"
 
     asyncio.run(play())
     ends = [e["status"] for e in place.entries() if e["kind"] == "end"]
-    assert ends == ["interrupted", "ok"][: 1 if way == "leave" else 2]
+    assert ends == ["interrupted", "ok"][: 1 if way in ("close", "leave") else 2]
 
 
 def test_an_interrupt_before_the_beginning(place: Place) -> None:
