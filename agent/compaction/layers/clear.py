@@ -25,7 +25,15 @@ from . import images
 from .break_even import DueMask
 from .images import MAX_ARGUMENT_CHARS
 from .later_calls import Fate, SeenNeeds, ended_in_error, failed, fates_of, lines_of, seen_needs
-from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart, stub_target
+from .layer import (
+    NO_PASS,
+    Layer,
+    LayerState,
+    Pass,
+    RefusedPart,
+    stub_target,
+    with_alternatives,
+)
 
 NAME = "microcompact"
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
@@ -311,7 +319,8 @@ class ClearResults(Layer):
         return self.targets(state, due), trigger
 
     def due(self, state: LayerState, due: Sequence[DueMask]) -> list[DueMask]:
-        return [*due, *plan(state.view, state.policy, str(state.host.folder), self._stubs)]
+        own = plan(state.view, state.policy, str(state.host.folder), self._stubs)
+        return with_alternatives(due, own)
 
     def to_fit(self, state: LayerState, *, answered_only: bool) -> list[dict[str, Any]]:
         return plan_all(state.view, str(state.host.folder), answered_only=answered_only)

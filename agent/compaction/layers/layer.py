@@ -124,7 +124,7 @@ class Layer:
         """Return the masks of the layers before, with the masks of this layer that may be applied
         when they pay.
         """
-        return _with_alternatives(due, self._masks(state) if self._pays else ())
+        return with_alternatives(due, self._masks(state) if self._pays else ())
 
     def targets(self, state: LayerState, due: Sequence[DueMask]) -> list[dict[str, Any]]:
         """Return the targets of the due masks that are applied."""
@@ -182,18 +182,19 @@ def stub_target(result: ViewResult, text: str) -> dict[str, Any]:
     return {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": text}
 
 
-def _with_alternatives(due: Sequence[DueMask], own: Sequence[DueMask]) -> list[DueMask]:
+def with_alternatives(due: Sequence[DueMask], own: Sequence[DueMask]) -> list[DueMask]:
     """Add the masks of a layer. Of several masks for one result, each is a part of the next larger
     one, so that break-even chooses between them.
     """
     found = {each.id: each for each in due}
     by_call = {each.target["tool_use_id"]: each for each in due if "stub" in each.target}
     for mask in own:
-        other = by_call.get(mask.target["tool_use_id"])
-        choices = [mask, *(other.all if other else ())]
-        parts: tuple[DueMask, ...] = ()
-        for each in sorted(choices, key=lambda each: each.saved):
-            parts = (replace(each, parts=parts),)
-        found.pop(other.id if other else "", None)
-        by_call[mask.target["tool_use_id"]] = found[parts[0].id] = parts[0]
+        largest, call = mask, mask.target["tool_use_id"]
+        if (other := by_call.get(call)) is not None:
+            del found[other.id]
+            parts: tuple[DueMask, ...] = ()
+            for each in sorted((mask, *other.all), key=lambda each: each.saved):
+                parts = (replace(each, parts=parts),)
+            (largest,) = parts
+        by_call[call] = found[largest.id] = largest
     return [*found.values()]
