@@ -90,6 +90,10 @@ def newest(entries: list[Entry]) -> dict[str, SubagentRun]:
     return {entry.id: entry for entry in entries if isinstance(entry, SubagentRun)}
 
 
+def statuses(log: Path) -> set[str]:
+    return {run.status for run in newest(read_log(log).entries).values()}
+
+
 def agent_logs(place: Place) -> list[Path]:
     return sorted(place.state.glob("projects/*/sessions/*/agents/*/log.jsonl"))
 
@@ -161,10 +165,11 @@ def test_killed_in_the_middle_and_gone_on_with(place: Place, wire: Wire) -> None
         )  # fmt: skip
         for _ in range(2):
             assert waiting.acquire(timeout=PATIENCE)
+        (log,) = place.logs()
+        assert comes(lambda: "done" in statuses(log))
         process.kill()
         process.wait(PATIENCE)
     assert server.rejected == []
-    (log,) = place.logs()
     before = newest(read_log(log).entries)
     left = [id for id, agent in before.items() if agent.status == "running"]
     assert len(left) == 2
