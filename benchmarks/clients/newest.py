@@ -73,12 +73,16 @@ def played(one: Installed, options: argparse.Namespace) -> Row:
             for proxy in (None, OUR_PROXY)
         ]
         row["version"] = str(both[0]["version"]).rstrip(".")
-        refused += _number(both[1], "  refused by a rule") + _number(both[1], "  that failed")
+        if both[0]["done"]:
+            refused += _number(both[1], "  refused by a rule") + _number(both[1], "  that failed")
         if name == "start":
             offered, starts = (
                 _number(both[1], name) for name in ("  with recall in the first request", "starts")
             )
-            cells[name] = f"{offered:.0f} of {starts:.0f}"
+            if offered:
+                cells[name] = f"{offered:.0f} of {starts:.0f}"
+            else:
+                why[name] = NO_WAY["recall"]
             continue
         if name == "again":
             cells |= _given_back(both[1])
@@ -168,7 +172,7 @@ def main() -> None:
 def _is_bad(row: Row) -> bool:
     """Return True if the proxy failed in a situation."""
     cells = row["cells"]
-    back = [cells[way].split(" of ") for way in WAYS[:2] if way in cells]
+    back = [cells[way].split(" of ") for way in (*WAYS[:2], "start") if way in cells]
     return (
         NOT_PROXIED in cells.values()
         or cells.get("refused", "0") != "0"

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -71,6 +71,14 @@ class Relay:
     exchanges: list[Exchange] = field(default_factory=list)
 
 
+class _RelayServer(ThreadingHTTPServer):
+    """A server that a killed command may leave without a word."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def relay(target: str, image: str) -> Iterator[Relay]:
     """Start a relay to a server. `image` is the text that identifies an image in a body."""
@@ -86,7 +94,22 @@ def relay(target: str, image: str) -> Iterator[Relay]:
             upstream = http.client.HTTPConnection(target.removeprefix("http://"))
             upstream.request(self.command, self.path, body, sent)
             answer = upstream.getresponse()
-            first = answer.read1()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in _HOP_HEADERS:
+                    self.send_header(name, value)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            first = b""
+            # The command was killed, or the answer is cut off: so is the one of this relay.
+            self.close_connection = True
+            with suppress(ConnectionError, http.client.IncompleteRead):
+                while part := answer.read1():
+                    first = first or part
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+                self.wfile.write(b"0\r\n\r\n")
+                self.close_connection = False
+            upstream.close()
             ending = next((e for e in _ENDS if self.path.partition("?")[0].endswith(e)), "")
             if ending:
                 digest = hashlib.sha256(body).hexdigest()
@@ -94,28 +117,13 @@ def relay(target: str, image: str) -> Iterator[Relay]:
                 relayed.exchanges.append(
                     Exchange(_ENDS[ending], digest, answer.status, body.count(needle), why)
                 )
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in _HOP_HEADERS:
-                    self.send_header(name, value)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.send_header("Connection", "close")
-            self.end_headers()
-            try:
-                while first:
-                    self.wfile.write(b"%x\r\n%b\r\n" % (len(first), first))
-                    first = answer.read1()
-                self.wfile.write(b"0\r\n\r\n")
-            except (ConnectionError, http.client.IncompleteRead):
-                pass  # the command was killed, or the answer was cut off: so is this one
-            upstream.close()
 
         do_GET = do_POST
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _RelayServer(("127.0.0.1", 0), Handler) as server:
         relayed.url = f"http://127.0.0.1:{server.server_port}"
         Thread(target=server.serve_forever, daemon=True).start()
         yield relayed
