@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.foreign_code import foreign_code
 from ..errors import UsageError
 from ..lazy import dataclass
 
@@ -129,11 +130,18 @@ def _lines_of(text: str, group: str) -> Iterator[tuple[str, str]]:
 
 
 def service(name: str) -> Any:
-    """Return a service that an add-on provides. Raises UsageError if no add-on provides it."""
+    """Return a service that an add-on provides. Raises UsageError if no add-on provides it, or if
+    the add-on cannot be loaded.
+    """
     point = entry_point(SERVICES, name)
     if point is None:
         raise UsageError(
             f"this needs the add-on {name!r}, which is not installed",
             hint="Install ctxagent with its add-ons.",
         )
-    return point.load()
+    with foreign_code() as problems:
+        return point.load()
+    raise UsageError(
+        f"the add-on {name!r} of {point.package} cannot be loaded: {problems[0]}",
+        hint="Update or remove the package.",
+    )

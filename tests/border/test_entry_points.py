@@ -64,6 +64,17 @@ def test_a_missing_service_names_the_add_on() -> None:
         service("nothing")
 
 
+def test_a_broken_service_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, "broken_pack-1.0", f"[{SERVICES}]\nbroken-service = no_such_module:f\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        UsageError, match=r"'broken-service' of broken_pack-1\.0 cannot be loaded: "
+    ):
+        service("broken-service")
+
+
 @pytest.mark.slow
 def test_a_package_of_someone_adds_commands(tmp_path: Path) -> None:
     """A stranger's package has a command of its own, and one of a group."""
