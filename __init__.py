@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
+# Not `names_on_demand`: the import of its module would take a third of `--version`.
 _PLACES = {
     "Agent": "agent.library.agent",
     "Answer": "agent.events",
