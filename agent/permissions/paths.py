@@ -1,4 +1,4 @@
-"""Path forms for matching rules, and the files that a shell pattern can expand to.
+r"""Path forms for matching rules, and the files that a shell pattern can expand to.
 
 Patterns have `?`, `*` (within one component), `**` (spans folders), and `\*` for a literal
 star.

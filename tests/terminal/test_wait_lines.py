@@ -146,8 +146,8 @@ def test_what_was_folded_is_unfolded_while_the_agent_works_and_at_rest(place: Pl
         terminal.see(" · 3 tool calls · ")  # the turn has ended
         terminal.rest()
         terminal.type("\x0f\x0f\x0f")
-        shown = terminal.see("nothing else to show in full")
-        assert shown.count("▾ Bash  seq 501 530") == 2
+        shown = terminal.see(lambda text: text.count("▾ Bash  seq 501 530") == 2)
+        assert "nothing else to show in full" in shown
         terminal.type("/quit\r")
         terminal.leave()
 
