@@ -1,14 +1,15 @@
-"""What the build adds to pyproject.toml: the sdist and the wheel record the commit."""
+"""What the build adds to pyproject.toml: the packages; in sdist and wheel also the commit."""
 
 import runpy
 import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
+ROOMS = ("addons*", "agent*", "api*", "tools*")
 COMMIT = runpy.run_path(str(ROOT / "agent" / "cli" / "commit.py"))
 
 
@@ -45,5 +46,6 @@ class SdistWithCommit(sdist):
 
 setup(
     script_name="setup.py",  # is no module of the package
+    packages=["ctxagent", *(f"ctxagent.{name}" for name in find_packages(ROOT, include=ROOMS))],
     cmdclass={"build_py": BuildWithCommit, "sdist": SdistWithCommit},
 )
