@@ -165,10 +165,10 @@ def _context(options: LaunchOptions, opened: OpenedLog, approval: Approval) -> C
         max_output_bytes=settings.tools.max_output_bytes,
         search_bounds=partial(search_bounds, options.places.environ),
         sieve=redaction.filtered_sink,
-        redact=redaction.clean_output,
+        redact=redaction.clean,
         reaches_private=approval.names_host,
     )
-    log.redact = redaction.clean_entry
+    log.redact = redaction.clean
     enable_recall(context, locate_log(log.path)[0], log.path)
     context.seen.digests |= state.seen
     context.todos[:] = state.todos

@@ -44,5 +44,5 @@ def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
     redaction = redaction_for(os.environ, shapes=loaded.settings.state.redact)
     log = project_of(options, loaded).find_log(id)
     window = loaded.settings.model.context_window
-    say(export(log, format, window, redaction.clean_entry), nl=False)
+    say(export(log, format, window, redaction.clean), nl=False)
     return 0

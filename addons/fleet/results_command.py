@@ -267,7 +267,7 @@ def collect(
     if folder is None:
         return 0
     window = loaded.settings.model.context_window
-    redact = redaction_for(os.environ, shapes=loaded.settings.state.redact).clean_entry
+    redact = redaction_for(os.environ, shapes=loaded.settings.state.redact).clean
     page = partial(export, format="html", window=window, redact=redact)
     collection = Collection(kept, folder, page)
     if part is not None:

@@ -286,5 +286,5 @@ def proxy_options(
         summaries=summaries,
         window=loaded.settings.model.context_window,
         report=lambda text: say(f"ctxagent proxy: {text}", err=True),
-        redact=redaction_for(os.environ, shapes=settings.state.redact).clean_output,
+        redact=redaction_for(os.environ, shapes=settings.state.redact).clean,
     )

@@ -250,7 +250,7 @@ class Conversations:
         self, format: BodyFormat, log: Log, model: str, client: Mapping[str, Any],
         entries: Sequence[Entry] = (),
     ) -> ProxySession:  # fmt: skip
-        log.redact = redaction_for(os.environ).clean_entry
+        log.redact = redaction_for(os.environ).clean
         log.keep_conversation(sum(len(conversation_text(entry)) for entry in entries))
         host = ProxyHost(log, model, self.window_of(model), summaries=self.summaries)
         return ProxySession(format, host, self.policy, self.project.cwd, dict(client))

@@ -33,5 +33,5 @@ def mcp_server(options: dict[str, Any], id: str | None) -> int:
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing to clean up
     sessions = ServedSessions(project, fixed)
-    asyncio.run(serve_stdio(SessionServer(sessions, redaction.clean_output)))
+    asyncio.run(serve_stdio(SessionServer(sessions, redaction.clean)))
     return 0

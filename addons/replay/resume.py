@@ -46,7 +46,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     redaction = redaction_for(places.environ, settings.model.base_url, shapes=settings.state.redact)
     terms = EntryStorage(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
-        write_session_log(recording, log, opening, terms, redaction.clean_entry)
+        write_session_log(recording, log, opening, terms, redaction.clean)
     except OSError as error:
         shutil.rmtree(log.parent, ignore_errors=True)
         raise RecordError(

@@ -340,7 +340,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 
     loaded = load_for_reading(options)
     redaction = secrets_of(os.environ, shapes=loaded.settings.state.redact)
-    note = redaction.clean_entry(title_note(" ".join(name)))
+    note = redaction.clean(title_note(" ".join(name)))
     log, _, _ = resume_session(project_of(options, loaded).find_log(id))
     try:
         log.append(note)

@@ -331,7 +331,7 @@ _PROJECT_SOURCES = (
 # Block types without text, or that must stay as the model wrote them.
 _UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 
-E = TypeVar("E", bound=Entry)
+R = TypeVar("R", bound="Entry | Output")
 
 
 @dataclass(frozen=True)
@@ -353,31 +353,20 @@ class Redaction:
         text = self.without_known(text)
         return without_shapes(text, mark) if self.shapes else text
 
-    def clean_output(self, output: "Output") -> "Output":
-        """Redact the output of a tool call."""
-        if not self.known and not self.shapes:
-            return output
-        return replace(
-            output,
-            text=self.clean_text(output.text),
-            whole=self.clean_text(output.whole),
-            details={
-                name: _map_texts(value, self.clean_text) for name, value in output.details.items()
-            },
-            blocks=_map_texts(output.blocks, self.clean_text),
-        )
-
-    def clean_entry(self, entry: E) -> E:
-        """Redact a log entry before it is recorded or sent elsewhere."""
-        is_found = isinstance(entry, ToolResult | Note) or (
-            isinstance(entry, User) and entry.source in _PROJECT_SOURCES
-        )
+    def clean(self, record: R) -> R:
+        """Redact a log entry before it is recorded or sent elsewhere, or the output of a tool."""
+        if isinstance(record, User):
+            is_found = record.source in _PROJECT_SOURCES
+        else:
+            is_found = isinstance(record, ToolResult | Note) or not isinstance(record, Entry)
         if not self.known and not (self.shapes and is_found):
-            return entry
+            return record
         clean = self.clean_text if is_found else self.without_known
-        values = {f.name: getattr(entry, f.name) for f in fields(entry)}
+        values = {f.name: getattr(record, f.name) for f in fields(record)}
         cleaned = {name: _map_texts(value, clean) for name, value in values.items()}
-        return entry if cleaned == values else replace(entry, **cleaned)
+        if details := values.get("details"):  # not a block, whatever its names
+            cleaned["details"] = {name: _map_texts(value, clean) for name, value in details.items()}
+        return record if cleaned == values else replace(record, **cleaned)
 
     def clean_blocks(self, content: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Replace the known values in the blocks of a reply."""

@@ -160,7 +160,7 @@ def test_an_export_of_an_older_session_says_less(tmp_path: Path) -> None:
     assert token.encode() in everything(loop.folder)
     redaction = Redaction({OTHER: "DEPLOY_TOKEN"}, shapes=True)
     for format in ("md", "html", "json"):
-        told = export(loop.log.path, format, redact=redaction.clean_entry)  # type: ignore[arg-type]
+        told = export(loop.log.path, format, redact=redaction.clean)  # type: ignore[arg-type]
         assert token not in told, format
         assert "redacted: GitLab token" in told, format
 

@@ -189,7 +189,7 @@ def test_known_secrets_are_removed_from_hook_input(tmp_path: Path) -> None:
     rows = [hook(event, LISTEN) for event in ("UserPromptSubmit", "PreToolUse")]
     talk = Talk(tmp_path, *rows)
     secret = 'a"Key\\of4mine'
-    talk.session.log.redact = Redaction({secret: "MY_TOKEN"}).clean_entry
+    talk.session.log.redact = Redaction({secret: "MY_TOKEN"}).clean
     talk.run(
         lambda f: f.message_received(IncomingMessage(f"use {secret}")),
         lambda f: f.before_tool(call(f"curl -H {secret}")),

@@ -124,24 +124,24 @@ def test_entries_lose_what_is_known_wherever_it_stands() -> None:
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": f"echo {KEY}"}}
     entry = Assistant(content=[thought, said, call], usage={}, stop_reason=None, model="m")
     redaction = redaction_for(ENVIRON)
-    left = redaction.clean_entry(entry).content
+    left = redaction.clean(entry).content
     assert left[0] == altered_thinking("the key is [redacted: ANTHROPIC_API_KEY]")
     packed = {**thought, "thinking": "a word", "signature": json.dumps({"arguments": KEY})}
     hidden = replace(entry, content=[packed])
-    assert redaction.clean_entry(hidden).content == [altered_thinking("a word")]
+    assert redaction.clean(hidden).content == [altered_thinking("a word")]
     harmless = replace(entry, content=[{**thought, "thinking": "a word"}])
-    assert redaction.clean_entry(harmless) is harmless
+    assert redaction.clean(harmless) is harmless
     assert left[1]["text"] == "It is [redacted: ANTHROPIC_API_KEY]."
     assert left[2]["input"]["command"] == "echo [redacted: ANTHROPIC_API_KEY]"
     plain = User(content="hello")
-    assert redaction.clean_entry(plain) is plain
+    assert redaction.clean(plain) is plain
 
 
 def test_images_stay_as_they_are() -> None:
     data = "AKIA" + "A" * 16
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
     output = Output("", {}, blocks=[image, {"type": "text", "text": data}])
-    left = Redaction(shapes=True).clean_output(output).blocks
+    left = Redaction(shapes=True).clean(output).blocks
     assert left == [image, {"type": "text", "text": mark("AWS key")}]
 
 
@@ -153,8 +153,8 @@ def test_shapes_are_redacted_in_results_but_not_in_messages() -> None:
         User(content=[{"type": "text", "text": token}], source="instructions"),
         Note(topic="warning", text=token),
     ):
-        assert token not in str(redaction.clean_entry(found))
-    assert token in str(redaction.clean_entry(User(content=token)))
+        assert token not in str(redaction.clean(found))
+    assert token in str(redaction.clean(User(content=token)))
 
 
 def test_an_output_loses_what_is_known_in_all_its_parts() -> None:
@@ -164,14 +164,16 @@ def test_an_output_loses_what_is_known_in_all_its_parts() -> None:
         whole=f"all of {KEY}",
         blocks=[{"type": "text", "text": f"b {KEY}"}, {"type": "redacted_thinking", "data": KEY}],
     )
-    left, name = redaction_for(ENVIRON).clean_output(output), mark("ANTHROPIC_API_KEY")
+    left, name = redaction_for(ENVIRON).clean(output), mark("ANTHROPIC_API_KEY")
     assert (left.text, left.whole) == (f"a {name}", f"all of {name}")
     assert left.details == {"path": f"/{name}", "rows": [{"diff": f"+{name}"}], "count": 3}
     assert left.blocks == [
         {"type": "text", "text": f"b {name}"},
         {"type": "redacted_thinking", "data": KEY},
     ]
-    assert Redaction().clean_output(output) is output
+    assert Redaction().clean(output) is output
+    named = Output("", {"type": "image", "path": f"/{KEY}"})  # no block
+    assert redaction_for(ENVIRON).clean(named).details["path"] == f"/{name}"
 
 
 def test_a_redacted_api_summary_loses_its_signature() -> None:
