@@ -30,7 +30,7 @@ from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Emit, Event, Notice, Question, TurnFinished
 from ..launch import AttachedData, Budget, LaunchOptions, Prompts, SessionChoice
 from . import launching
-from .launching import RunServers
+from .launching import RunServers, Shown, expand_task
 from .result import Result, result_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..loop.agent import AgentState
     from ..models.base import Model
     from ..session.entries import Content
-    from .launching import Shown
 
     Decision = bool | Answer | None  # None: no user to answer
     Approve = Callable[[Question], Decision | Awaitable[Decision]]
@@ -338,20 +337,16 @@ class Agent:
         if name in self._launch.settings.features.off:
             raise UsageError(f"{user} needs the feature {name}, which features.off switches off")
 
-    async def expanded(self, words: "Content") -> "Content | Shown":
-        """Return the message with a called command replaced by its prompt. Raises RecordError,
-        UsageError for an invalid message, and ToolError for a prompt of an MCP server.
+    async def begin_task(self, words: "Content") -> None:
+        """Check a message, and return to the session's model if a command used its own for its
+        turn. Raises RecordError, and UsageError for an invalid message.
         """
         from ..app import change_model
-        from .launching import expand_task
 
-        if self.state.model.id != self._first_model:  # a command used its own model for its turn
+        if self.state.model.id != self._first_model:
             change_model(self.state, self._first_model)
-        if not isinstance(words, str):
-            return words
-        if self._check_words is not None:
+        if self._check_words is not None and isinstance(words, str):
             await asyncio.to_thread(self._check_words, words)
-        return await expand_task(self.state, words)
 
 
 class AgentRun:
@@ -481,7 +476,6 @@ class AgentRun:
     async def _turn(self, schema: "ResultSchema | None") -> TurnFinished:
         """Run the turn and return its end. Raises RecordError."""
         from ..loop.turn import run_turn
-        from .launching import Shown
 
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
@@ -489,8 +483,11 @@ class AgentRun:
             await take_turn()
             if self._agent.is_for_task and (done := await self._earlier_answer(schema)):
                 return done
-            words: Content | Shown | None
-            words = self._words if self._verbatim else await self._agent.expanded(self._words)
+            words: Content | Shown | None = self._words
+            if not self._verbatim:
+                await self._agent.begin_task(self._words)
+                if isinstance(self._words, str):
+                    words = await expand_task(self._agent.state, self._words)
         except asyncio.CancelledError:
             return TurnFinished("interrupted", "")
         except RecordError:
