@@ -17,11 +17,12 @@ from ..errors import ModelError, PromptTooLong
 from ..events import Emit
 from ..models.base import Reply
 from ..models.catalog import CacheTerms, cost, price_factor
+from ..models.refusals import may_be_cause
 from ..session.entries import Checkpoint, Usage, User
 from ..session.store import content_text, find_texts
 from .agent import AgentState
 from .feature import Veto
-from .ladder import SAME_FAILURES, may_be_cause
+from .ladder import SAME_FAILURES
 
 
 def attach_engine(agent: AgentState) -> AgentState:

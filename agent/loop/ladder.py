@@ -22,8 +22,8 @@ from ..errors import (
 )
 from ..events import Notice
 from ..lazy import dataclass, regex
-from ..models import refusals
 from ..models.base import Reply
+from ..models.refusals import may_be_cause
 from ..models.retry import RATE_LIMITED
 from ..session.entries import CHECK, Mask, Revert
 from .agent import AgentState
@@ -281,15 +281,6 @@ class Ladder:
         if not is_smaller and (again or model.reply_room() >= room):
             return ""
         return f"with about {model.current_window().tokens:,} tokens of context"
-
-
-def may_be_cause(error: ModelError) -> bool:
-    """Return True if the server read a request and did not answer it, for any reason but the key,
-    payment and rate.
-    """
-    if isinstance(error, ModelUnavailable):
-        return error.may_refuse
-    return isinstance(error, RequestRejected) and refusals.may_be_cause(error)
 
 
 def refusal_in(reply: Reply) -> PromptTooLong | None:

@@ -9,7 +9,14 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..errors import KeyRefused, PromptTooLong, RequestRejected, conceal
+from ..errors import (
+    KeyRefused,
+    ModelError,
+    ModelUnavailable,
+    PromptTooLong,
+    RequestRejected,
+    conceal,
+)
 from ..lazy import regex
 from .retry import RATE_LIMITED, Fault, requested_wait
 
@@ -76,13 +83,15 @@ class ServerHints(NamedTuple):
     address_end: str = "with the version, such as /v1"  # how a valid address ends
 
 
-def may_be_cause(refusal: RequestRejected) -> bool:
-    """Return True if a request was sent, and may be refused for what it contains: for any reason
-    but the key, payment and address.
+def may_be_cause(error: ModelError) -> bool:
+    """Return True if a request was sent, and its content may be why it failed: the server gave no
+    reply, for any reason but the key, payment, rate and address.
     """
-    status = refusal.status
+    if isinstance(error, ModelUnavailable):
+        return error.may_refuse
+    status = error.status
     is_answer = status is not None and not 300 <= status < 400
-    return is_answer and not isinstance(refusal, KeyRefused)
+    return is_answer and isinstance(error, RequestRejected) and not isinstance(error, KeyRefused)
 
 
 def says_no_images(words: str) -> bool:

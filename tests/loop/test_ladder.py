@@ -16,8 +16,9 @@ from ctxagent.agent.errors import (
     RequestRejected,
 )
 from ctxagent.agent.events import Notice, TurnFinished
-from ctxagent.agent.loop.ladder import Ladder, may_be_cause, refusal_in
+from ctxagent.agent.loop.ladder import Ladder, refusal_in
 from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.refusals import may_be_cause
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import CHECK, Assistant, Mask, Note, Usage
 
