@@ -88,7 +88,7 @@ def quiet_notices(emit: Emit) -> Iterator[Emit]:
 LONG_MESSAGE_CHARS = 4_096  # shorter messages are never moved to a file
 
 
-async def record_message(agent: AgentState, message: IncomingMessage) -> None:
+async def _record_message(agent: AgentState, message: IncomingMessage) -> None:
     """Record a user message and show it. Images become attachments. A message that would fill the
     window is moved to a file, and a reference is recorded. Raises RecordError, and Veto if a
     feature rejects the message.
@@ -312,7 +312,7 @@ async def run_turn(
     async def record_next_message() -> None:
         while (said := next_message()) is not None:
             try:
-                await record_message(agent, message(said, mid_turn=True))
+                await _record_message(agent, message(said, mid_turn=True))
             except Veto as veto:  # the turn continues without the message
                 agent.emit(Notice("warning", f"your message was not sent: {veto.message}"))
 
@@ -324,7 +324,7 @@ async def run_turn(
         announce_mode(agent, agent.turn_mode)
         agent.turn_mode = agent.approval.mode
         if content is not None:
-            await record_message(agent, message(content, mid_turn=False))
+            await _record_message(agent, message(content, mid_turn=False))
         agent.model.token_correction = 1.0  # the estimate of the last turn may be wrong
         await agent.record_startup()
         agent.record_queued_messages()

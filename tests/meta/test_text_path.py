@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -42,7 +43,56 @@ def answer(body: Body) -> Say:
     return Say("Done.")
 
 
-def passed(project: Path, first: str, last: str = "", *, compacted: bool = False) -> list[str]:
+# Functions that change the form of a text, and functions of the library before the turn.
+FORMS = {
+    "agent/border/values.py:clean_text",
+    "agent/compaction/document.py:SummaryDocument.to_json",
+    "agent/compaction/document.py:render",
+    "agent/compaction/summary/user_messages.py:without_messages_section",
+    "agent/context/items.py:shown_blocks",
+    "agent/library/launching.py:expand_task",
+    "agent/models/base.py:text_of",
+    "agent/models/wire.py:encode",
+    "agent/session/entries.py:decode",
+    "agent/session/entries.py:encode",
+    "agent/session/log.py:encode_line",
+}
+# The steps from one summary document to the next, in SummaryApplier._with_facts.
+CORRECTIONS = {
+    "agent/compaction/own_marks.py:without_marks_in",
+    "agent/compaction/summary/merge.py:with_ledger_facts",
+    "agent/compaction/summary/merge.py:with_statuses",
+    "agent/compaction/summary/open_failures.py:with_open_failures",
+    "agent/compaction/summary/shorten.py:shortened_to",
+    "agent/compaction/verify/probes.py:add_missed_facts",
+}
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
+
+
+def listed(title: str) -> set[str]:
+    """The functions that the page names for a text, without their classes."""
+    page = PAGE.read_text().partition("### Functions between a text and the request")[2]
+    own = re.search(rf"^\| {title}\b[^|]*\|([^|]*)\| (\d+) \|$", page, re.M)
+    shared = re.search(r"^The (\d+) shared functions are (.*?)\.\n", page, re.M | re.S)
+    assert own
+    assert shared
+    found = [set(re.findall(r"`(agent/[^`]*:\w+)`", part)) for part in (own[1], shared[2])]
+    assert len(found[1]) == int(shared[1])
+    assert len(found[0] | found[1]) == int(own[2])
+    return found[0] | found[1]
+
+
+def check_page(title: str, functions: list[str], path: TextPath) -> None:
+    """Compare the page with the functions that pass the text from module to module. The first one
+    gets it from a front end, a tool or a model.
+    """
+    handed = (path.handed_over(functions) | {functions[0]}) - FORMS - CORRECTIONS
+    assert listed(title) == {re.sub(r":\w+\.", ":", name) for name in handed}
+
+
+def passed(
+    project: Path, first: str, last: str = "", *, compacted: bool = False
+) -> tuple[list[str], TextPath]:
     """The functions that TEXT passes in the last of two turns, or in the first if there is one."""
     path = TextPath(TEXT)
 
@@ -72,7 +122,7 @@ def passed(project: Path, first: str, last: str = "", *, compacted: bool = False
     if compacted:
         kept = kept[kept.index(ASK) :]
     sent, _ = path.before(BODY, step)
-    return list(dict.fromkeys(kept + sent))
+    return list(dict.fromkeys(kept + sent)), path
 
 
 @pytest.fixture
@@ -86,17 +136,20 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_path_of_a_message(project: Path) -> None:
-    functions = passed(project, f"Find {TEXT}.")
-    assert len(functions) <= 34, functions
+    functions, path = passed(project, f"Find {TEXT}.")
+    assert len(functions) <= 33, functions
+    check_page("message of the user", functions, path)
 
 
 def test_the_path_of_a_result(project: Path) -> None:
     (project / "a.txt").write_text(f"{TEXT}\n")
-    functions = passed(project, "read a.txt")
-    assert len(functions) <= 32, functions
+    functions, path = passed(project, "read a.txt")
+    assert len(functions) <= 31, functions
+    check_page("result of a tool", functions, path)
 
 
 def test_the_path_of_a_summary(project: Path) -> None:
     (project / "a.txt").write_text("a line of a file that is long\n" * 1_000)
-    functions = passed(project, "read a.txt", "go on", compacted=True)
+    functions, path = passed(project, "read a.txt", "go on", compacted=True)
     assert len(functions) <= 60, functions
+    check_page("summary", functions, path)

@@ -12,8 +12,9 @@ ledger, log) are not found, because only values are searched.
 
 import asyncio
 import gc
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
 from pathlib import Path
@@ -126,6 +127,18 @@ class TextPath:
             if target in found and source is not None:
                 found[source] = None
         return list(dict.fromkeys(name_of(frame) for frame in reversed(found))), end
+
+    def handed_over(self, names: Collection[str]) -> set[str]:
+        """Return those of the public functions in `names` that pass the text to another module of
+        `names`, or get it from one.
+        """
+        found = set[str]()
+        for step in self.steps:
+            if step.source is not None and step.target is not None:
+                ends = {name_of(step.source), name_of(step.target)} & {*names}
+                if len({name.partition(":")[0] for name in ends}) == 2:
+                    found |= ends
+        return {name for name in found if not re.search(r"[:.]_", name)}
 
 
 def _is_ours(frame: FrameType) -> bool:
