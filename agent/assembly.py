@@ -21,7 +21,7 @@ from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
 from .events import Ask, Emit
-from .features import built_in_features, plain_features
+from .features import add_on_features, built_in_features, plain_features
 from .features.extension_features import add_extensions, model_of, without_clashes
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
@@ -137,7 +137,7 @@ def add_features(
     type: AgentType | None = None,
     open_subagent: OpenSubagent | None = None,
 ) -> None:
-    """Give an agent its features, extensions, tools and compaction engine.
+    """Give an agent its features, add-ons, extensions, tools and compaction engine.
 
     `state` is that of its log. `types` are the subagents that `open_subagent` can open. A subagent
     has a `type` and cannot open others.
@@ -149,6 +149,7 @@ def add_features(
     off = {*agent.options.settings.features.off, *(not_brief() if agent.policy.brief else ())}
     given = state, names, unrecorded, skills, types, open_subagent
     agent.features.add(*built_in_features(agent, *given, off=off))
+    agent.features.add(*add_on_features(agent, off=off))
     add_extensions(agent, agent.features)
     agent.tools[:] = _tools(agent, type)
     attach_engine(agent)

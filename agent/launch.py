@@ -101,7 +101,8 @@ class Extras:
     installed: "InstalledPlugins | None" = None  # None for no plugins
     hook_files: "HookFiles | None" = None  # hooks from files, if any
     extensions: "ExtensionSource | None" = None  # None for no extensions
-    # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
+    # no MCP servers, plugins, extensions, hooks or features of add-ons; no commands, skills or
+    # subagents from files
     safe: bool = False
 
     @property

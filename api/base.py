@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from ..agent.border.entry_points import service
     from ..agent.errors import (
         CompactionFailed,
         ConfigError,
@@ -48,4 +49,5 @@ __all__ = [
     "conceal",
     "dataclass",
     "regex",
+    "service",
 ]

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
         sync_file,
         write_private,
     )
-    from ..tools.system.git_links import current_branch
+    from ..tools.system.git_links import current_branch, linked_folders
     from ..tools.system.kept_text import KeptText
+    from ..tools.system.safe_open import open_regular
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 
@@ -29,8 +30,10 @@ __all__ = [
     "copy_private",
     "current_branch",
     "keeping_old",
+    "linked_folders",
     "make_private_folder",
     "open_kept",
+    "open_regular",
     "private_opener",
     "replace_file",
     "replacing",

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.config.start_gate import ProgramStart, StartGate, StartRefused
+    from ..agent.config.start_gate import (
+        ClearedStart,
+        Enclose,
+        ProgramStart,
+        StartGate,
+        StartRefused,
+    )
     from ..agent.config.trust import (
         LINK_LEAVES_PROJECT,
         PinnedFiles,
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
     from ..agent.security import landlock, seatbelt
     from ..agent.security.bubblewrap import find_bubblewrap
     from ..agent.security.folders import distrust_writable_folders, home_folders
+    from ..agent.security.program_starts import gate_of
     from ..agent.security.redaction import redaction_for
     from ..agent.security.sandbox import Sandbox, make_sandbox
     from ..agent.security.sandbox_paths import contains_home
@@ -25,6 +32,8 @@ else:
 
 __all__ = [
     "LINK_LEAVES_PROJECT",
+    "ClearedStart",
+    "Enclose",
     "PinnedFiles",
     "ProgramStart",
     "Sandbox",
@@ -35,6 +44,7 @@ __all__ = [
     "distrust_writable_folders",
     "find_bubblewrap",
     "folders_within_project",
+    "gate_of",
     "home_folders",
     "is_file_trusted",
     "landlock",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from ..agent.extensions.server_process import ExitInfo, ServerProcess, run_server
     from ..tools.system import end_with_parent, tls
     from ..tools.system.descriptors import raise_limit
     from ..tools.system.environment import child_environment, git_variables, is_secret
@@ -26,6 +27,8 @@ else:
 __all__ = [
     "CertificatesUnreadable",
     "Enclosed",
+    "ExitInfo",
+    "ServerProcess",
     "birth",
     "certificate_problem",
     "certificates_variable",
@@ -40,6 +43,7 @@ __all__ = [
     "own_environment",
     "program",
     "raise_limit",
+    "run_server",
     "tls",
     "tls_context",
     "tls_options",

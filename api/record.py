@@ -7,6 +7,7 @@ from ..agent.lazy import names_on_demand
 if TYPE_CHECKING:
     from ..agent.session import searches
     from ..agent.session.archive import OFFLOADED, offload
+    from ..agent.session.change_rows import change_rows
     from ..agent.session.codec import from_json, signature, to_json
     from ..agent.session.conversation import (
         CONVERSATION_NAME,
@@ -139,6 +140,7 @@ __all__ = [
     "User",
     "acquire_lock",
     "all_logs",
+    "change_rows",
     "compare",
     "content_text",
     "conversation_text",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..agent.extensions import python_extensions
     from ..agent.extensions.command_files import CommandFile, commands_of
     from ..agent.extensions.hook_files import HOOKS_NAME, HookFiles, PublishedHook
-    from ..agent.extensions.lsp.kinds import ServerKind
-    from ..agent.extensions.lsp.servers import servers_of as language_servers_of
     from ..agent.extensions.mcp.config import (
         OWN_FILE,
         PROJECT_FILE,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
         plain_name,
         read_document,
         servers_of,
+        with_variables,
     )
     from ..agent.extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
     from ..agent.extensions.plugins import (
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
         load,
     )
     from ..agent.library.result import Result
+    from ..agent.loop.agent import AgentState
     from ..agent.loop.call_arguments import CallRefused, checked_call
     from ..agent.loop.repairs import TEXT, TOOL_NAME, named_repair
     from ..agent.loop.resume import CACHE_NAME, ResumeCache, resume_session
@@ -116,6 +116,7 @@ __all__ = [
     "Accepted",
     "Agent",
     "AgentRun",
+    "AgentState",
     "Answer",
     "AttachedData",
     "Budget",
@@ -139,7 +140,6 @@ __all__ = [
     "Result",
     "ResumeCache",
     "ServerConfig",
-    "ServerKind",
     "SessionChoice",
     "Skill",
     "TextDelta",
@@ -167,7 +167,6 @@ __all__ = [
     "gemini_server",
     "hooks_of",
     "is_intact",
-    "language_servers_of",
     "launch_options",
     "layout_problems",
     "load",
@@ -191,5 +190,6 @@ __all__ = [
     "subagent_files",
     "system_prompt",
     "types_of",
+    "with_variables",
     "write_plugins",
 ]

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from ..agent.config.add_on_settings import TelemetrySettings
     from ..agent.config.compaction_settings import (
         PRESET_NAMES,
         PresetName,
         StateSettings,
-        TelemetrySettings,
     )
     from ..agent.config.keys import SCRIPTED
     from ..agent.config.load import (

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
         plain_text,
         without_surrogates,
     )
+    from ..tools.project_encodings import text_of as text_of_file
     from ..tools.system.plural import count_of, format_size
     from ..tools.system.shorten import as_sentences, cut_after, cut_at_word, one_line, shorten
     from ..tools.system.unicode import clean, reveal_invisible
-    from ..tools.text import strings_in
+    from ..tools.text import NotText, strings_in
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 
@@ -30,6 +31,7 @@ __all__ = [
     "Drops",
     "Given",
     "JsonObject",
+    "NotText",
     "as_arguments",
     "as_count",
     "as_list",
@@ -49,5 +51,6 @@ __all__ = [
     "reveal_invisible",
     "shorten",
     "strings_in",
+    "text_of_file",
     "without_surrogates",
 ]

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...api.base import CtxagentError, UsageError, conceal, dataclass
+from ...api.base import CtxagentError, UsageError, conceal, dataclass, service
 from ...api.files import make_private_folder, write_private
 from ...api.session import (
     DEFAULT_PLACES,
@@ -28,7 +28,6 @@ from ...api.session import (
     CommandFile,
     Plugin,
     PublishedHook,
-    ServerKind,
     Skill,
     check_bounds,
     check_name,
@@ -36,7 +35,6 @@ from ...api.session import (
     content_digest,
     file_digests,
     hooks_of,
-    language_servers_of,
     layout_problems,
     places_of,
     plugins_lock,
@@ -64,7 +62,7 @@ class PluginContents:
     subagents: list[str]  # file names without suffix
     hooks: list[PublishedHook]
     servers: Mapping[str, Any]  # unchanged from the plugin's files
-    language_servers: Mapping[str, ServerKind]
+    language_servers: Mapping[str, Any]  # as the add-on that starts them describes each
     problems: list[str]  # skipped parts with the reason
 
     @property
@@ -118,7 +116,7 @@ def contents_of(
         servers = {}
         why = error.strerror if isinstance(error, OSError) else error
         problems.append(f"no MCP server of the plugin is started: {why}")
-    language_servers, wrong = language_servers_of(plugin, None)
+    language_servers, wrong = _language_servers_of(plugin)
     skills, unread = skills_of(plugin.folder)
     try:
         problems += [*wrong, *unread, *layout_problems(plugin.folder)]
@@ -134,6 +132,17 @@ def contents_of(
         language_servers=language_servers,
         problems=[problem.replace(f"{plugin.folder}/", "") for problem in problems],
     )
+
+
+def _language_servers_of(plugin: Plugin) -> tuple[Mapping[str, Any], list[str]]:
+    """Return the language servers of a plugin by name, and a warning for each skipped one."""
+    if not places_of(plugin.folder, "lspServers"):
+        return {}, []
+    try:
+        found: tuple[Mapping[str, Any], list[str]] = service("language-servers")(plugin, None)
+        return found
+    except UsageError as error:
+        return {}, [f"no language server of the plugin is started: {error.message}"]
 
 
 def differences(before: Plugin, after: Plugin) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Entry points of installed packages: commands, services and extensions by their names.
+"""Entry points of installed packages: commands, features, services and extensions by their names.
 
 This module reads the files `entry_points.txt` itself, because importing `importlib.metadata` takes
 longer than a start may.
@@ -20,6 +20,7 @@ from ..lazy import dataclass
 
 COMMANDS = "ctxagent.commands"  # commands of the shell; "sessions export" is one of a group
 SERVICES = "ctxagent.services"  # functions and classes that the kernel asks for
+FEATURES = "ctxagent.features"  # subclasses of `Feature`, for all sessions
 EXTENSIONS = "ctxagent.extensions"
 _FILE = "entry_points.txt"  # in the metadata of a package
 _OWN = "ctxagent-"  # start of the name of this program's metadata
@@ -63,13 +64,18 @@ def _points(group: str, places: Sequence[str] | None) -> Iterator[EntryPoint]:
     if places is None:
         places = places_outside(_working_directory())
     for path in _files(places):
-        text = ""
-        with suppress(OSError, ValueError):  # a damaged package declares nothing
-            text = path.read_text("utf-8")
+        text = _text_of(path)
         if f"[{group}]" in text:
             package = _package_in(path.parent)
             for name, value in _lines_of(text, group):
                 yield EntryPoint(name, value, package)
+
+
+@cache
+def _text_of(path: Path) -> str:
+    with suppress(OSError, ValueError):  # a damaged package declares nothing
+        return path.read_text("utf-8")
+    return ""
 
 
 def _working_directory() -> str:
@@ -107,6 +113,7 @@ def _files(places: Sequence[str]) -> list[Path]:
     return sorted(found, key=lambda path: not path.parent.name.startswith(_OWN))
 
 
+@cache
 def _package_in(folder: Path) -> str:
     """Return the name and version of the package with this folder of metadata."""
     with suppress(OSError, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""The settings of compaction, memory and state directory, and of traces and metrics.
+"""The settings of compaction, memory and state directory.
 
 The names of the presets are here. Their numbers are in `compaction.policy`.
 """
@@ -88,25 +88,6 @@ class StateSettings:
         "The days without use after which a session is removed; below 30, only by `ctxagent "
         'sessions prune`. "off": never.',
         loosens=loosens_if_different,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetrySettings:
-    """[telemetry]"""
-
-    on: bool = setting(
-        False,
-        SWITCH,
-        "Whether to send traces and metrics by OpenTelemetry, as configured by the variables "
-        "OTEL_*.",
-        loosens=loosens_if_turned(True),
-    )
-    contents: bool = setting(
-        False,
-        SWITCH,
-        "Whether traces include your messages, the answers, and the inputs and results of tools.",
-        loosens=loosens_if_turned(True),
     )
 
 

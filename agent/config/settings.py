@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..lazy import dataclass
+from .add_on_settings import ADD_ON_SECTIONS, AddOnSettings, LspSettings, TelemetrySettings
 from .compaction_settings import (
     CheckpointSettings,
     CompactSettings,
@@ -19,7 +20,6 @@ from .compaction_settings import (
     MemorySettings,
     MicrocompactSettings,
     StateSettings,
-    TelemetrySettings,
     TruncateSettings,
 )
 from .keyboard import KeyboardSettings
@@ -32,7 +32,6 @@ from .keys import (
     FOLDER,
     HOSTS,
     KEPT_CATEGORIES,
-    LANGUAGE_SERVERS,
     MODEL_ID,
     PROJECT_PATH,
     RULES,
@@ -43,6 +42,7 @@ from .keys import (
     TOKENS_OR_AUTO,
     VARIABLE_NAMES,
     Setting,
+    ValueType,
     list_of,
     loosens_if_different,
     loosens_if_larger,
@@ -65,17 +65,36 @@ PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]
 SearchMode = Literal["off", "auto", "on"]
-LspMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "diagnostics", "disk-budget", "provenance", "hooks", "telemetry",
+    "result-schema", "disk-budget", "provenance", "hooks", "telemetry",
 ]  # fmt: skip
 FEATURE_NAMES: tuple[FeatureName, ...] = get_args(FeatureName)  # in the order of their calls
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
 NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
+
+
+def _feature_name() -> ValueType:
+    """Return the type of the name of a feature: of the kernel, or of an installed add-on."""
+    known = one_of((*FEATURE_NAMES, *ADD_ON_SECTIONS))
+
+    def read(value: Any) -> str:
+        try:
+            return str(known.read(value))
+        except ValueError:
+            from ..border.entry_points import FEATURES, entry_points
+
+            if isinstance(value, str) and value in entry_points(FEATURES):
+                return value
+            raise
+
+    return known._replace(read=read)
+
+
+_FEATURE = _feature_name()
 
 
 def _hook(help: str) -> tuple[str, ...]:
@@ -357,31 +376,12 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LspSettings:
-    """[lsp]"""
-
-    enabled: LspMode = setting(
-        "auto",
-        one_of(LspMode),
-        'Whether language servers check edits. "auto": with a sandbox, a user and a small '
-        "repository.",
-        loosens=loosens_if_later(LspMode),
-    )
-    servers: tuple[str, ...] = setting(
-        (),
-        LANGUAGE_SERVERS,
-        'Language servers in addition to the built-in ones, each as "SUFFIX …: COMMAND".',
-        loosens=loosens_if_different,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class FeatureSettings:
     """[features]"""
 
     off: tuple[str, ...] = setting(
         (),
-        list_of(one_of(FeatureName)),
+        list_of(_FEATURE),
         "Features to switch off, with their tools and their texts for the model.",
         loosens=loosens_if_longer,
     )
@@ -499,6 +499,11 @@ class Settings:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     # Settings of extensions by extension name, as declared by the extensions.
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def of_add_ons(self) -> Mapping[str, AddOnSettings]:
+        """The settings of features that add-ons provide, by the name of the feature."""
+        return {name: getattr(self, section) for name, section in ADD_ON_SECTIONS.items()}
 
 
 EXTENSIONS = "extensions"  # the section with a table for each extension

@@ -1,11 +1,16 @@
-"""The built-in features, in the order in which the loop calls them."""
+"""The features of a session, in the order in which the loop calls them: the built-in ones, then
+those of add-ons.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ...tools.system.foreign_code import foreign_code
+from ..border.entry_points import FEATURES, EntryPoint, entry_points
+from ..config.add_on_settings import ADD_ON_SECTIONS
 from ..config.settings import FEATURE_NAMES
-from ..errors import UsageError
+from ..errors import CtxagentError, UsageError
 from ..loop.agent import AgentState
 from ..loop.feature import Feature, check_settings
 from ..loop.resume import SessionState
@@ -13,7 +18,6 @@ from ..permissions.rules import add_tool_names
 from ..session.entries import Entry
 from .attachments import AttachmentsFeature
 from .crash_recovery import CrashRecoveryFeature
-from .diagnostics import DiagnosticsFeature
 from .disk_budget import DiskBudgetFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
@@ -110,17 +114,6 @@ def _mcp(agent: AgentState) -> Feature | None:
     return McpFeature(agent, servers, respondent)
 
 
-def _diagnostics(agent: AgentState) -> Feature | None:
-    options, parent = agent.options, None
-    if options.extras.safe:
-        return None
-    if agent.parent and (parent := agent.parent.features.find(DiagnosticsFeature)) is None:
-        return None
-    return DiagnosticsFeature(
-        agent, agent.runner, options.settings.lsp, parent, options.extras.plugins
-    )
-
-
 def _disk_budget(agent: AgentState) -> Feature | None:
     tracker, options = agent.runner.change_tracker, agent.options
     if agent.parent or tracker is None or tracker.saver is None:
@@ -189,7 +182,6 @@ MAKERS: dict[str, MakeFeature] = {
     "web-search": lambda agent, *_: _web_search(agent),
     "mcp": lambda agent, *_: _mcp(agent),
     "drift": lambda agent, state, *_: DriftFeature(agent, state.summary, state.ended),
-    "diagnostics": lambda agent, *_: _diagnostics(agent),
     "disk-budget": lambda agent, *_: _disk_budget(agent),
     "provenance": lambda agent, *_: _provenance(agent),
     "hooks": lambda agent, state, *_: _hooks(agent, state),
@@ -221,15 +213,52 @@ def built_in_features(
             if make
             else plain_feature(name)(agent)
         )
-        if feature is None:
-            continue
-        if feature.settings:
-            given = agent.options.settings.extensions
-            try:
-                check_settings(feature.name, feature.settings, given)
-            except ValueError as error:
-                raise UsageError(str(error)) from None
-        yield feature
+        if feature is not None:
+            _check_settings(agent, type(feature))
+            yield feature
+
+
+def _check_settings(agent: AgentState, kind: type[Feature]) -> None:
+    """Raise UsageError for a wrong setting of a feature."""
+    try:
+        if kind.settings:
+            check_settings(kind.name, kind.settings, agent.options.settings.extensions)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def add_on_features(agent: AgentState, *, off: Collection[str] = ()) -> Iterator[Feature]:
+    """Yield the features of add-ons by their names in order, without those that are `off`. Import
+    none that the session does not need. Skip a failing one with a warning. Raises UsageError for a
+    wrong setting.
+    """
+    if agent.options.extras.safe:
+        return
+    has_user = (agent.parent or agent).ask is not None
+    points, given = entry_points(FEATURES), agent.options.settings.of_add_ons
+    for name in sorted({*points, *given}.difference(off)):
+        need = given[name].need(has_user=has_user) if name in given else "optional"
+        if need != "no" and name in points:
+            if feature := _add_on_feature(agent, points[name]):
+                _check_settings(agent, type(feature))
+                yield feature
+        elif need == "requested":
+            section = ADD_ON_SECTIONS[name]
+            agent.warn_once(f"[{section}] has no effect: the add-on {name!r} is not installed")
+
+
+def _add_on_feature(agent: AgentState, point: EntryPoint) -> Feature | None:
+    """Return the feature of an add-on, or warn and return None."""
+    with foreign_code() as problems:
+        kind: type[Feature] = point.load()
+        add_tool_names(kind.tool_names())
+        try:
+            return kind(agent)
+        except CtxagentError as error:  # the feature says what it lacks
+            agent.warn_once(". ".join(filter(None, [error.message, error.hint])))
+            return None
+    agent.warn_once(f"the add-on {point.name!r} of {point.package} is left out: {problems[0]}")
+    return None
 
 
 def plain_feature(name: str) -> type[Feature]:

@@ -5,11 +5,11 @@ remains.
 import json
 import subprocess
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from ctxagent.agent.config.settings import FeatureName
+from ctxagent.agent.border.entry_points import FEATURES, entry_points
+from ctxagent.agent.config.settings import FEATURE_NAMES
 from ctxagent.agent.features import MAKERS, plain_features
 
 from ..support.command import Place
@@ -18,7 +18,7 @@ from ..support.terminal.screen import Terminal
 from .test_mcp import configure, plain
 from .test_skills import own, write
 
-NAMES: tuple[str, ...] = get_args(FeatureName)
+NAMES = (*FEATURE_NAMES, *entry_points(FEATURES))
 SCHEMA = {"type": "object", "required": ["fixed"]}
 ANSWER = '{"fixed": "calc.py"}'
 # What the first request of the task has of each feature that acts in it.
@@ -90,7 +90,7 @@ def signs(place: Place, request: Body) -> set[str]:
 
 
 def test_the_setting_names_the_features_that_there_are() -> None:
-    assert {*NAMES} == {*MAKERS, *(kind.name for kind in plain_features())}
+    assert {*FEATURE_NAMES} == {*MAKERS, *(kind.name for kind in plain_features())}
 
 
 def test_without_any_feature(place: Place) -> None:

@@ -130,3 +130,17 @@ def test_the_terminal(place: Kernel) -> None:
         terminal.see("this needs the add-on 'export'")
         terminal.type("/exit\r")
         assert terminal.leave() == 0
+
+
+@pytest.mark.slow
+def test_a_requested_add_on_is_missed(place: Kernel) -> None:
+    """Other settings of add-ons have no effect."""
+    with Server([Say("Hello.")] * 2) as server:
+        options = {"command": place.command, "env": place.server(server.url)}
+        requested = place.run("-p", "go", "-c", "lsp.enabled=on", **options)
+        off = ("-c", "lsp.enabled=off", "-c", "features.off=diagnostics")
+        ignored = place.run("-p", "go", *off, **options)
+    warning = "[lsp] has no effect: the add-on 'diagnostics' is not installed"
+    assert (requested.returncode, ignored.returncode) == (0, 0), ignored.stderr
+    assert warning in requested.stderr
+    assert ignored.stderr == ""

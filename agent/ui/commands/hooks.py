@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
+from ...border.entry_points import service
 from ...errors import UsageError
 from ...extensions.command import command
 from ..screen import Offer
@@ -24,7 +25,6 @@ from .settings import NOT_IN_FORCE, user_settings
 
 if TYPE_CHECKING:
     from ...extensions.mcp.servers import McpServers, ServerStatus
-    from ...features.diagnostics import DiagnosticsFeature
 
 HOOKS = "hooks."  # prefix of the settings
 MAX_COMMAND_CHARS = 120
@@ -103,47 +103,9 @@ async def _skills(repl: CommandContext, argument: str) -> None:
         repl.notify("warning", warning)
 
 
-HEAD = ("language server", "state", "files", "")
-MAX_SHOWN = 200
-
-
 @command("the errors and warnings of changed files", anytime=True, group="files and work")
 async def _diagnostics(repl: CommandContext, argument: str) -> None:
-    from ...features.diagnostics import DiagnosticsFeature
-
-    feature = repl.agent.features.find(DiagnosticsFeature)
-    if feature is None:
-        repl.say("language servers are switched off, by features.off or --safe")
-        return
-    servers = await feature.servers()
-    if servers is None:
-        repl.say(f"no language server runs here: {feature.refusal}")
-        return
-    rows: list[tuple[str, str, str, str]] = [
-        (each.name, each.state, f"{len(each.documents):,}", each.error or str(each.root))
-        for each in servers.running.values()
-    ]
-    rows += [(name, "absent", "", why) for name, why in servers.absent.items()]
-    if not rows:
-        repl.say("the agent has not changed a file with a language server yet")
-        return
-    repl.show_table(rows, HEAD)
-    _show_problems(repl, feature)
-
-
-def _show_problems(repl: CommandContext, feature: "DiagnosticsFeature") -> None:
-    found = feature.problems()
-    if not found:
-        repl.say("there are no errors and warnings in the changed files")
-    lines = [
-        f"{feature.session.context.shown(path)}:{each.shown}"
-        if each.is_error
-        else f"{feature.session.context.shown(path)}:{each.shown} (warning)"
-        for path, each in found
-    ]
-    if len(lines) > MAX_SHOWN:
-        lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN:,} more"]
-    repl.show("\n".join(lines))
+    await service("diagnostics")(repl)
 
 
 @command("list the types of subagents", anytime=True, group="files and work")

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.extensions.lsp import server as module
-from ctxagent.agent.extensions.lsp import servers as servers_module
-from ctxagent.agent.extensions.lsp.servers import LanguageServers
+from ctxagent.addons.diagnostics import server as module
+from ctxagent.addons.diagnostics import servers as servers_module
+from ctxagent.addons.diagnostics.servers import LanguageServers
 
-from ...support import language_server
-from ...support.command import gone, running
-from ...support.starts import start_gate
+from ..support import language_server
+from ..support.command import gone, running
+from ..support.starts import start_gate
 
 Scene = Callable[["Project"], Awaitable[None]]
 
@@ -201,15 +201,6 @@ def test_a_failed_server_is_reported_once_and_breaks_nothing_else(
     assert said in told
 
 
-@pytest.mark.parametrize("command", ["/nowhere/server", "walrus-server --stdio", "'walrus"])
-def test_a_server_that_is_not_installed(tmp_path: Path, command: str) -> None:
-    async def scene(project: Project) -> None:
-        assert await project.edit("a.x", "error: a\n") == []
-        assert [*project.servers.absent.values()] == ["not installed"]
-
-    assert play(tmp_path, "push", scene, command=command).told == []
-
-
 @pytest.mark.parametrize(
     "written",
     [
@@ -235,39 +226,6 @@ def test_invalid_data_ends_the_connection(tmp_path: Path, written: bytes) -> Non
     script = "import os, sys, time; sys.stdout.buffer.write(open('written', 'rb').read()); "
     script += "sys.stdout.flush(); time.sleep(600)"
     play(tmp_path, "push", scene, command=f'{sys.executable} -c "{script}"')
-
-
-def test_files_without_a_server_or_outside_of_the_project_start_no_server(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    folder.mkdir()
-
-    async def scene(project: Project) -> None:
-        for path in (folder / "a.txt", tmp_path / "a.x"):
-            path.write_text("error: a\n")
-            await project.servers.check(path, None)
-        assert project.servers.running == {}
-
-    play(folder, "push", scene)
-
-
-def test_one_server_for_each_root_and_few_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(servers_module, "MAX_SERVERS", 1)
-
-    async def scene(project: Project) -> None:
-        (project.folder / "deep").mkdir()
-        await project.edit("a.x", "")
-        await project.edit("deep/b.y", "")
-        assert [root for _, root in project.servers.running] == [project.folder]
-        project.servers.running.update(dict.fromkeys([("other", project.folder)], project.server))
-        del project.servers.running[next(iter(project.servers.running))]
-        await project.edit("c.x", "")
-        assert [*project.servers.absent.values()] == [
-            f"not started in {project.folder}: 1 servers run already"
-        ]
-
-    play(tmp_path, "push", scene)
 
 
 def test_the_server_and_its_child_processes_end(tmp_path: Path) -> None:

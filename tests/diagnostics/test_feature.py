@@ -5,18 +5,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ctxagent.agent.config.settings import LspSettings
+from ctxagent.addons.diagnostics import feature as module
+from ctxagent.addons.diagnostics.feature import DiagnosticsFeature, tracked_files
+from ctxagent.agent.config.add_on_settings import LspSettings
 from ctxagent.agent.events import Answer, Question
-from ctxagent.agent.features import diagnostics as module
-from ctxagent.agent.features.diagnostics import DiagnosticsFeature, tracked_files
+from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.feature import ToolCall
-from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.live_session import LiveSession
-from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.tools.base import Output
 
 from ..support import language_server
@@ -40,8 +39,9 @@ class Sandbox:
 
 
 def feature(session: LiveSession, **settings: Any) -> DiagnosticsFeature:
-    runner = ToolRunner(session, Features(session.emit))
-    return DiagnosticsFeature(session, runner, LspSettings(**settings))
+    given = replace(session.options.settings, lsp=LspSettings(**settings))
+    session.options = replace(session.options, settings=given)
+    return DiagnosticsFeature(cast(AgentState, session))
 
 
 def refusal(session: LiveSession, mode: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from ....tools.system.programs import program
-from ...lazy import dataclass
+from ...api.base import dataclass
+from ...api.programs import program
 
 # Folders below the root with programs installed by the project.
 _OWN_FOLDERS = (".venv/bin", "venv/bin", "node_modules/.bin")

@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from ....tools.system.shorten import one_line
-from ....tools.system.unicode import clean, reveal_invisible
-from ...config.start_gate import ClearedStart
-from ...lazy import dataclass
-from ...version import __version__
-from ..server_process import CHUNK_BYTES, ExitInfo, ServerProcess, run_server
+from ...api.base import __version__, dataclass
+from ...api.guard import ClearedStart
+from ...api.programs import ExitInfo, ServerProcess, run_server
+from ...api.text import clean, one_line, reveal_invisible
 from .kinds import ServerKind
 
 MAX_PROBLEMS = 1_000  # of one file
 MAX_MESSAGE_CHARS = 300
+CHUNK_BYTES = 1 << 16  # read from a server at a time
 ERROR, WARNING = 1, 2  # severities; larger ones are hints
 
 

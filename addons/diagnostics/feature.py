@@ -5,25 +5,22 @@ the call that changed the file or, if the server is slow, to a later result.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tools.base import CommandLimits, Output
-from ...tools.system.git_links import linked_folders
-from ..config.settings import LspSettings
-from ..extensions.plugins import Plugin
-from ..loop.feature import Feature, ToolCall
-from ..loop.live_session import LiveSession
-from ..loop.tool_calls import ToolRunner
-from ..security.program_starts import gate_of
-from ..session.change_rows import change_rows
+from ...api.extension import Feature, Output, ToolCall
+from ...api.files import linked_folders
+from ...api.guard import gate_of
+from ...api.record import change_rows
+from ...api.session import AgentState
+from ...api.tools import CommandLimits
 
 if TYPE_CHECKING:
-    from ..extensions.lsp.server import Problem
-    from ..extensions.lsp.servers import LanguageServers
+    from .server import Problem
+    from .servers import LanguageServers
 
 EDITING_TOOLS = ("Edit", "Write")
 MAX_TRACKED_FILES = 5_000  # in larger repositories, servers start only with lsp.enabled = "on"
@@ -36,17 +33,10 @@ class DiagnosticsFeature(Feature):
 
     name = "diagnostics"
 
-    def __init__(
-        self,
-        session: LiveSession,
-        runner: ToolRunner,
-        settings: LspSettings,
-        parent: "DiagnosticsFeature | None" = None,
-        plugins: Sequence[Plugin] = (),
-    ) -> None:
-        super().__init__(session)
-        self._plugins = plugins
-        self._runner, self._settings, self._parent = runner, settings, parent
+    def __init__(self, agent: AgentState) -> None:
+        super().__init__(agent)
+        self._runner, self._settings = agent.runner, agent.options.settings.lsp
+        self._parent = agent.parent.features.find(DiagnosticsFeature) if agent.parent else None
         self._servers: LanguageServers | None = None
         # (call ID, earlier text of its file)
         self._before: tuple[str, str | None] = ("", None)
@@ -108,7 +98,7 @@ class DiagnosticsFeature(Feature):
         return self._servers
 
     def _create(self) -> "LanguageServers":
-        from ..extensions.lsp.servers import LanguageServers
+        from .servers import LanguageServers
 
         session, context = self.session, self.session.context
         sandbox, env, enclose = context.sandbox, context.env, None
@@ -132,7 +122,7 @@ class DiagnosticsFeature(Feature):
             enclose,
             gate_of(session.options),
             lambda text: session.notify("warning", text),
-            self._plugins,
+            session.options.extras.plugins,
         )
 
     def _refusal_reason(self) -> str:

@@ -15,15 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ....tools.project_encodings import text_of
-from ....tools.system.safe_open import open_regular
-from ....tools.text import NotText
-from ...border.document import read_object
-from ...config.start_gate import Enclose, ProgramStart, StartGate, StartRefused
-from ...config.trust import read_untrusted
-from ...lazy import dataclass
-from ..mcp.config import with_variables
-from ..plugins import Plugin, places_of
+from ...api.base import dataclass
+from ...api.files import open_regular
+from ...api.guard import Enclose, ProgramStart, StartGate, StartRefused, read_untrusted
+from ...api.session import Plugin, places_of, with_variables
+from ...api.text import NotText, read_object, text_of_file
 from .kinds import KINDS, ServerKind, installed, own_kinds, project_top, root_of
 from .server import CHANGED, CREATED, DELETED, LanguageServer, Problem
 
@@ -223,6 +219,6 @@ def read_text(path: Path) -> str | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-        return None if len(data) > MAX_FILE_BYTES else text_of(path, data)
+        return None if len(data) > MAX_FILE_BYTES else text_of_file(path, data)
     except (OSError, NotText):
         return None

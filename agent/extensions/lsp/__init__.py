@@ -1,1 +1,0 @@
-"""Language servers: programs that report the errors in a file."""
