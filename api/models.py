@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.models.base import Model, Reply
+    from ..agent.models.base import Model, Reply, text_of
     from ..agent.models.catalog import (
         DEFAULT_LIMITS,
         CacheTerms,
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         MESSAGES,
         RESPONSES,
         UNENCRYPTED,
+        canonical_id,
         check_address,
         find_provider,
         host_of,
         providers,
+        resolve_model,
         unencrypted_host,
     )
     from ..agent.models.refusals import ServerHints, classify_answer
@@ -83,6 +85,7 @@ __all__ = [
     "StreamError",
     "address_of",
     "cache_terms",
+    "canonical_id",
     "check_address",
     "check_server",
     "classify_answer",
@@ -101,7 +104,9 @@ __all__ = [
     "parse_error",
     "parse_events",
     "providers",
+    "resolve_model",
     "status_of",
+    "text_of",
     "unencrypted_host",
     "unpacked",
 ]

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     )
     from ..agent.extensions.skills import Skill
     from ..agent.extensions.skills import skills_of as skills_in
-    from ..agent.features import otel
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
@@ -174,7 +173,6 @@ __all__ = [
     "model_of",
     "named_repair",
     "opencode_server",
-    "otel",
     "places_of",
     "plain_name",
     "plugins_lock",

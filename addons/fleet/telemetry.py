@@ -5,7 +5,7 @@ is the parent of the agent's spans. They contain nothing about the tasks' conten
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...api.session import otel
+from ...api.base import service
 from .ledger import AttemptOutcome
 from .orders import AttemptOrder
 from .outages import Breaker
@@ -22,10 +22,11 @@ class FleetTelemetry:
 
     def __init__(self, environ: Mapping[str, str], tasks: int, jobs: int) -> None:
         """Begin the span of a run. Raises UsageError if the packages are not installed."""
-        self._telemetry = otel.open_telemetry()
+        self._otel = service("telemetry")
+        self._telemetry = self._otel.open_telemetry()
         self._run = self._telemetry.begin(
             f"invoke_workflow {WORKFLOW}",
-            otel.parent_of(environ),
+            self._otel.parent_of(environ),
             {
                 "gen_ai.operation.name": "invoke_workflow",
                 "gen_ai.workflow.name": WORKFLOW,
@@ -41,7 +42,7 @@ class FleetTelemetry:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         for span in self._attempts.values():
             span.end()
-        otel.end(self._run, is_error=kind is not None)
+        self._otel.end(self._run, is_error=kind is not None)
         self._telemetry.flush()
 
     def watching(self, observer: RunObserver) -> RunObserver:
@@ -63,9 +64,10 @@ class FleetTelemetry:
         """Begin the span of an attempt; return the environment variables for its agent."""
         facts = {"ctxagent.fleet.task": id, "ctxagent.fleet.attempt": attempt}
         facts["gen_ai.conversation.id"] = session
-        span = self._telemetry.begin("attempt", otel.context_of(self._run), facts)
+        span = self._telemetry.begin("attempt", self._otel.context_of(self._run), facts)
         self._attempts[session] = span
-        return otel.trace_variables(span)
+        variables: Mapping[str, str] = self._otel.trace_variables(span)
+        return variables
 
     def _end(self, order: AttemptOrder, outcome: AttemptOutcome, again: bool) -> None:
         result = outcome.kind or "done"
@@ -79,6 +81,6 @@ class FleetTelemetry:
                 "ctxagent.tokens": outcome.tokens,
                 "error.type": outcome.kind or None,
             }
-            span.set_attributes(otel.without_none(facts))
-            otel.end(span, is_error=bool(outcome.kind))
+            span.set_attributes(self._otel.without_none(facts))
+            self._otel.end(span, is_error=bool(outcome.kind))
         self._telemetry.attempts.add(1, {"ctxagent.result": result, "ctxagent.goes_on": again})

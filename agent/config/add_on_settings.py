@@ -72,6 +72,10 @@ class TelemetrySettings:
         loosens=loosens_if_turned(True),
     )
 
+    def need(self, *, has_user: bool) -> FeatureNeed:
+        """Return whether a session sends telemetry."""
+        return "requested" if self.on else "no"
+
 
 # The section with the settings of a feature, by the name of the feature.
-ADD_ON_SECTIONS: Mapping[str, str] = {"diagnostics": "lsp"}
+ADD_ON_SECTIONS: Mapping[str, str] = {"diagnostics": "lsp", "telemetry": "telemetry"}

@@ -68,7 +68,7 @@ SearchMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "disk-budget", "provenance", "hooks", "telemetry",
+    "result-schema", "disk-budget", "provenance", "hooks",
 ]  # fmt: skip
 FEATURE_NAMES: tuple[FeatureName, ...] = get_args(FeatureName)  # in the order of their calls
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]

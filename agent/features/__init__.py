@@ -144,25 +144,6 @@ def _hooks(agent: AgentState, state: SessionState) -> Feature:
     )
 
 
-def _telemetry(agent: AgentState) -> Feature | None:
-    options, settings = agent.options, agent.options.settings.telemetry
-    if not settings.on:
-        return None
-    from .telemetry import TelemetryFeature, telemetry_or_warning
-
-    if (telemetry := telemetry_or_warning(agent)) is None:
-        return None
-    return TelemetryFeature(
-        agent,
-        telemetry,
-        agent=agent.kind,
-        parent=agent.parent.features.find(TelemetryFeature) if agent.parent else None,
-        provider="custom" if options.model else "scripted" if options.is_scripted else "",
-        environ=options.places.environ,
-        has_contents=settings.contents,
-    )
-
-
 # The features that need more than the session. The order of all is that of `FeatureName`.
 MAKERS: dict[str, MakeFeature] = {
     "environment": lambda agent, state, names, *_: _environment(agent, state, names),
@@ -185,7 +166,6 @@ MAKERS: dict[str, MakeFeature] = {
     "disk-budget": lambda agent, *_: _disk_budget(agent),
     "provenance": lambda agent, *_: _provenance(agent),
     "hooks": lambda agent, state, *_: _hooks(agent, state),
-    "telemetry": lambda agent, *_: _telemetry(agent),
 }
 
 

@@ -134,13 +134,15 @@ def test_the_terminal(place: Kernel) -> None:
 
 @pytest.mark.slow
 def test_a_requested_add_on_is_missed(place: Kernel) -> None:
-    """Other settings of add-ons have no effect."""
+    """Other settings of missing add-ons have no effect."""
     with Server([Say("Hello.")] * 2) as server:
         options = {"command": place.command, "env": place.server(server.url)}
-        requested = place.run("-p", "go", "-c", "lsp.enabled=on", **options)
+        on = ("-c", "lsp.enabled=on", "-c", "telemetry.on=true")
+        requested = place.run("-p", "go", *on, **options)
         off = ("-c", "lsp.enabled=off", "-c", "features.off=diagnostics")
         ignored = place.run("-p", "go", *off, **options)
-    warning = "[lsp] has no effect: the add-on 'diagnostics' is not installed"
+    warning = "[{}] has no effect: the add-on {!r} is not installed"
     assert (requested.returncode, ignored.returncode) == (0, 0), ignored.stderr
-    assert warning in requested.stderr
+    assert warning.format("lsp", "diagnostics") in requested.stderr
+    assert warning.format("telemetry", "telemetry") in requested.stderr
     assert ignored.stderr == ""

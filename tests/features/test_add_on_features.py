@@ -10,7 +10,7 @@ import pytest
 
 from ctxagent.agent import features
 from ctxagent.agent.border.entry_points import EntryPoint
-from ctxagent.agent.config.add_on_settings import LspSettings
+from ctxagent.agent.config.add_on_settings import LspSettings, TelemetrySettings
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.events import Answer, Event, Notice, Question
 from ctxagent.agent.features import add_on_features
@@ -124,10 +124,12 @@ def test_a_missing_one_is_named_if_the_user_requested_it(
     give(session, lsp=LspSettings(servers=(".x: y",)))
     assert names(session) == []
     assert warnings(events) == []
-    give(session, lsp=LspSettings(enabled="on"))
+    give(session, lsp=LspSettings(enabled="on"), telemetry=TelemetrySettings(on=True))
     assert names(session) == []
-    (warning,) = warnings(events)
-    assert warning == "[lsp] has no effect: the add-on 'diagnostics' is not installed"
+    assert warnings(events) == [
+        "[lsp] has no effect: the add-on 'diagnostics' is not installed",
+        "[telemetry] has no effect: the add-on 'telemetry' is not installed",
+    ]
 
 
 def test_a_failing_one_is_left_out_with_a_warning(

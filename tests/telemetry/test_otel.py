@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ctxagent import Agent
-from ctxagent.agent.features import otel
+from ctxagent.addons.telemetry import otel
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 
 from ..support.command import Place

@@ -9,16 +9,13 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...tools.base import Output
-from ..errors import UsageError
-from ..events import TurnFinished
-from ..loop.feature import Feature, ToolCall, Turn
-from ..loop.live_session import LiveSession
-from ..models.base import text_of
-from ..session.entries import Assistant, Entry, Mask, Session, Summary, Usage, User
+from ...api.base import UsageError
+from ...api.extension import Feature, Output, ToolCall, Turn, TurnFinished
+from ...api.models import text_of
+from ...api.record import Assistant, Entry, Mask, Session, Summary, Usage, User
+from ...api.session import AgentState
 from . import otel
 
 if TYPE_CHECKING:
@@ -30,41 +27,31 @@ TOOL_ERROR = "tool_error"
 PROTOCOLS = ("", "http/protobuf")  # of OTEL_EXPORTER_OTLP_PROTOCOL
 
 
-def telemetry_or_warning(session: LiveSession) -> otel.Telemetry | None:
-    """Return the telemetry of this process, or warn and return None."""
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
-    if protocol not in PROTOCOLS:
-        session.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
-    try:
-        return otel.open_telemetry()
-    except UsageError as error:
-        session.warn_once(f"there is no telemetry: {error.message}. {error.hint}")
-        return None
-
-
 class TelemetryFeature(Feature):
     """Creates spans and metrics from the records of a conversation."""
 
     name = "telemetry"
 
-    def __init__(
-        self,
-        session: LiveSession,
-        telemetry: otel.Telemetry,
-        *,
-        agent: str,
-        parent: "TelemetryFeature | None",
-        provider: str,
-        environ: Mapping[str, str],
-        has_contents: bool,
-    ) -> None:
-        """`agent` is the type of a subagent, whose turns are children of its `parent`'s turn.
-        `provider` is "custom" for a model of the program, "scripted" for a scripted model, else "".
+    def __init__(self, agent: AgentState) -> None:
+        """The turns of a subagent are children of its parent's turn. Raises UsageError if the
+        packages are not installed.
         """
-        super().__init__(session)
-        self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent
-        self._environ, self._has_contents = environ, has_contents
-        self._provider = provider
+        super().__init__(agent)
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+        if protocol not in PROTOCOLS:
+            agent.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
+        try:
+            self._telemetry = otel.open_telemetry()
+        except UsageError as error:
+            message = f"there is no telemetry: {error.message}"
+            raise UsageError(message, hint=error.hint) from None
+        options = agent.options
+        self._agent = agent.kind or AGENT
+        self._parent = agent.parent.features.find(TelemetryFeature) if agent.parent else None
+        self._environ = options.places.environ
+        self._has_contents = options.settings.telemetry.contents
+        # a name in place of the provider's: "custom" for a model of the program
+        self._provider = "custom" if options.model else "scripted" if options.is_scripted else ""
         self.turn: Span | None = None
         self._usage = Usage()  # of the turn
         self._dollars: float | None = 0.0  # cost of the turn, None if a price is unknown

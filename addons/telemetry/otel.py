@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
-from ..models.providers import canonical_id, resolve_model
-from ..version import __version__
+from ...api.base import UsageError, __version__
+from ...api.models import canonical_id, resolve_model
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
