@@ -349,21 +349,26 @@ def _close(*files: int | None) -> None:
 @contextmanager
 def input_of(data: bytes) -> Iterator[IO[bytes] | int]:
     """Yield a file with `data` as stdin. With a file, a child that reads slowly or never cannot
-    block us. It is in memory if possible: a sandbox may not open one in the folder of temporary
-    files.
+    block us.
     """
     if not data:
         yield subprocess.DEVNULL
         return
-    in_memory = sys.platform == "linux"
-    with (
-        os.fdopen(os.memfd_create("stdin"), "w+b")
-        if in_memory
-        else tempfile.TemporaryFile() as file
-    ):
-        file.write(data)
-        file.seek(0)
+    with unnamed_file(data) as file:
         yield file
+
+
+def unnamed_file(data: bytes) -> IO[bytes]:
+    """Return an open file with `data`. It is in memory if possible: a sandbox may not open one in
+    the folder of temporary files.
+    """
+    in_memory = sys.platform == "linux"
+    file: IO[bytes] = (
+        os.fdopen(os.memfd_create("data"), "w+b") if in_memory else tempfile.TemporaryFile()  # noqa: SIM115
+    )
+    file.write(data)
+    file.seek(0)
+    return file
 
 
 def ending(code: int) -> str:
