@@ -65,7 +65,9 @@ def open_agent(
             launch = replace(launch, prompts=prompts)
         launch = replace(launch, starts=gate_of(launch))
         approval, chosen = _approval(launch, opened), launch.settings.permissions.directories
-        warnings += open_directories(approval, state.directories, [*map(str, chosen)])
+        warnings += open_directories(
+            approval, state.directories, [*map(str, chosen)], launch.places.state
+        )
         system = environment.system_prompt(
             launch.prompts.append, own=launch.prompts.own, brief=policy_of(launch.settings).brief
         )

@@ -14,13 +14,14 @@ from ..tools.job import JobTool
 from ..tools.mcp import McpTool
 from ..tools.read import ReadTool
 from ..tools.recall import RecallTool
+from ..tools.search.installed import find_ripgrep, missing_ripgrep
 from ..tools.system.environment import child_environment
 from ..tools.todo import TodoTool
 from ..tools.web_fetch import WebFetchTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
 from .config.keys import SCRIPTED
-from .events import Ask, Emit
+from .events import Ask, Emit, Notice
 from .features import add_on_features, built_in_features, plain_features
 from .features.extension_features import add_extensions, model_of, without_clashes
 from .features.skills import SkillSource
@@ -239,8 +240,11 @@ def _tools(agent: AgentState, type: AgentType | None) -> list[Tool[Any]]:
     """
     own = agent.features.tools()
     if agent.parent is None or type is None:
-        tools = [*base_tools(brief=agent.policy.brief), *own, *agent.options.extras.tools]
-        return without_clashes(tools, agent.emit)
+        base, path = base_tools(brief=agent.policy.brief), agent.context.env.get("PATH")
+        if find_ripgrep(path) is None:
+            base = [tool for tool in base if tool.name != GrepTool.name]
+            agent.emit(Notice("warning", f"the tool Grep is off: {missing_ripgrep(path)}"))
+        return without_clashes([*base, *own, *agent.options.extras.tools], agent.emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
     return [by_name.get(tool.name, tool) for tool in type.allowed_tools(agent.parent.tools)]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
         part_of_text,
         passages_text,
     )
-    from ..tools.search.engine import search_engine, search_text
+    from ..tools.search.engine import search_text
+    from ..tools.search.installed import find_ripgrep, missing_ripgrep
     from ..tools.search.request import Refused
 else:
     __getattr__ = names_on_demand(__name__, __file__)
@@ -31,12 +32,13 @@ __all__ = [
     "PlanTool",
     "Refused",
     "Tool",
+    "find_ripgrep",
     "full_ref",
     "images_of_entry",
+    "missing_ripgrep",
     "nothing_found",
     "part_of_text",
     "passages_text",
-    "search_engine",
     "search_text",
     "steps_of",
 ]

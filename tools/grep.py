@@ -20,8 +20,10 @@ from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
 from .search.decoded_files import is_binary
-from .search.engine import search_engine, search_files
-from .search.request import GrepHit, Mode, Refused, Search, SearchEngine
+from .search.engine import search_files
+from .search.installed import find_ripgrep, missing_ripgrep
+from .search.request import GrepHit, Mode, Refused, Search
+from .search.ripgrep import Ripgrep
 from .system.glob_patterns import compile_wildcard, literal_first, may_be_literal, normalize
 from .system.project_files import ignored_notice, list_files
 from .system.take_turn import in_thread
@@ -85,14 +87,17 @@ class GrepTool(Tool[GrepParams]):
             if search.glob and may_be_literal(search.glob):
                 search = await self._with_literal_glob(search, inside)
 
-            def prepared() -> tuple[SearchEngine, Search]:
-                engine = search_engine(context.env.get("PATH"))
+            def prepared() -> tuple[Ripgrep | None, Search]:
+                ripgrep = find_ripgrep(context.env.get("PATH"))
                 bounds = context.search_bounds(search.root)
                 listing_s = self._seconds / 3  # the rest is for the search itself
-                return engine, replace(search, inside=inside, bounds=bounds, listing_s=listing_s)
+                return ripgrep, replace(search, inside=inside, bounds=bounds, listing_s=listing_s)
 
-            engine, search = await in_thread(prepared)
-            return await self._found(params, context, place, engine, search)
+            ripgrep, search = await in_thread(prepared)
+            if ripgrep is None:
+                why = missing_ripgrep(context.env.get("PATH"))
+                raise ToolError(f"Grep cannot be used: {why}. Use grep in Bash.")
+            return await self._found(params, context, place, ripgrep, search)
 
     async def _with_literal_glob(self, search: Search, inside: Path) -> Search:
         """Return the search with escaped brackets in its glob, if a path has them in its name."""
@@ -110,13 +115,13 @@ class GrepTool(Tool[GrepParams]):
         params: GrepParams,
         context: Context,
         place: Place,
-        engine: SearchEngine,
+        ripgrep: Ripgrep,
         search: Search,
     ) -> Output:
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
-                unreadable = await search_files(engine, search, page.take)
+                unreadable = await search_files(ripgrep, search, page.take)
             if unreadable:
                 page.note = f"files or directories that could not be read: {unreadable:,}"
         except TimeoutError:
@@ -128,7 +133,7 @@ class GrepTool(Tool[GrepParams]):
             page.end = f"stopped after {self._seconds:g} s; {_NARROW} for what is missing"
         except Refused as refusal:
             raise ToolError(
-                f"{engine.name} does not take this search: {refusal}. Escape characters meant as "
+                f"ripgrep does not take this search: {refusal}. Escape characters meant as "
                 "such, e.g. \\( \\[ \\{, or set literal=true."
             ) from None
         except OSError as error:

@@ -77,8 +77,8 @@ def doctor(
     if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     loaded = load(options, skip_invalid=True)
-    distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
     project = project_of(options, loaded)
+    distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ, project.state)
     done: list[str] | None = None
     if id is not None:
         log = _find_log(project, id)

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +58,7 @@ from ...api.settings import (
     config_home,
 )
 from ...api.text import count_of, format_size
-from ...api.tools import search_engine
+from ...api.tools import find_ripgrep, missing_ripgrep
 
 
 class Finding(NamedTuple):
@@ -191,14 +190,15 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
 
 
 def _search(path: str | None) -> Finding:
-    """Return the program that searches for Grep, and if it is not ripgrep, why not."""
-    engine = search_engine(path)
-    if engine.name == "ripgrep":
-        return Finding("search", f"ripgrep: {engine.program}")
-    installed = describe_program("rg", sysconfig.get_path("scripts"))
-    why = installed or describe_program("rg", path) or "ripgrep is not installed"
-    fix = "For faster searches, install ripgrep from your system's packages"
-    return Finding("search", f"{engine.name}: {engine.program}. {why}. {fix}")
+    """Return the ripgrep that searches for Grep, or why there is none."""
+    ripgrep = find_ripgrep(path)
+    if ripgrep is None:
+        return Finding("search", f"the tool Grep is off: {missing_ripgrep(path)}", note=True)
+    if ripgrep.copy is None:
+        return Finding("search", f"ripgrep: {ripgrep.program}")
+    where = "in memory" if ripgrep.copy.descriptor is not None else f"in {ripgrep.copy.path}"
+    why = "because commands may write there"
+    return Finding("search", f"ripgrep: a copy {where} of {ripgrep.program}, {why}")
 
 
 def _state(folder: Path) -> Finding:

@@ -30,12 +30,13 @@ from ...api.tools import (
     Params,
     Refused,
     Tool,
+    find_ripgrep,
     full_ref,
     images_of_entry,
+    missing_ripgrep,
     nothing_found,
     part_of_text,
     passages_text,
-    search_engine,
     search_text,
 )
 
@@ -149,13 +150,16 @@ class RecallEntryTool(Tool[RecallEntryParams]):
 
 async def _matches(pattern: str, ref: str, text: KeptText) -> str:
     """Return the first matches of a pattern in a text, each with its offset. Raises ToolError."""
-    engine = search_engine(os.environ.get("PATH"))
+    path = os.environ.get("PATH")
+    ripgrep = find_ripgrep(path)
+    if ripgrep is None:
+        raise ToolError(f"{missing_ripgrep(path)}. Without it, use offset and limit.")
     shown = repr(shorten(pattern, MAX_SHOWN_CHARS))
     lines, shown_to, more = list[str](), 0, False
     try:
         async with (
             asyncio.timeout(SEARCH_TIMEOUT_S),
-            contextlib.aclosing(search_text(engine, pattern, text)) as matches,
+            contextlib.aclosing(search_text(ripgrep, pattern, text)) as matches,
         ):
             async for match in matches:
                 if more := len(lines) == MAX_MATCHES:
@@ -164,7 +168,7 @@ async def _matches(pattern: str, ref: str, text: KeptText) -> str:
                     lines.append(f"{match.start}: {match.excerpt}")
                     shown_to = match.excerpt_end
     except Refused as refusal:
-        raise ToolError(f"{engine.name} refuses the pattern {shown}: {refusal}") from None
+        raise ToolError(f"ripgrep refuses the pattern {shown}: {refusal}") from None
     except ValueError as error:
         raise ToolError(f"The pattern {shown} cannot be searched for: {error}.") from None
     except TimeoutError:
@@ -173,7 +177,7 @@ async def _matches(pattern: str, ref: str, text: KeptText) -> str:
             "pattern, or offset and limit."
         ) from None
     except OSError as error:
-        raise ToolError(f"{engine.program} cannot be started: {error.strerror}.") from error
+        raise ToolError(f"{ripgrep.program} cannot be started: {error.strerror}.") from error
     if not lines:
         return f"No match of {shown} in {ref}."
     end = [f"[more matches after offset {shown_to}: use a narrower pattern]"] if more else []

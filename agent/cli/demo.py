@@ -138,8 +138,9 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
         ),
         model=model,
     )
+    places = launch.places
     for folder in (Path.cwd(), project):
-        distrust_writable_folders(launch.settings.sandbox, folder, launch.places.environ)
+        distrust_writable_folders(launch.settings.sandbox, folder, places.environ, places.state)
     return open_agent(launch, SessionChoice(), emit=emit, ask=ask)
 
 

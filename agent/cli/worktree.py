@@ -29,10 +29,11 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
 
     cwd, name = cwd_of(options), options["worktree"]
     settings, warnings = loaded.settings, list[str]()
-    distrust_writable_folders(settings.sandbox, cwd, os.environ)  # before git runs
+    state = state_dir(settings, os.environ)
+    distrust_writable_folders(settings.sandbox, cwd, os.environ, state)  # before git runs
 
     def lock(path: Path) -> None:
-        place = Project(state_dir(settings, os.environ), path).folder / "worktree" / "log"
+        place = Project(state, path).folder / "worktree" / "log"
         try:
             acquire_lock(place, warnings)  # held until the process ends
         except SessionBusy as busy:

@@ -327,7 +327,7 @@ def launch_options(
         extras=Extras(safe=True) if safe else _extras_of(loaded, cwd, environ),
     )
     launch = replace(launch, starts=make_gate(launch, _project_commands(loaded)))
-    distrust_writable_folders(launch.settings.sandbox, launch.places.cwd, launch.places.environ)
+    distrust_writable_folders(launch.settings.sandbox, cwd, environ, launch.places.state)
     if settings.permissions.directories:
         _check_directories(launch)
     return launch

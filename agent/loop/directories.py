@@ -6,8 +6,10 @@ again.
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...tools.search.installed import keep_ripgrep
 from ...tools.system.programs import distrust
 from ..errors import UsageError
 from ..permissions.paths import is_within
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def open_directories(
-    approval: "Approval", recorded: Mapping[str, str], chosen: Sequence[str]
+    approval: "Approval", recorded: Mapping[str, str], chosen: Sequence[str], state: Path
 ) -> list[str]:
     """Add the directories of the log and of the settings to a session that is opened, and return
     warnings. `recorded` maps names to real paths. Raises UsageError if a directory of the settings
@@ -36,9 +38,10 @@ def open_directories(
                 f"the session continues without {name}: {error.message}. Use /add-dir to add it"
             )
         else:
-            add_folder(approval, name)
+            add_folder(approval, name, state)
     for text in chosen:
-        add_folder(approval, checked_directory(text, approval.folders.cwd, approval.own))
+        name = checked_directory(text, approval.folders.cwd, approval.own)
+        add_folder(approval, name, state)
     return warnings
 
 
@@ -61,10 +64,13 @@ def directories_line(names: Sequence[str]) -> str:
     )
 
 
-def add_folder(approval: "Approval", name: str) -> bool:
-    """Add a checked directory to a session. Return True if it is new."""
+def add_folder(approval: "Approval", name: str, state: Path) -> bool:
+    """Add a checked directory to a session. Return True if it is new. `state` is the state folder,
+    for a copy of a program that commands could change from now on.
+    """
     if is_within(os.path.realpath(name), approval.folders):
         return False
     approval.folders.add(name)
     distrust([name])
+    keep_ripgrep(state)
     return True

@@ -167,7 +167,7 @@ async def add_directory(agent: AgentState, text: str) -> str:
     approval = agent.approval
     name = checked_directory(text, approval.folders.cwd, approval.own)
     await agent.begin()
-    if not add_folder(approval, name):
+    if not add_folder(approval, name, agent.options.places.state):
         raise UsageError(
             f"{name} is already a directory of this session", hint="/add-dir lists them."
         )

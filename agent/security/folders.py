@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ...tools.search.installed import keep_ripgrep
 from ...tools.system.programs import distrust, within
 from ..config.settings import SandboxSettings
 from . import sandbox_paths
@@ -68,16 +69,18 @@ def expand_home(path: Path, homes: Sequence[str]) -> Path:
 
 
 def distrust_writable_folders(
-    chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
+    chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str], state: Path
 ) -> None:
     """Exclude folders that commands may write to from the search for the agent's own programs.
-    Without a sandbox commands may write anywhere; then only the project's folders are excluded.
+    Without a sandbox commands may write anywhere; then only the project's folders are excluded. If
+    they contain the installed ripgrep, a copy of it is kept, in the state folder if necessary.
     """
     distrust(_shipped_folders(os.path.realpath(cwd), environ))
     if chosen.mode == "off":
         distrust(project_folders(str(cwd), environ))
     else:
         distrust(writable_folders(str(cwd), environ, chosen.write))
+    keep_ripgrep(state)
 
 
 def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:

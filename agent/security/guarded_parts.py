@@ -3,10 +3,9 @@
 Guarded parts are those of a repository that make git run programs, settings files, and programs
 that the agent would run.
 
-A search may read the approved folder, ignore files, and the files of the search program. ripgrep
-opens files by path: if a folder is replaced by a link during the search, ripgrep would leave the
-approved folder. Landlock prevents that. A search also writes nothing and opens no socket, whatever
-program it is.
+A search may read the approved folder, ignore files, and ripgrep's own files. ripgrep opens files by
+path: if a folder is replaced by a link during the search, ripgrep would leave the approved folder.
+Landlock prevents that. A search also writes nothing and opens no socket.
 """
 
 import os
@@ -17,8 +16,7 @@ from dataclasses import field
 from pathlib import Path
 from threading import Lock
 
-from ...tools.search.engine import search_engine
-from ...tools.search.python_engine import PythonEngine
+from ...tools.search.installed import find_ripgrep
 from ...tools.system.programs import within
 from ..lazy import dataclass
 from . import landlock
@@ -38,10 +36,9 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
     """
     if not landlock.version():
         return None
-    engine = search_engine(environ.get("PATH"))
+    ripgrep = find_ripgrep(environ.get("PATH"))
     musl = map(str, Path("/etc").glob(_MUSL_PATHS))
-    named = [*_SYSTEM, *musl, *engine.files, *PythonEngine().files]
-    named += _ignore_files(environ, folder)
+    named = [*_SYSTEM, *musl, *(ripgrep.files if ripgrep else ()), *_ignore_files(environ, folder)]
     there = (os.path.realpath(path) for path in named if os.path.exists(path))  # noqa: PTH110
     return landlock.read_only_restriction([str(folder), *dict.fromkeys(there)])
 

@@ -80,10 +80,7 @@ WITHOUT_TEST_FILE = {
     "security": "bubblewrap planted sandbox_paths",
     "session": "titles",
     "system": "child git_links process_table safe_open",
-    "tools": (
-        "base char_sets download main mcp pattern_parser "
-        "pattern_parts pcre_syntax rust_syntax web_fetch"
-    ),
+    "tools": "base download mcp ripgrep web_fetch",
     "ui": (
         "capabilities choose command_context completions context diffs files headless "
         "history hooks input_filter input_queue intent keys layout markdown_stream memory "

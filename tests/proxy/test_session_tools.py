@@ -19,8 +19,6 @@ from ctxagent.tools.base import Context
 from ctxagent.tools.search.request import TextMatch
 from ctxagent.tools.search.ripgrep import Ripgrep
 
-from ..support.search_engines import ENGINES, engine_named
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -176,22 +174,27 @@ def test_a_search_that_takes_too_long_is_ended(
     assert ended == [True]
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_each_engine_finds_a_pattern(
-    project: Project, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_pattern_is_searched(project: Project) -> None:
     record(project, "one", User(content="first\nport 8080, part 81\n"))
-    monkeypatch.setattr(module, "search_engine", lambda path: engine_named(name))
     text = ask(project, "recall", ref="#2", pattern=r"(?<=port )\d+")
     assert text.endswith("11: port 8080, part 81")
-    with pytest.raises(ToolError, match=f"{name} refuses the pattern 'x\\('"):
+    with pytest.raises(ToolError, match=r"ripgrep refuses the pattern 'x\('"):
         ask(project, "recall", ref="#2", pattern="x(")
+
+
+def test_without_ripgrep_no_pattern_is_searched(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(project, "one", User(content="hello"))
+    monkeypatch.setattr(module, "find_ripgrep", lambda path: None)
+    with pytest.raises(ToolError, match=r"Install ripgrep .* Without it, use offset and limit"):
+        ask(project, "recall", ref="#2", pattern="x")
 
 
 def test_a_program_that_cannot_be_started_is_named(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(project, "one", User(content="hello"))
-    monkeypatch.setattr(module, "search_engine", lambda path: Ripgrep("/nowhere/rg"))
+    monkeypatch.setattr(module, "find_ripgrep", lambda path: Ripgrep("/nowhere/rg"))
     with pytest.raises(ToolError, match="/nowhere/rg cannot be started: No such file"):
         ask(project, "recall", ref="#2", pattern="x")

@@ -30,10 +30,9 @@ _TAKEN_AWAY: Mapping[Kind, Sequence[str]] = {
     "Landlock": ("bubblewrap._installed = lambda: iter(())",),
     "none": ("bubblewrap._installed = lambda: iter(())", "landlock.version = lambda: 0"),
 }
-_NO_RIPGREP = "engine.ripgrep = lambda path, own=engine.ripgrep: own('/nonexistent')"
 _START = """import sys
 from ctxagent.agent.security import bubblewrap, landlock
-from ctxagent.tools.search import engine
+from ctxagent.tools.system import program_copy
 {taken_away}
 from ctxagent.agent.cli.main import main
 sys.argv[0] = {command!r}
@@ -108,16 +107,21 @@ LANDLOCK = pytest.param("Landlock", marks=needs_landlock)
 every_sandbox = pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK, "none"])
 
 
-def under(kind: Kind, python: str = "") -> tuple[str, ...]:
+# A statement that takes away the files in memory that programs can be started from.
+NO_PROGRAMS_IN_MEMORY = "del program_copy.os.MFD_ALLOW_SEALING"
+
+
+def under(kind: Kind, python: str = "", taken_away: str = "") -> tuple[str, ...]:
     """Return the beginning of a command line that starts the agent under one kind of sandbox, also
     if this machine has a stronger one. For the kinds without bubblewrap, it is not installed.
 
-    `python` starts the agent in another environment, where no folder of the PATH has a ripgrep.
+    `python` starts the agent in another environment. `taken_away` is a statement that takes away
+    something else.
     """
     usual: Kind = "none" if lacks("Landlock") else "Landlock"
     is_usual = kind == ("bubblewrap" if bwrap() else usual)
-    if is_usual and not python:
+    if is_usual and not python and not taken_away:
         return (COMMAND,)
-    taken_away = [*(() if is_usual else _TAKEN_AWAY[kind]), *([_NO_RIPGREP] if python else ())]
-    start = _START.format(taken_away="\n".join(taken_away), command=COMMAND)
+    statements = [*(() if is_usual else _TAKEN_AWAY[kind]), taken_away]
+    start = _START.format(taken_away="\n".join(statements), command=COMMAND)
     return (python or sys.executable, "-c", start)

@@ -1,8 +1,10 @@
-"""The rules of ignore files: which of them decides. `tests/tools/test_search_engines.py` compares
-them with ripgrep.
-"""
+"""The rules of ignore files: which of them decides, also compared with ripgrep."""
 
+import asyncio
+import subprocess
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,6 +14,23 @@ from ctxagent.tools.system.ignore_rules import (
     read_ignore_file,
     rules_above,
 )
+from ctxagent.tools.system.project_files import _walked, in_order
+
+from ..support.ripgreps import PROGRAM
+
+TREES = 60
+FOLDERS = ("src", "build", ".hidden", "node_modules", "x y", "[id]", "lib", "src/deep", "lib/a")
+FILES = (
+    "a", "foo.py", "bar.ts", "Makefile", "README.md", "a.min.js", ".env", "ünï.txt", "b.log",
+    "a-b.c", "test.PY", "x.test.tsx", ".gitignore.txt", "{a}.c",
+)  # fmt: skip
+RULES = (
+    "build/", "*.py", "!foo.py", "/a", "node_modules", "**/lib", "lib/**", "src/*.ts", "*.log",
+    "!src/bar.ts", "# comment", "", "*.min.js", "x y/", "[a-b]", "lib/*", "!lib/a", "!*/", "/*",
+    "/src/**/a", ".hidden/", "?", "!/src", "a*", "*.{ts,tsx}", "\\!a", "  ", "foo.py  ", "deep",
+    "src/deep/", "/src/deep/foo.py", "!deep/", "*.[jt]s", "**/deep/**", "[", "{a", "a\\", "*.md/",
+    "**/*.log", "!.env", "/[id]/", "\\[id\\]", "ünï*", "*.test.*", "!a.min.js", "README.*",
+)  # fmt: skip
 
 
 def write(root: Path, **files: str) -> None:
@@ -120,3 +139,40 @@ def test_what_is_no_file_of_text_has_no_rules(tmp_path: Path) -> None:
     (tmp_path / ".ignore").mkdir()
     (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbffirst\r\n\xff\nlast\n")
     assert ignored(tmp_path, "first", "last") == ["first"]
+
+
+def make_tree(root: Path, random: Random) -> None:
+    """Create files, and ignore files in and above the root."""
+    for _ in range(random.randint(6, 20)):
+        path = root / random.choice([*FOLDERS, "", ""]) / random.choice(FILES)
+        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    for _ in range(random.randint(1, 5)):
+        path = root / random.choice([*FOLDERS, "", "", ".."]) / random.choice(IGNORE_FILES)
+        with suppress(FileExistsError, NotADirectoryError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{rule}\n" for rule in random.choices(RULES, k=3)))
+
+
+@pytest.mark.slow
+def test_a_walk_lists_what_ripgrep_searches(tmp_path: Path) -> None:
+    """In generated trees, also with the user's own rules."""
+    random, home = Random(1), tmp_path / "home"
+    (home / ".config/git").mkdir(parents=True)
+    env = {"HOME": str(home)}
+    options = ("--files", "--hidden", "--no-require-git", "--no-ignore-messages", "--glob=!.git")
+    some = 0
+    for number in range(TREES):
+        root = tmp_path / f"{number}/project"
+        make_tree(root, random)
+        own = random.choice(RULES) if number % 3 == 0 else ""
+        (home / ".config/git/ignore").write_text(f"{own}\n")
+        if rules_above(str(root), env)[1]:
+            continue
+        done = subprocess.run([PROGRAM, *options], cwd=root, env=env, capture_output=True)
+        expected = in_order(done.stdout.decode().splitlines())
+        listing = asyncio.run(_walked(root, 1_000, env))
+        assert in_order(listing.paths) == expected, root
+        some += bool(expected and listing.ignored)
+    assert some > TREES // 3

@@ -17,11 +17,14 @@ from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.grep import GrepParams, GrepTool
+from ctxagent.tools.search import installed
 from ctxagent.tools.system.child import child
+from ctxagent.tools.system.program_copy import ProgramCopy
 from ctxagent.tools.system.programs import describe_program, distrust, own_environment, program
 from ctxagent.tools.system.project_files import list_files
 
 from ..support.command import Place
+from ..support.ripgreps import PROGRAM
 
 PROGRAMS = ("git", "rg", "bash", "sh")
 
@@ -97,16 +100,48 @@ def test_the_doctor_says_which_program_searches(
     planted = plant(tmp_path / "scripts", tmp_path / "mark")
     monkeypatch.setattr("sysconfig.get_path", lambda name: planted)
     assert setup._search("/nonexistent").found == f"ripgrep: {planted}/rg"
-    distrust([planted])
-    found = setup._search("/nonexistent")
-    assert not found.note
-    assert found.found.startswith("Python: /")
-    assert found.found.endswith(
-        f". {planted}/rg is not used: commands may write there. "
-        "For faster searches, install ripgrep from your system's packages"
-    )
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nonexistent")
-    assert ". ripgrep is not installed. " in setup._search("/nonexistent").found
+    assert setup._search(planted).found == f"ripgrep: {planted}/rg"
+    distrust([planted])
+    found = setup._search(planted)
+    assert found.note
+    assert found.found == (
+        f"the tool Grep is off: {planted}/rg is not used: commands may write there. "
+        "Install ripgrep from your system's packages"
+    )
+    assert "off: ripgrep is not installed. " in setup._search("/nonexistent").found
+
+
+def test_only_a_ripgrep_that_commands_can_change_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only the one that is installed with this program, at most once."""
+    folder, copied = tmp_path / "scripts", list[Path]()
+    folder.mkdir()
+    shutil.copy(PROGRAM, folder)
+
+    def copy(source: Path, _: Path) -> ProgramCopy:
+        copied.append(source)
+        return ProgramCopy("x")
+
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(folder))
+    monkeypatch.setattr(installed, "copy_program", copy)
+    for _ in range(2):
+        installed.keep_ripgrep(tmp_path)
+    assert copied == []
+    found = installed.find_ripgrep(None)
+    assert found
+    assert found.copy is None
+    distrust([str(folder)])
+    for _ in range(2):
+        installed.keep_ripgrep(tmp_path)
+    assert copied == [folder / "rg"]
+    found = installed.find_ripgrep(str(folder))
+    assert found
+    assert found.copy == ProgramCopy("x")
+    other = tmp_path / "other"
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(other))
+    assert installed.find_ripgrep(str(folder)) is None
 
 
 def test_what_commands_may_write_to(tmp_path: Path) -> None:
@@ -138,7 +173,8 @@ def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
         "from ctxagent.agent.config.settings import SandboxSettings\n"
         "from ctxagent.tools.system.programs import program\n"
         f"environ = {{'HOME': {str(tmp_path / 'home')!r}, 'PATH': {shipped!r}}}\n"
-        f"distrust_writable_folders(SandboxSettings(mode={mode!r}), Path(sys.argv[1]), environ)\n"
+        f"settings, state = SandboxSettings(mode={mode!r}), Path('/nonexistent')\n"
+        "distrust_writable_folders(settings, Path(sys.argv[1]), environ, state)\n"
         "print([program('git', folder) for folder in sys.argv[2:]])\n"
     )
     (tmp_path / "home").mkdir()

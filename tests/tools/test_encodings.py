@@ -12,9 +12,8 @@ from ctxagent.tools.base import Context, Output
 from ctxagent.tools.edit import EditParams, EditTool
 from ctxagent.tools.grep import GrepParams, GrepTool
 from ctxagent.tools.read import ReadParams, ReadTool
+from ctxagent.tools.search import decoded_files
 from ctxagent.tools.write import WriteParams, WriteTool
-
-from ..support.search_engines import ENGINES, engine_named
 
 RUSSIAN = "// Функция возвращает сумму двух чисел\nint sum;\n// Возможная ошибка\n"
 CHINESE = "// 这个函数返回两个数的和\nint sum;\n// 如果失败则返回错误\n"
@@ -80,21 +79,31 @@ def test_all_tools_read_a_file_alike(
 
 @pytest.mark.slow
 @each_sample
-@pytest.mark.parametrize("engine", ENGINES)
 def test_grep_finds_what_read_shows(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    engine: str,
-    encoding: str,
-    text: str,
-    word: str,
-    new: str,
+    tmp_path: Path, encoding: str, text: str, word: str, new: str
 ) -> None:
-    found = engine_named(engine)
-    monkeypatch.setattr("ctxagent.tools.grep.search_engine", lambda path: found)
     (tmp_path / "a.c").write_bytes(text.encode(encoding))
     (tmp_path / "b.c").write_text(f"{word} in UTF-8\n", "utf-8")
     assert grep(tmp_path, word) == f"a.c:3:{text.splitlines()[2]}\nb.c:1:{word} in UTF-8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("files", "size"), [(3, 1 << 20), (100, 40)])
+def test_grep_in_several_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, size: int
+) -> None:
+    """The number and the size of the texts that one run of ripgrep gets are limited."""
+    monkeypatch.setattr(decoded_files, "MAX_OPEN_FILES", files)
+    monkeypatch.setattr(decoded_files, "MAX_OPEN_BYTES", size)
+    expected = list[str]()
+    for folder in ("a", "a-b", "b"):
+        for number in range(5):
+            encoding = "utf-8" if number == 2 else "latin-1"
+            path = tmp_path / folder / f"{number}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"first\ncafé {number}\n", encoding)
+            expected.append(f"{folder}/{number}.txt:2:café {number}")
+    assert grep(tmp_path, "café").splitlines() == expected
 
 
 @each_sample

@@ -1,14 +1,17 @@
 """Decide on the encodings of the files of a search that are not UTF-8, as Read does."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..project_encodings import ProjectEncodings
+from ..system.process import unnamed_file
 from ..system.safe_open import open_regular
 from ..text import CHUNK_BYTES, Form, NotText, recognise
-from .request import DecodedFile, Search
+from .request import DecodedFile, OpenText, Search
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024  # as in Read; of a larger file, the first bytes are judged
+MAX_DECODED_BYTES = 1 << 28  # of one file; the rest is not searched
+MAX_OPEN_FILES, MAX_OPEN_BYTES = 200, 1 << 25  # in one run of ripgrep
 
 
 # The certain forms of files, by path, size, time of the last change and stated encoding.
@@ -57,3 +60,20 @@ def is_binary(start: bytes) -> bool:
     except NotText:
         return True
     return False
+
+
+def open_decoded(search: Search, waiting: Iterator[DecodedFile]) -> list[OpenText]:
+    """Return the texts of the next files that can be read, as many as one run of ripgrep searches.
+    Blocks.
+    """
+    texts, size = list[OpenText](), 0
+    while len(texts) < MAX_OPEN_FILES and size < MAX_OPEN_BYTES and (file := next(waiting, None)):
+        try:
+            with os.fdopen(open_regular(search.root / file.path), "rb") as source:
+                data = source.read(MAX_DECODED_BYTES)[file.bom_bytes :]
+        except OSError:  # it was removed or exchanged
+            continue
+        text = data.decode(file.encoding, "replace").encode("utf-8", "replace")
+        texts.append(OpenText(file.path, unnamed_file(text)))
+        size += len(text)
+    return texts

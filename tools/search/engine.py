@@ -1,26 +1,23 @@
-"""Search files and texts for a regular expression.
+"""Search files and texts for a regular expression, with ripgrep.
 
-This module chooses the program that searches: a trusted ripgrep, or the search in Python. A search
-of files runs in its root and passes on `GrepHit`s sorted by path. A glob narrows the search; it
-does not include ignored files.
+A search of files runs in its root and passes on `GrepHit`s sorted by path. A glob narrows the
+search; it does not include ignored files.
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from ...agent.lazy import regex
 from ..system.child import child, pieces
 from ..system.glob_patterns import compile_wildcard, path_ends
 from ..system.kept_text import KeptText
-from ..system.programs import ripgrep
-from .decoded_files import decoded_files
-from .python_engine import PythonEngine
-from .request import GrepHit, Mode, Refused, Search, SearchCommand, SearchEngine, TextMatch
+from .decoded_files import decoded_files, open_decoded
+from .request import DecodedFile, GrepHit, Mode, Refused, Search, SearchCommand, TextMatch
 from .ripgrep import Ripgrep
 
 MAX_LINE_BYTES = 16 << 20  # bytes of one line; the rest is ignored
@@ -38,19 +35,11 @@ _BAD_RULE = regex(r"^.*: line \d+: error parsing glob .*\n?", re.MULTILINE)
 Take = Callable[[GrepHit], bool]  # returns True to continue
 
 
-def search_engine(path: str | None) -> SearchEngine:
-    """Return the program that searches: the ripgrep installed with this program, or else the one in
-    `path`, or else the search in Python. A ripgrep that commands could have written is not used.
-    """
-    found = ripgrep(path)
-    return Ripgrep(found) if found else PythonEngine()
-
-
-async def search_files(engine: SearchEngine, search: Search, take: Take) -> int:
+async def search_files(ripgrep: Ripgrep, search: Search, take: Take) -> int:
     """Search files and pass hits to `take` until there are no more or `take` returns False.
 
-    Files that are not UTF-8 are listed first and searched in Python, in the encodings that Read
-    uses. If the list takes too long, the rest of these files is searched as UTF-8.
+    Files that are not UTF-8 are listed first. ripgrep gets their text as UTF-8, decoded as Read
+    decodes it. If the list takes too long, the rest of these files is searched as UTF-8.
 
     Returns the number of unreadable files and directories. Raises Refused, and OSError if the
     program cannot run.
@@ -60,7 +49,7 @@ async def search_files(engine: SearchEngine, search: Search, take: Take) -> int:
     def is_wanted(path: str) -> bool:
         return bool(search.only) or chosen(path)
 
-    listing = _Run(engine.name, search, engine.encoding_command)
+    listing = _Run(search, ripgrep.encoding_command)
     paths: list[str] = []
     with contextlib.suppress(TimeoutError):
         async with (
@@ -71,29 +60,25 @@ async def search_files(engine: SearchEngine, search: Search, take: Take) -> int:
                 if is_wanted(path := _path(piece)):
                     paths.append(path)
     decoded = await asyncio.to_thread(decoded_files, search, paths)
-    first = _Run(engine.name, search, engine.command)
-    second = _Run(engine.name, replace(search, decoded=decoded), PythonEngine().command)
+    run = _Run(search, ripgrep.command)
     skipped = {file.path for file in decoded}
     async with (
-        contextlib.aclosing(first.hits()) as some,
-        contextlib.aclosing(second.hits() if decoded else _nothing()) as others,
+        contextlib.aclosing(run.hits()) as some,
+        contextlib.aclosing(_decoded_hits(ripgrep, search, decoded)) as others,
         contextlib.aclosing(_merged(some, others)) as found,
     ):
         async for hit, is_decoded in found:
             wanted = is_wanted(hit.path) and (is_decoded or hit.path not in skipped)
             if wanted and not take(hit):
                 return 0
-    return first.unreadable
+    return run.unreadable
 
 
 class _Run:
-    """One run of a search program."""
+    """One run of ripgrep."""
 
-    def __init__(
-        self, name: str, search: Search, command: Callable[[Search], SearchCommand]
-    ) -> None:
+    def __init__(self, search: Search, command: Callable[[Search], SearchCommand]) -> None:
         self.unreadable = 0  # files and directories, known at the end
-        self._name = name
         self._search = search
         self._command = command
 
@@ -114,6 +99,7 @@ class _Run:
             cwd=search.inside,
             env=search.env,
             given=command.given,
+            passed=command.passed,
             restrict=search.bounds,
         ) as program:
             async with contextlib.aclosing(pieces(program.out, separator, MAX_LINE_BYTES)) as found:
@@ -123,19 +109,31 @@ class _Run:
         self.unreadable = complaints.count(_UNREADABLE)
         reason = _BAD_RULE.sub("", complaints).strip()
         if code not in (0, 1) and not self.unreadable and (reason or reason == complaints):
-            raise Refused(" ".join(reason.split()) or f"{self._name} ended with code {code}")
+            raise Refused(" ".join(reason.split()) or f"ripgrep ended with code {code}")
 
 
-async def _nothing() -> AsyncGenerator[GrepHit, None]:
-    for hit in list[GrepHit]():
-        yield hit
+async def _decoded_hits(
+    ripgrep: Ripgrep, search: Search, files: Sequence[DecodedFile]
+) -> AsyncGenerator[GrepHit, None]:
+    """Yield the hits in the decoded text of files, which are sorted by path, in their order."""
+    waiting = iter(files)
+    while texts := await asyncio.to_thread(open_decoded, search, waiting):
+        try:
+            by_name = {text.name: text.path for text in texts}
+            command = partial(ripgrep.text_files_command, texts)
+            async with contextlib.aclosing(_Run(search, command).hits()) as hits:
+                async for hit in hits:
+                    yield replace(hit, path=by_name[hit.path])
+        finally:
+            for text in texts:
+                text.file.close()
 
 
 async def _merged(
     one: AsyncGenerator[GrepHit, None], two: AsyncGenerator[GrepHit, None]
 ) -> AsyncGenerator[tuple[GrepHit, bool], None]:
-    """Yield the hits of two runs, which are sorted by path, in one order; with True for the second
-    run.
+    """Yield the hits of two generators, which are sorted by path, in one order; with True for the
+    second one.
     """
     first, second = await anext(one, None), await anext(two, None)
     while first or second:
@@ -148,7 +146,7 @@ async def _merged(
 
 
 async def search_text(
-    engine: SearchEngine, pattern: str, text: KeptText
+    ripgrep: Ripgrep, pattern: str, text: KeptText
 ) -> AsyncGenerator[TextMatch, None]:
     """Yield the matches in a text, in order. A match never spans lines. Raises Refused, and OSError
     if the program cannot run.
@@ -156,8 +154,10 @@ async def search_text(
     blocks, before = _blocks(text), 0  # characters in finished blocks
     while block := await asyncio.to_thread(next, blocks, ""):
         data = block.encode("utf-8", "replace")  # a lone surrogate becomes one byte
-        command = await asyncio.to_thread(engine.text_command, pattern, data)
-        async with child(command.argv, cwd=Path("/"), given=command.given) as program:
+        command = await asyncio.to_thread(ripgrep.text_command, pattern, data)
+        async with child(
+            command.argv, cwd=Path("/"), given=command.given, passed=command.passed
+        ) as program:
             at = start = 0  # the same place, in bytes and in characters of the block
             async with contextlib.aclosing(pieces(program.out, b"\n", MAX_OFFSET_BYTES)) as found:
                 async for piece in found:
@@ -167,7 +167,7 @@ async def search_text(
                     yield _text_match(block, before, start)
             code, complaints = await program.end()
         if code not in (0, 1):
-            raise Refused(" ".join(complaints.split()) or f"{engine.name} ended with code {code}")
+            raise Refused(" ".join(complaints.split()) or f"ripgrep ended with code {code}")
         before += len(block)
 
 

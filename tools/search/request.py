@@ -1,8 +1,8 @@
-"""What is searched for, and what is found, whatever program searches."""
+"""What is searched for, and what is found."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import IO, Literal
 
 from ...agent.lazy import dataclass
 
@@ -16,6 +16,19 @@ class DecodedFile:
     path: str
     encoding: str
     bom_bytes: int  # length of the byte order mark
+
+
+@dataclass(frozen=True, slots=True)
+class OpenText:
+    """The text of a file as UTF-8, in an unnamed file. `path` is relative to the root."""
+
+    path: str
+    file: IO[bytes]
+
+    @property
+    def name(self) -> str:
+        """The path of the unnamed file in a process that inherits it."""
+        return f"/dev/fd/{self.file.fileno()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,6 @@ class Search:
     env: Mapping[str, str] | None = None
     inside: Path = Path()  # an unchangeable path of the root (see `listed`)
     listing_s: float = 10.0  # limit for the list of files that are not UTF-8
-    decoded: Sequence["DecodedFile"] = ()  # search only these, in the search in Python
     bounds: Callable[[], None] | None = None  # restricts the thread that starts the program
 
     @property
@@ -67,33 +79,12 @@ class TextMatch:
 
 @dataclass(frozen=True, slots=True)
 class SearchCommand:
-    """A command line with its stdin."""
+    """A command line with its stdin and the descriptors that it inherits."""
 
     argv: Sequence[str]
     given: bytes = b""
+    passed: Sequence[int] = ()
 
 
 class Refused(Exception):
     """The pattern or the type is not valid. The message gives the reason."""
-
-
-class SearchEngine(Protocol):
-    """A program that searches. It prints hits in ripgrep's format, with a NUL behind the path and
-    behind the numbers of a match. It exits with 0 or 1, or with another code if it refuses the
-    search. It complains about each unreadable file with `(os error N)`.
-    """
-
-    name: str  # for the user
-    program: str  # the path of the executable file
-    files: Sequence[str]  # real paths that it reads to start
-
-    def command(self, search: Search) -> SearchCommand:
-        """Return the command that searches the files in the working directory. Blocks. Raises
-        Refused.
-        """
-
-    def encoding_command(self, search: Search) -> SearchCommand:
-        """Return the command that lists the files that have a NUL or are not UTF-8."""
-
-    def text_command(self, pattern: str, text: bytes) -> SearchCommand:
-        """Return the command that prints the offset of each match in a text, in bytes."""

@@ -1,7 +1,11 @@
-"""The search engine ripgrep.
+"""The command lines of ripgrep.
 
 It respects ignore files, reads hidden files but not `.git`, skips binary files and links. Patterns
 use Rust's syntax, or PCRE2 if Rust's does not support them.
+
+Hits are printed with a NUL behind the path and behind the numbers of a match. The exit code is 0 or
+1, or another one if ripgrep refuses the search. It complains about each unreadable file with
+`(os error N)`.
 """
 
 import os
@@ -9,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..system.program_copy import ProgramCopy
 from ..system.project_files import is_ignored
-from .request import Search, SearchCommand
+from .request import OpenText, Search, SearchCommand
 
 # What valid UTF-8 does not contain, and a NUL.
 _NOT_UTF8 = (
@@ -24,31 +29,51 @@ _OPTIONS = ("--no-config", "--crlf", "--color=never", "--engine=auto")
 
 
 class Ripgrep:
-    """A trusted ripgrep at a path."""
+    """A ripgrep that commands cannot change: a program, or the copy of one."""
 
-    name = "ripgrep"
-
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, copy: ProgramCopy | None = None) -> None:
         self.program = program
-        real = Path(os.path.realpath(program))
-        self.files: Sequence[str] = (str(real), str(real.parent.parent / "lib"))
+        self.copy = copy
+        if copy is None:
+            real = Path(os.path.realpath(program))
+            self.files: Sequence[str] = (str(real), str(real.parent.parent / "lib"))
+        else:
+            self.files = (copy.path,) if copy.descriptor is None else ()
 
     def command(self, search: Search) -> SearchCommand:
-        return self._command(search, f"--regexp={search.pattern}")
+        """Return the command that searches the files in the working directory. Blocks. Raises
+        OSError if the copy of the program has changed.
+        """
+        return self._of_folder(search, f"--regexp={search.pattern}")
 
     def encoding_command(self, search: Search) -> SearchCommand:
+        """Return the command that lists the files that have a NUL or are not UTF-8."""
         search = replace(search, mode="files", ignore_case=False, multiline=False)
-        return self._command(search, "--text", f"--regexp={_NOT_UTF8}")
+        return self._of_folder(search, "--text", f"--regexp={_NOT_UTF8}")
 
-    def _command(self, search: Search, *options: str) -> SearchCommand:
-        above = ["--no-ignore-parent"] if is_ignored(search.inside) else []
-        end = (*options, "--", f"./{search.only or ''}")
-        return SearchCommand([self.program, *_OPTIONS, *_file_options(search), *above, *end])
+    def text_files_command(self, texts: Sequence[OpenText], search: Search) -> SearchCommand:
+        """Return the command that searches decoded texts instead of the files."""
+        files = f"--regexp={search.pattern}", "--", *(text.name for text in texts)
+        command = self._command(*_file_options(search), *files)
+        passed = (*command.passed, *(text.file.fileno() for text in texts))
+        return replace(command, passed=passed)
 
     def text_command(self, pattern: str, text: bytes) -> SearchCommand:
+        """Return the command that prints the offset of each match in a text, in bytes."""
         shown = ("--only-matching", "--byte-offset", "--no-line-number", "--no-filename")
-        argv = [self.program, *_OPTIONS, "--text", *shown, f"--regexp={pattern}", "-"]
-        return SearchCommand(argv, text)
+        return self._command("--text", *shown, f"--regexp={pattern}", "-", given=text)
+
+    def _of_folder(self, search: Search, *options: str) -> SearchCommand:
+        above = ["--no-ignore-parent"] if is_ignored(search.inside) else []
+        end = (*options, "--", f"./{search.only or ''}")
+        return self._command(*_file_options(search), *above, *end)
+
+    def _command(self, *arguments: str, given: bytes = b"") -> SearchCommand:
+        if self.copy is None:
+            return SearchCommand([self.program, *_OPTIONS, *arguments], given)
+        self.copy.check()
+        passed = () if self.copy.descriptor is None else (self.copy.descriptor,)
+        return SearchCommand([self.copy.path, *_OPTIONS, *arguments], given, passed)
 
 
 def _file_options(search: Search) -> Iterator[str]:

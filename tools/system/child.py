@@ -47,10 +47,11 @@ async def child(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     given: bytes = b"",
+    passed: Sequence[int] = (),
     restrict: Callable[[], None] | None = None,
 ) -> AsyncIterator[Child]:
-    """Run a child for the duration of a block. `given` is its stdin. It is started from a thread
-    that has called `restrict`.
+    """Run a child for the duration of a block. `given` is its stdin, and it inherits the `passed`
+    descriptors. It is started from a thread that has called `restrict`.
 
     Raises OSError if it cannot be started: FileNotFoundError for a missing program or `cwd`.
     """
@@ -61,7 +62,7 @@ async def child(
             spawn(
                 argv, restrict, cwd=cwd, env=own_environment(os.environ if env is None else env),
                 stdin=stack.enter_context(input_of(given)), stdout=out_end, stderr=err_end,
-                start_new_session=True,
+                start_new_session=True, pass_fds=passed,
             )
         )  # fmt: skip
         try:

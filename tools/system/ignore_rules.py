@@ -4,9 +4,6 @@ A rule of `.rgignore` overrides one of `.ignore`, which overrides `.gitignore`, 
 `.git/info/exclude` and the user's own file. Among files of one kind, the deepest one decides.
 Whether a folder is a repository makes no difference. A rule for a folder holds for everything in
 it, because nobody enters an ignored folder.
-
-The search program (tools/search/python) uses this module, too. So it imports only the standard
-library.
 """
 
 import codecs
@@ -153,13 +150,13 @@ def _rules_at(
     return IgnoreRules(names, (*kinds, ((own, "", 0),) if own else ()))
 
 
-def read_ignore_file(name: str, folder: int | None = None) -> list[str]:
-    """Return the lines of an ignore file, which may be in an open folder; [] if it cannot be read.
-    As in ripgrep, a line that is not UTF-8 ends the file.
+def read_ignore_file(name: str) -> list[str]:
+    """Return the lines of an ignore file; [] if it cannot be read. As in ripgrep, a line that is
+    not UTF-8 ends the file.
     """
     data = b""
     with suppress(OSError):
-        descriptor = os.open(name, _READ, dir_fd=folder)
+        descriptor = os.open(name, _READ)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe would be waited for
                 data = os.read(descriptor, MAX_IGNORE_FILE_BYTES)

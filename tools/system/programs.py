@@ -8,7 +8,6 @@ program found only there counts as missing.
 import os
 import shutil
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 
 _distrusted: set[str] = set()
@@ -31,11 +30,6 @@ def program(name: str, path: str | None) -> str:
         ):
             return file
     return ""
-
-
-def ripgrep(path: str | None) -> str:
-    """Return the ripgrep that was installed with this program, or else the one in `path`."""
-    return program("rg", sysconfig.get_path("scripts")) or program("rg", path)
 
 
 def describe_program(name: str, path: str | None) -> str:

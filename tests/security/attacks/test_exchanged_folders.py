@@ -16,6 +16,7 @@ import pytest
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.security import guarded_parts
 from ctxagent.agent.security.guarded_parts import search_bounds
 from ctxagent.tools.base import Context, Tool
 from ctxagent.tools.edit import EditTool
@@ -23,12 +24,14 @@ from ctxagent.tools.file_access import MAX_FILE_BYTES
 from ctxagent.tools.glob import GlobTool
 from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool
-from ctxagent.tools.search.python_engine import PythonEngine
+from ctxagent.tools.search.decoded_files import open_decoded
+from ctxagent.tools.search.request import DecodedFile, Search
 from ctxagent.tools.system import safe_open
 from ctxagent.tools.write import WriteTool
 
 from ...support.command import comes
 from ...support.other_user import as_other_user
+from ...support.ripgreps import KINDS, ripgrep_of
 
 TRIES = 2_000
 SEARCHES = int(os.environ.get("SEARCHES", "120"))  # `make soak` makes as many as tries
@@ -137,17 +140,32 @@ def test_grep(stage: Stage, path: str) -> None:
         assert not [text for text in texts if SECRET in text or "only-there" in text]
 
 
-def test_grep_in_python(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It follows no link, so it needs no protection by the kernel."""
-    monkeypatch.setattr("ctxagent.tools.grep.search_engine", lambda path: PythonEngine())
-    stage.context.search_bounds = lambda folder: None
-    given = {"pattern": "key|project", "output_mode": "content"}
+@pytest.mark.variants
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_grep_with_a_copy(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The copy has the same bounds as the installed program."""
+    ripgrep = ripgrep_of(kind, tmp_path / "state")
+    monkeypatch.setattr("ctxagent.tools.grep.find_ripgrep", lambda path: ripgrep)
+    monkeypatch.setattr(guarded_parts, "find_ripgrep", lambda path: ripgrep)
     texts = list[str]()
     while len(texts) < TRIES and not any("of the project" in text for text in texts):
-        texts += said(stage, GrepTool(), SEARCHES // 6, path=".", **given)
-        texts += said(stage, GrepTool(), SEARCHES // 6, path="src", **given)
+        for path in (".", "src"):
+            given = {"pattern": "key|project", "output_mode": "content", "path": path}
+            texts += said(stage, GrepTool(), SEARCHES // 6, **given)
     assert not [text for text in texts if SECRET in text or "only-there" in text]
     assert any("of the project" in text for text in texts)
+
+
+def test_files_in_other_encodings(stage: Stage) -> None:
+    """They are read by the agent itself, without the bounds of a search."""
+    search, found = Search(root=stage.project, pattern="", mode="content"), set[bytes]()
+    for _ in range(TRIES):
+        for text in open_decoded(search, iter([DecodedFile("src/key", "latin-1", 0)])):
+            found.add(text.file.read())
+            text.file.close()
+    assert found == {b"of the project\n"}
 
 
 @pytest.mark.variants
