@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from ..agent.compaction.layers.clear import (
         NAME as CLEAR,
     )
-    from ..agent.compaction.layers.demote import (
-        DemoteResults,
-        Demotion,
-        demote_to_file,
-        demote_words,
-        without_file,
-    )
     from ..agent.compaction.layers.known import LAYERS, done_by, known_layers, ordered
     from ..agent.compaction.layers.layer import Layer
+    from ..agent.compaction.layers.move import (
+        MovedText,
+        MoveResults,
+        move_message,
+        move_to_file,
+        without_file,
+    )
     from ..agent.compaction.layers.truncate import file_sha256
     from ..agent.compaction.policy import PRESETS, Policy, policy_of
     from ..agent.compaction.recovery import RECOVERY_TOPIC, session_intent
@@ -71,12 +71,12 @@ __all__ = [
     "BareHost",
     "CompactionEngine",
     "CompactionPurpose",
-    "DemoteResults",
-    "Demotion",
     "Folding",
     "Item",
     "Layer",
     "LearnedWindow",
+    "MoveResults",
+    "MovedText",
     "Policy",
     "Request",
     "SummaryDocument",
@@ -86,8 +86,6 @@ __all__ = [
     "break_down",
     "build_messages",
     "build_request",
-    "demote_to_file",
-    "demote_words",
     "document_from_ledger",
     "done_by",
     "file_sha256",
@@ -96,6 +94,8 @@ __all__ = [
     "learn_from_refusal",
     "max_summary_tokens",
     "measure",
+    "move_message",
+    "move_to_file",
     "ordered",
     "plan_all",
     "policy_of",

@@ -38,7 +38,7 @@ MIN_TOKENS = 100  # smallest text that is noted
 AGES = (0, 1, 2, 3, 5, 8, 12, 20, 35, 60, 120)  # lower bounds of the age ranges
 HALF_LIVES = (5, 8, 10, 15, 20, 30, 40, 60)  # candidates, in replies
 MIN_NEEDED = 8  # needed texts of a kind; below this, its curve is not fitted
-KEEP_ALL = replace(DEFAULT, mode="off", demote_above=None, clear_when="off", truncate_at=None)
+KEEP_ALL = replace(DEFAULT, mode="off", move_above=None, clear_when="off", truncate_at=None)
 TERMS = Terms("all", KEEP_ALL, "claude-sonnet-5", 100_000_000, "", (), fills=0)
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
 

@@ -22,8 +22,8 @@ from ...api.context import (
     CompactionEngine,
     Item,
     Policy,
-    demote_to_file,
     file_sha256,
+    move_to_file,
     plan_all,
     recall_pages,
     tokens,
@@ -431,23 +431,23 @@ class ProxySession:
             ours = translate(replace(call, text=text or "", is_error=piece.is_error))
             details = {**self._details_of(ours), **details}
         if text is not None:
-            demoted = None
+            moved = None
             if sources:
                 details[RECALLED] = sources
             else:
-                demoted = demote_to_file(
+                moved = move_to_file(
                     text, tool=ours.name or "result", seq=seq, folder=host.folder,
                     policy=self.engine.policy,
                 )  # fmt: skip
             if len(text) > MAX_CHARS:
                 details["characters"] = len(text)
-            if demoted is not None:
-                reference, by = demoted[0].reference, "Or with"
+            if moved is not None:
+                reference, by = moved[0].reference, "Or with"
                 if self._is_by_ref:
                     reference, by = without_file(reference), "Full content: with"
                 shown = f"*{by} the ref {self.id}#{seq}, {recall_pages(len(text))}*"
-                content, offloaded = f"{reference}\n{shown}{reminders}", demoted[1]
-                details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
+                content, offloaded = f"{reference}\n{shown}{reminders}", moved[1]
+                details |= {"tokens_saved": moved[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
                 if not (sources or self.policy.line_numbers):
                     details |= unnumbered(ours.name, text)

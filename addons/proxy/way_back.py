@@ -44,7 +44,7 @@ def policy_with(policy: Policy, way_back: WayBack) -> Policy:
     if way_back == "files":
         return policy
     return replace(
-        policy, demote_above=None, clear_when="off", truncate_at=None, summarize_when="full"
+        policy, move_above=None, clear_when="off", truncate_at=None, summarize_when="full"
     )
 
 

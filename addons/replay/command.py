@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .sweep import Axis, SweepResult, Trial
 
 MIN_TEXT_CELLS = 40
-DEMOTE_WARNING = (
+MOVE_WARNING = (
     "The best settings move results to files at once. A replay cannot know which of these results "
     "the model would have read again: choose a smaller change than shown."
 )
@@ -130,7 +130,7 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
         "stopped early."
     )
     if any(key.startswith("demote.") for key, _ in found.best.values):
-        _say_wrapped(DEMOTE_WARNING)
+        _say_wrapped(MOVE_WARNING)
     if found.best.values:
         say(f"\nFor .agentrc, then `ctxagent config --trust`:\n\n{_agentrc_lines(found)}")
 

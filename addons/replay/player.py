@@ -22,8 +22,8 @@ from typing import Any
 from ...api.base import LimitReached, dataclass, regex
 from ...api.context import (
     CompactionEngine,
-    DemoteResults,
     Layer,
+    MoveResults,
     Policy,
     Request,
     break_down,
@@ -255,13 +255,13 @@ class Player:
         seen = translated.details.get("seen")
         if isinstance(seen, dict):
             host.file_digests[seen["path"]] = seen["sha256"]
-        entry, demotion = result_entry(call, translated, host.log.last_seq + 1, self._entry_storage)
+        entry, moved = result_entry(call, translated, host.log.last_seq + 1, self._entry_storage)
         recorded = host.record(entry)
         self._advance_clock(call.at)
         self._results[recorded.seq] = text
-        if demotion is not None:
+        if moved is not None:
             after, number = host.current_window().tokens, len(self._priced) + 1
-            name, gate, before = DemoteResults.name, DemoteResults.gate, after + demotion.saved
+            name, gate, before = MoveResults.name, MoveResults.gate, after + moved.saved
             self._acts.append(ReplayAct(number, name, gate, 1, before, after))
         if translated.is_error:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))

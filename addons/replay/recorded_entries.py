@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...api.base import dataclass
-from ...api.context import Demotion, Policy, demote_to_file, demote_words, unnumbered
+from ...api.context import MovedText, Policy, move_message, move_to_file, unnumbered
 from ...api.record import ToolResult, User
 from ...api.recordings import RecordedCall, RecordedMessage, RecordedReply, TranslatedCall
 
@@ -25,7 +25,7 @@ class EntryStorage:
 def message_entry(message: RecordedMessage, source: str, seq: int, storage: EntryStorage) -> User:
     """Return the log entry of a message to the model. Raises OSError."""
     text = storage.clean(message.text)
-    given, offloaded = demote_words(
+    given, offloaded = move_message(
         text, size=storage.window, seq=seq, folder=storage.folder, policy=storage.policy
     )
     return User(content=given, source=source, mid_turn=message.mid_turn, offloaded=offloaded)
@@ -48,13 +48,13 @@ def reply_blocks(
 
 def result_entry(
     call: RecordedCall, translated: TranslatedCall, seq: int, storage: EntryStorage
-) -> tuple[ToolResult, Demotion | None]:
-    """Return the log entry of a call's result, and its demotion if the text went to a file. Raises
-    OSError.
+) -> tuple[ToolResult, MovedText | None]:
+    """Return the log entry of a call's result, and the reference if its text was moved to a
+    file. Raises OSError.
     """
     details, offloaded = dict(translated.details), None
     content = storage.clean(call.text) or "[empty]"
-    found = demote_to_file(
+    found = move_to_file(
         content, tool=translated.name, seq=seq, folder=storage.folder, policy=storage.policy
     )
     if found is not None:

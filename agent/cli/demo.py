@@ -17,7 +17,7 @@ from ...tools.system.plural import count_of
 from ..compaction.history import acts, savings
 from ..compaction.layers.known import layer_named
 from ..compaction.summary.request import is_summary_question
-from ..config.compaction_settings import DemoteSettings
+from ..config.compaction_settings import MoveSettings
 from ..config.settings import PermissionSettings, Settings, UiSettings
 from ..context.request import Request
 from ..events import Ask, Emit
@@ -128,7 +128,7 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
     launch = LaunchOptions(
         settings=Settings(
             permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED),
-            demote=DemoteSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
+            demote=MoveSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
         ),
         places=Places(
             cwd=project,

@@ -26,9 +26,9 @@ from ..session.entries import (
     reverted_seqs,
 )
 from .drift import WATCHED_TURNS
-from .layers.demote import DemoteResults
 from .layers.known import done_by, layer_named, ordered
 from .layers.layer import WITH_SUMMARY
+from .layers.move import MoveResults
 from .recovery import RECOVERY_TOPIC
 
 _GATE = regex(r"\bHOOK-CTX-\d+: ")
@@ -255,7 +255,7 @@ def _act(entry: Entry, undone: bool, has_no_drift: bool) -> Act | None:
         gate = entry.details.get("gate")  # missing in older logs
         trigger = f"{gate}: oversize result" if gate else "oversize result"
         return Act(
-            entry.seq, entry.at, DemoteResults.name, trigger, before, after, (entry.offloaded,)
+            entry.seq, entry.at, MoveResults.name, trigger, before, after, (entry.offloaded,)
         )
     if isinstance(entry, Mask):
         before, after = entry.tokens_before, entry.tokens_after

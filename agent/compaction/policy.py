@@ -2,7 +2,7 @@
 
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
-| demote above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
+| move to a file above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
 | line numbers of files | no | yes | yes | yes | yes |
 | clear old results | when it pays | every call | from 50 % | from 85 % | when it pays |
 | outline old calls | when it pays | off | off | off | off |
@@ -42,8 +42,8 @@ class Policy:
 
     preset: str = "default"
     mode: CompactMode = "auto"
-    demote_above: int | None = 3_000
-    demote_reads_above: int = 10_000  # the same for tools that read (`_READING_TOOLS`)
+    move_above: int | None = 3_000
+    move_reads_above: int = 10_000  # the same for tools that read (`_READING_TOOLS`)
     preview_chars: int = 4_000
     preview_lines: int | None = None  # limits a preview to this many lines from the beginning
     preview_end: bool = True  # False: a preview shows only the beginning of a text
@@ -85,15 +85,15 @@ class Policy:
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # categories that are kept or may be cleared
 
-    def demotes_above(self, tool: str) -> int | None:
+    def moves_above(self, tool: str) -> int | None:
         """Return the token limit above which a result of a tool is moved to a file; None if off."""
-        if self.demote_above is None or tool not in _READING_TOOLS:
-            return self.demote_above
-        return max(self.demote_above, self.demote_reads_above)
+        if self.move_above is None or tool not in _READING_TOOLS:
+            return self.move_above
+        return max(self.move_above, self.move_reads_above)
 
-    def demoting_above(self, tokens: int) -> "Policy":
+    def moving_above(self, tokens: int) -> "Policy":
         """Return the policy with this limit for the results of all tools."""
-        return replace(self, demote_above=tokens, demote_reads_above=tokens)
+        return replace(self, move_above=tokens, move_reads_above=tokens)
 
 
 DEFAULT = Policy()
@@ -104,7 +104,7 @@ PRESETS: dict[str, Policy] = {
         preset="v5",
         outline=False,
         line_numbers=True,
-        demote_above=40_000,
+        move_above=40_000,
         preview_chars=2_000,
         preview_end=False,
         clear_when="every-call",
@@ -120,7 +120,7 @@ PRESETS: dict[str, Policy] = {
         preset="ctx-001",
         outline=False,
         line_numbers=True,
-        demote_above=15_000,
+        move_above=15_000,
         preview_chars=2_000,
         preview_lines=10,
         clear_when="from",
@@ -137,7 +137,7 @@ PRESETS: dict[str, Policy] = {
         preset="anchored",
         outline=False,
         line_numbers=True,
-        demote_above=10_000,
+        move_above=10_000,
         preview_chars=2_000,
         clear_when="from",
         clear_from=0.85,
@@ -156,7 +156,7 @@ PRESETS: dict[str, Policy] = {
         preset="ledger",
         outline=False,
         line_numbers=True,
-        demote_above=10_000,
+        move_above=10_000,
         preview_chars=2_000,
         clear_above=1_000,
         truncate_at=0.50,
@@ -175,7 +175,7 @@ PRESETS: dict[str, Policy] = {
         outline=False,  # outlines caused more misses here
         edit_margin=1.0,
         clear_keep=1,  # the chances of a miss protect the newest results
-        demote_reads_above=6_000,
+        move_reads_above=6_000,
         preview_chars=3_000,
         summarize_when="pays",
         keep_tokens=8_000,
@@ -184,7 +184,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="append",
         outline=False,
-        demote_reads_above=4_000,
+        move_reads_above=4_000,
         preview_chars=3_000,
         clear_when="off",
         truncate_at=None,
@@ -197,8 +197,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="small",
         outline=False,
-        demote_above=1_500,
-        demote_reads_above=1_500,
+        move_above=1_500,
+        move_reads_above=1_500,
         preview_chars=1_000,
         prepare_at=None,
         keep_tokens=2_000,
@@ -241,8 +241,8 @@ _FIELDS = {  # the field of each setting that can be "preset"
     "compact.keep_tokens": "keep_tokens",
     "compact.keep_messages": "keep_messages",
     "compact.summarizer": "summarizer",
-    "demote.above": "demote_above",
-    "demote.reads_above": "demote_reads_above",
+    "demote.above": "move_above",
+    "demote.reads_above": "move_reads_above",
     "demote.preview_chars": "preview_chars",
     "demote.line_numbers": "line_numbers",
     "microcompact.from": "clear_from",

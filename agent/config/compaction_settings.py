@@ -147,7 +147,7 @@ class CompactSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoteSettings:
+class MoveSettings:
     """[demote]"""
 
     above: int | Preset | None = _by_preset(

@@ -16,9 +16,9 @@ from .add_on_settings import ADD_ON_SECTIONS, AddOnSettings, LspSettings, Teleme
 from .compaction_settings import (
     CheckpointSettings,
     CompactSettings,
-    DemoteSettings,
     MemorySettings,
     MicrocompactSettings,
+    MoveSettings,
     StateSettings,
     TruncateSettings,
 )
@@ -476,7 +476,7 @@ class Settings:
 
     model: ModelSettings = field(default_factory=ModelSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
-    demote: DemoteSettings = field(default_factory=DemoteSettings)
+    demote: MoveSettings = field(default_factory=MoveSettings)
     microcompact: MicrocompactSettings = field(default_factory=MicrocompactSettings)
     truncate: TruncateSettings = field(default_factory=TruncateSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)

@@ -19,7 +19,7 @@ from ...tools.glob import GlobParams, GlobTool
 from ...tools.image import image_size
 from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
 from ...tools.system.plural import count_of
-from ..compaction.layers import demote
+from ..compaction.layers import move
 from ..compaction.policy import Policy
 from ..context.tokens import estimate
 from ..errors import RecordError, ToolError
@@ -212,7 +212,7 @@ class AttachmentsFeature(Feature):
         if output.is_error:
             self._warn(f"@{given}: not attached; {self.session.context.redact(output).text}")
             return
-        text, offloaded = await asyncio.to_thread(self._demoted, output.text, "Mcp")
+        text, offloaded = await asyncio.to_thread(self._moved, output.text, "Mcp")
         heading = (
             f"[The user attached the resource {mention.uri} of the MCP server {mention.server}:]"
         )
@@ -240,7 +240,7 @@ class AttachmentsFeature(Feature):
                 count = texts.count_lines(text)
                 size = f"{count_of(count, 'line')}, {size}"
                 text, offloaded = await asyncio.to_thread(
-                    self._demoted, texts.printable(text), piped.name
+                    self._moved, texts.printable(text), piped.name
                 )
                 cut = f", cut: {piped.cut}" if piped.cut else ""
                 content = f"[The user attached {piped.title}, {size}{cut}:]\n{text}"
@@ -254,14 +254,14 @@ class AttachmentsFeature(Feature):
             User(content=content, source=ATTACHMENT, details=details, offloaded=offloaded)
         )
 
-    def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
+    def _moved(self, text: str, name: str) -> tuple[str, str | None]:
         """Return (text without secrets, None). For a large text, write it to a file of the session
         and return (reference, file). Blocks. Raises RecordError.
         """
         text = self.session.context.redact(Output(text)).text
-        policy = self.session.policy.demoting_above(self._most())
+        policy = self.session.policy.moving_above(self._most())
         try:
-            found = demote.demote_to_file(
+            found = move.move_to_file(
                 text,
                 tool=name,
                 seq=self.session.log.last_seq + 1,
@@ -276,8 +276,8 @@ class AttachmentsFeature(Feature):
 
     def _most(self) -> int:
         """Return the largest text, in tokens, that is attached in full."""
-        share = int(demote.MAX_WORDS_SHARE * self.session.model.current_window().size)
-        return min(share, self.session.policy.demotes_above("Read") or share)
+        share = int(move.MAX_WORDS_SHARE * self.session.model.current_window().size)
+        return min(share, self.session.policy.moves_above("Read") or share)
 
     def _warn(self, text: str) -> None:
         self.session.emit(Notice("warning", text))

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from ...tools.base import Output
 from ...tools.system.shorten import shorten
-from ..compaction.layers.demote import file_name
+from ..compaction.layers.move import file_name
 from ..errors import SessionError, UsageError
 from ..events import waiting
 from ..extensions.hook_files import PublishedHook

@@ -24,7 +24,7 @@ from ...tools.skill import SkillParams, SkillTool
 from ...tools.system.files import make_private_folder, replace_file
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
-from ..compaction.layers.demote import file_name
+from ..compaction.layers.move import file_name
 from ..compaction.summary.request import first_tokens
 from ..context.tokens import estimate
 from ..context.view import View

@@ -23,8 +23,8 @@ from ...tools.system.capture import OutputFile
 from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
 from ...tools.system.take_turn import in_thread, take_turn
-from ..compaction.layers import demote
-from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
+from ..compaction.layers import move
+from ..compaction.layers.move import OVERSIZE_GATE, file_name, move_to_file
 from ..compaction.policy import Policy
 from ..context.items import unnumbered
 from ..errors import ToolError
@@ -90,7 +90,7 @@ class ResultFiles:
             return output.text, None
         room = self.tools[tool].max_result_tokens if tool in self.tools else None
         try:
-            found = demote_to_file(
+            found = move_to_file(
                 output.text,
                 tool=tool,
                 seq=self.next_seq(),
@@ -156,7 +156,7 @@ class ResultFiles:
         except OSError as error:  # the file keeps its name
             self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
         name = f"{OFFLOADED}/{file.path.name}"
-        plan = demote.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)
+        plan = move.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)
         if plan is None and not filed.is_needed:
             file.remove()
             return text, None

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ...tools.system.take_turn import finish_despite_cancel, take_turn
-from ..compaction.layers import demote
+from ..compaction.layers import move
 from ..context.request import PAUSED_STOP_REASON, build_request
 from ..context.view import REPEATED
 from ..errors import (
@@ -101,7 +101,7 @@ async def _record_message(agent: AgentState, message: IncomingMessage) -> None:
     if isinstance(content, str) and len(content) >= LONG_MESSAGE_CHARS:
         size, seq, folder = (await agent.model.window()).size, agent.log.last_seq + 1, agent.folder
         try:
-            kept, offloaded = demote.demote_words(
+            kept, offloaded = move.move_message(
                 content, size=size, seq=seq, folder=folder, policy=agent.policy
             )
         except OSError as error:

@@ -21,7 +21,7 @@ from ctxagent.agent.context.window import Window
 SUMMARIES_ALONE = replace(
     DEFAULT,
     clear_when="off",
-    demote_above=None,
+    move_above=None,
     line_numbers=True,
     truncate_at=None,
     outline=False,

@@ -17,7 +17,7 @@ from ctxagent.agent.session.entries import Assistant, Content, Mask, ToolResult,
 from ..support.sessions.conversation import Conversation
 from .test_images import image
 
-POLICY = replace(DEFAULT.demoting_above(1_000), clear_when="off")
+POLICY = replace(DEFAULT.moving_above(1_000), clear_when="off")
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_results_that_the_model_has_answered_stay(talk: Conversation) -> None:
     answer(talk)
     layers(talk).act_first()
     assert talk.of(Mask) == []
-    layers(talk, replace(POLICY, demote_above=None)).act_first()
+    layers(talk, replace(POLICY, move_above=None)).act_first()
     assert talk.of(Mask) == []
 
 

@@ -135,7 +135,7 @@ def test_each_preset_acts_at_its_numbers(project: Path, name: str) -> None:
 def test_in_every_window_a_summary_comes_before_clearing_unanswered_results(
     project: Path, name: str, window: int
 ) -> None:
-    policy = replace(PRESETS[name], demote_above=None, clear_when="off", truncate_at=None)
+    policy = replace(PRESETS[name], move_above=None, clear_when="off", truncate_at=None)
     talk = play(project, Player(30, window // 20), policy, window=window)
     acts = [entry for entry in talk.entries() if isinstance(entry, Mask | Summary)]
     assert any(isinstance(act, Summary) for act in acts)
@@ -392,7 +392,7 @@ def test_a_summariser_that_fails_leaves_a_mechanical_summary(project: Path, fail
 
 @pytest.mark.slow
 def test_a_history_of_five_windows_becomes_usable(project: Path) -> None:
-    whole = replace(DEFAULT, clear_when="off", demote_above=None)
+    whole = replace(DEFAULT, clear_when="off", move_above=None)
     first = play(project, Player(40, 4_000), whole, window=900_000)
     first.agent.log.close()
     talk = Conversation(project, Player(2, 500), policy=DEFAULT, window=30_000)
@@ -440,7 +440,7 @@ def test_a_server_that_always_finds_it_too_long_is_a_clear_end(project: Path) ->
 
 @pytest.mark.slow
 def test_a_second_summary_within_three_calls_is_not_tried(project: Path) -> None:
-    policy = replace(DEFAULT, clear_when="off", prepare_at=None, demote_above=None)
+    policy = replace(DEFAULT, clear_when="off", prepare_at=None, move_above=None)
     player = Player(12, 11_000)
     talk = Conversation(project, player, policy=policy, window=40_000)
     talk.say("count")

@@ -15,7 +15,7 @@ from ctxagent.agent.compaction.history import (
     user_wrote_since,
     why_not_in_context,
 )
-from ctxagent.agent.compaction.layers import demote
+from ctxagent.agent.compaction.layers import move
 from ctxagent.agent.compaction.layers.layer import WITH_SUMMARY
 from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
 from ctxagent.agent.compaction.policy import DEFAULT
@@ -111,7 +111,7 @@ def test_savings_leave_out_what_was_undone() -> None:
 
 
 def test_the_files_of_results_that_were_moved_together() -> None:
-    plan = demote.plan("word " * 20_000, path="/s/offloaded/x_Bash_3.md", policy=DEFAULT)
+    plan = move.plan("word " * 20_000, path="/s/offloaded/x_Bash_3.md", policy=DEFAULT)
     assert plan is not None
     moved = replace(
         mask(4, "demote", 9, 1), targets=[{"stub": plan.reference}, {"stub": "cleared"}, {}]

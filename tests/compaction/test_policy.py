@@ -41,7 +41,7 @@ def test_a_summary_is_due_at_its_level_or_where_the_window_is_full() -> None:
 def test_presets_have_the_numbers_of_the_table() -> None:
     """The table in the module's docstring, which the guide has too."""
     rows = {
-        name: (p.demote_above, p.clear_when, p.truncate_at, p.prepare_at, p.summarize_at)
+        name: (p.move_above, p.clear_when, p.truncate_at, p.prepare_at, p.summarize_at)
         for name, p in PRESETS.items()
     }
     assert rows["default"] == (3_000, "pays", 0.01, 0.70, 0.93)
@@ -78,7 +78,7 @@ def test_settings_change_the_preset_of_their_choice() -> None:
         2,
         "m",
     )
-    assert (policy.demote_above, policy.clear_keep) == (77, 9)
+    assert (policy.move_above, policy.clear_keep) == (77, 9)
     assert policy.clear_when == "every-call"
     assert policy.clear_above == PRESETS["v5"].clear_above
     off = replace(settings, microcompact=replace(settings.microcompact, when="off"))

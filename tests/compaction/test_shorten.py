@@ -234,7 +234,7 @@ def worked(
         answer,
         tools=[Change(first, window // 120)],
         window=window,
-        policy=replace(DEFAULT, clear_when="off", demote_above=None, **policy),
+        policy=replace(DEFAULT, clear_when="off", move_above=None, **policy),
     )
     assert talk.say("Rename it everywhere.").status == "ok"
     return talk

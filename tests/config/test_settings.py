@@ -57,7 +57,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
     assert policy(place) == Policy(
         preset="ctx-001",
         mode="remind",
-        demote_above=9,
+        move_above=9,
         preview_chars=8,
         preview_lines=10,
         clear_when="off",

@@ -53,7 +53,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cwd = tmp_path_factory.mktemp("sound") / "project"
     cwd.mkdir()
     (cwd / "notes.txt").write_text("one\ntwo\n")
-    policy = replace(DEFAULT, demote_above=1_000, preview_chars=200)
+    policy = replace(DEFAULT, move_above=1_000, preview_chars=200)
     talk = Conversation(cwd, STEPS, policy=policy)
     assert talk.say("look at it").status == "ok"
     asyncio.run(talk.agent.engine.compact())

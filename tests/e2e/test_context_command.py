@@ -206,7 +206,7 @@ def clearable(cwd: Path, policy: Policy) -> Conversation:
         for given in [{"path": f"{n}.txt", "content": f"line {n}\n" * 600}]
     ]
     last = [Step(text="word " * 8_000), Step(text="On."), Step(text="And on.")]
-    whole = replace(policy, demote_above=None)
+    whole = replace(policy, move_above=None)
     talk = Conversation(cwd, [*calls, *last], policy=whole, window=80_000)
     talk.say("write them all")
     return talk

@@ -59,10 +59,10 @@ def said(place: Place, *arguments: str) -> str:
 
 def test_the_log_of_the_newest_session(place: Place) -> None:
     before = {log: log.read_bytes() for log in place.logs()}
-    demoted, summary, checkpoint, drift = said(place).rstrip("\n").split("\n\n")
-    assert "**Event Type:** TIER_1" in demoted
-    assert "**Files Created:** offloaded/" in demoted
-    assert demoted.endswith("**Intent Preserved:** YES")
+    moved, summary, checkpoint, drift = said(place).rstrip("\n").split("\n\n")
+    assert "**Event Type:** TIER_1" in moved
+    assert "**Files Created:** offloaded/" in moved
+    assert moved.endswith("**Intent Preserved:** YES")
     assert "**Event Type:** TIER_3" in summary
     assert "**Trigger:** summary: manual" in summary
     assert summary.endswith("**Intent Preserved:** VERIFICATION_NEEDED")  # drift followed
@@ -74,8 +74,8 @@ def test_the_log_of_the_newest_session(place: Place) -> None:
 def test_json_has_one_object_per_act(place: Place) -> None:
     rows = [json.loads(line) for line in said(place, "--json").splitlines()]
     assert [row["event_type"] for row in rows] == ["TIER_1", "TIER_3", "CHECKPOINT", "DRIFT"]
-    demoted, summary, *_ = rows
-    assert demoted["tokens_saved"] == demoted["tokens_before"] - demoted["tokens_after"] > 0
+    moved, summary, *_ = rows
+    assert moved["tokens_saved"] == moved["tokens_before"] - moved["tokens_after"] > 0
     assert summary["intent_preserved"] == "VERIFICATION_NEEDED"
     assert [row["ref"] for row in rows] == sorted(row["ref"] for row in rows)
 

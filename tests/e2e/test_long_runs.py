@@ -120,7 +120,7 @@ def test_four_hundred_calls(tmp_path: Path, window: int, share: float, most: flo
     summaries only are cheap too, because a summarised text is never larger than the window.
     """
     talk, managed = run(tmp_path / "managed", DEFAULT, window)
-    unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, demote_above=None)
+    unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, move_above=None)
     _, plain = run(tmp_path / "plain", unmanaged, window)
     assert managed.dollars <= share * plain.dollars
     assert managed.dollars <= most

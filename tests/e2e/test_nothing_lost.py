@@ -14,7 +14,7 @@ from ..support.sessions.summarizers import SUMMARIZERS
 from ..support.sessions.survivors import lost, survivors
 
 BARE = "This was a session about amounts. It went on for a while."
-SMALL = replace(DEFAULT.demoting_above(2_000), clear_when="off", preview_chars=400)
+SMALL = replace(DEFAULT.moving_above(2_000), clear_when="off", preview_chars=400)
 
 
 @pytest.fixture(scope="module", params=[USELESS, BARE], ids=["with sections", "bare"])

@@ -177,7 +177,7 @@ def test_long_message_goes_to_a_file_and_survives_an_interrupt(project: Path) ->
 
 def test_a_summary_in_the_turn_keeps_them_verbatim(project: Path) -> None:
     policy = replace(
-        DEFAULT, summarizer="mechanical", summarize_at=20_000, prepare_at=None, demote_above=None,
+        DEFAULT, summarizer="mechanical", summarize_at=20_000, prepare_at=None, move_above=None,
         clear_when="off", keep_tokens=0, keep_messages=1,
     )  # fmt: skip
     long = [("Bash", {"command": "seq 1 8000"})]

@@ -54,7 +54,7 @@ def talk(tmp_path: Path) -> Callable[..., Conversation]:
     (tmp_path / "project").mkdir()
 
     def made(policy: Policy, *steps: Step, window: int = 40_000) -> Conversation:
-        quiet = replace(policy, clear_when="off", truncate_at=None, demote_above=None)
+        quiet = replace(policy, clear_when="off", truncate_at=None, move_above=None)
         return Conversation(tmp_path / "project", Reader(*steps), policy=quiet, window=window)
 
     return made

@@ -90,7 +90,7 @@ def test_trees_of_files(figures: dict[str, Figures]) -> None:
 def test_long_lines(figures: dict[str, Figures]) -> None:
     row = figures["MB of one line"]
     assert row["mb"] < 100
-    assert row["bash_kb"] < 2_100  # kept from either end; what is too much for the model is demoted
+    assert row["bash_kb"] < 2_100  # kept from either end; what is too much for the model is moved
     for name in ("read", "grep", "edit", "diff"):
         assert row[f"{name}_kb"] < 8
     said = figures["MB of an argument"]

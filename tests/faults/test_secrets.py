@@ -12,7 +12,7 @@ import pytest
 
 from ctxagent.agent.app import open_agent
 from ctxagent.agent.config.settings import (
-    DemoteSettings,
+    MoveSettings,
     PermissionSettings,
     SandboxSettings,
     Settings,
@@ -62,7 +62,7 @@ def work(root: Path, *steps: Step, redact: bool = False, **environ: str) -> tupl
         Settings(),
         permissions=PermissionSettings(mode="bypass"),
         sandbox=SandboxSettings(mode="off"),
-        demote=DemoteSettings(above=500),
+        demote=MoveSettings(above=500),
         state=StateSettings(redact=redact),
     )
     launch = LaunchOptions(

@@ -424,7 +424,7 @@ class Walk:
             chance.choice(list(PRESETS.values())),
             keep_tokens=chance.choice((0, 500, 4_000)),
             clear_above=chance.choice((100, 1_000)),
-            demote_above=chance.choice((500, 3_000, 10_000)),
+            move_above=chance.choice((500, 3_000, 10_000)),
             summarizer=chance.choice(("model", "model", "api", "mechanical")),
         )
         self.talk = Talk(self.cwd, f"s{self._copies:03}", model, policy)

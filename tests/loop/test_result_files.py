@@ -16,7 +16,7 @@ from ctxagent.tools.system.capture import OutputFile
 from ..support.disk import small_disk
 from ..support.sessions.history import words
 
-POLICY = replace(DEFAULT, demote_above=500)
+POLICY = replace(DEFAULT, move_above=500)
 PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 20
 
 
@@ -113,7 +113,7 @@ def test_a_large_output_that_has_its_file_is_referred_to(folder: Path) -> None:
 
 
 def test_a_cut_output_is_reported(folder: Path) -> None:
-    told = Told(folder, replace(DEFAULT, demote_above=None))
+    told = Told(folder, replace(DEFAULT, move_above=None))
     output = Output("x", filed=filed(folder, b"x" * 900_000, is_needed=True, limit=300_000))
     details = {"printed_bytes": 900_000, "kept_bytes": 300_000, "cut_by": "the limit"}
     text, _ = told.files.store("Bash", output, details)

@@ -88,7 +88,7 @@ def test_sending_everything_costs_what_replay_says_of_summaries_alone(
     alone = replace(
         DEFAULT,
         clear_when="off",
-        demote_above=None,
+        move_above=None,
         line_numbers=True,
         truncate_at=None,
         outline=False,

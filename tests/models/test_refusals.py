@@ -134,7 +134,7 @@ def test_what_a_refusal_says(
 
 def test_a_redirect_is_named_without_its_query() -> None:
     headers = {"location": "https://me:word@other.example/v1?key=secret"}
-    found = refused(307, "Moved", headers=headers)
+    found = refused(307, "MovedText", headers=headers)
     assert found.message.endswith("(307): https://…@other.example/v1")
 
 

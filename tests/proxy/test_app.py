@@ -26,7 +26,7 @@ from ctxagent.tests.support.proxy.clients import (
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import running_proxy
 
-NOTHING_DUE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
+NOTHING_DUE = replace(DEFAULT, clear_when="off", move_above=None, truncate_at=None)
 EVENTS = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": "r1"}
 OBJECT = {"content-type": "application/json", "x-request-id": "r1"}
 

@@ -47,7 +47,7 @@ def test_the_policy_keeps_what_has_no_way_back() -> None:
     files = policy_with(policy, "files")
     assert (files.outline, files.truncate, files.clear_when) == (False, "persisted", "pays")
     none = policy_with(policy, "none")
-    assert (none.demotes_above("Read"), none.clear_when, none.outline) == (None, "off", False)
+    assert (none.moves_above("Read"), none.clear_when, none.outline) == (None, "off", False)
     assert none.truncate_at is None
 
 

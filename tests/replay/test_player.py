@@ -33,7 +33,7 @@ from ..support.sessions.recording import Strict
 MODEL = "claude-sonnet-5"
 CORES = os.cpu_count() or 1
 WORKERS = min(CORES, 8) if CORES > 1 else 0  # for 8 plays
-ALONE = replace(DEFAULT, clear_when="off", demote_above=None, line_numbers=True, truncate_at=None)
+ALONE = replace(DEFAULT, clear_when="off", move_above=None, line_numbers=True, truncate_at=None)
 
 
 def terms(policy: Policy = DEFAULT, *, window: int = 60_000, label: str = "x") -> Terms:
@@ -178,7 +178,7 @@ def test_paths_and_errors_that_the_last_context_has() -> None:
 
 def test_a_replay_is_deterministic() -> None:
     """This includes references to files, although the folder's name differs between runs."""
-    policy = replace(DEFAULT, demote_above=500)
+    policy = replace(DEFAULT, move_above=500)
     first, second = (play(working(6, 900), terms(policy)) for _ in range(2))
     assert first == second
     assert {act.layer for act in first.acts} == {"demote"}
@@ -380,7 +380,7 @@ def test_clearing_replaces_a_summary_while_it_frees_enough(outline: bool) -> Non
     """Stubs accumulate until clearing frees too little and a summary is needed. With outlines, this
     does not happen.
     """
-    policy = replace(DEFAULT, demote_above=None, outline=outline)
+    policy = replace(DEFAULT, move_above=None, outline=outline)
     run = play(working(160, 3_000), terms(policy, window=32_000))
     instead = [act for act in run.acts if act.trigger == "instead of a summary"]
     assert instead

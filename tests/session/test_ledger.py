@@ -505,9 +505,7 @@ def test_a_real_conversation_gives_real_facts(tmp_path: Path) -> None:
         Step(tools=[("Bash", {"command": "seq 1000; echo 'error: no luck'; exit 3"})]),
         Step(text="Done."),
     ]
-    talk = Conversation(
-        project, steps, policy=replace(DEFAULT, demote_above=200, preview_chars=200)
-    )
+    talk = Conversation(project, steps, policy=replace(DEFAULT, move_above=200, preview_chars=200))
     talk.say("Make a greeting.")
     ledger = Ledger()
     for entry in talk.entries():

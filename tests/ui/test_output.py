@@ -10,7 +10,7 @@ from threading import Event as Signal
 
 import pytest
 
-from ctxagent.agent.compaction.layers import demote
+from ctxagent.agent.compaction.layers import move
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.events import (
     CallFinished,
@@ -198,7 +198,7 @@ def finished(title: str, text: str, ref: int = 0, **details: object) -> ToolFini
 
 
 def offloaded(title: str, text: str) -> ToolFinished:
-    plan = demote.plan(text, path="/state/a.md", policy=DEFAULT)
+    plan = move.plan(text, path="/state/a.md", policy=DEFAULT)
     assert plan is not None
     return finished(title, plan.reference, ref=42, tokens_saved=plan.saved)
 

@@ -7,8 +7,8 @@ from ....tools.system.shorten import shorten
 from ...lazy import regex
 from ...session.entries import Summary
 from .clear import ClearResults
-from .demote import DemoteResults
 from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart
+from .move import MoveResults
 from .short_outline import OutlineCalls
 from .truncate import TruncateInputs
 
@@ -41,7 +41,7 @@ class DropThinking(Layer):
 
 
 LAYERS: tuple[type[Layer], ...] = (
-    DemoteResults, ClearResults, TruncateInputs, OutlineCalls, Summarize, DropThinking,
+    MoveResults, ClearResults, TruncateInputs, OutlineCalls, Summarize, DropThinking,
 )  # fmt: skip
 _OWN = {each.name: each for each in LAYERS}
 _known = {**_OWN}

@@ -32,7 +32,7 @@ def history(folder: Path, window: int = 32_000) -> list[Entry]:
     """Return the log entries of a session of 120 calls with at least two summaries. No result is in
     a separate file.
     """
-    policy = replace(DEFAULT, demote_above=None)
+    policy = replace(DEFAULT, move_above=None)
     return [*Entries(play(made(), folder, window=window, policy=policy, summary_every=40).log)]
 
 

@@ -50,7 +50,7 @@ MODEL = "claude-sonnet-5-5"
 WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
 LEFT, RIGHT, EDGE = 62, 16, 14
 ROW = 24
-ALONE = replace(DEFAULT, clear_when="off", demote_above=None, line_numbers=True, truncate_at=None)
+ALONE = replace(DEFAULT, clear_when="off", move_above=None, line_numbers=True, truncate_at=None)
 SUMMARIES, OURS = "summaries only", "ctxagent"
 AGES = range(1, 101)  # replies
 LEAST_CHANCE = 0.0005  # lowest value in the picture of the chances
@@ -306,7 +306,7 @@ def of_each_layer() -> Iterator[tuple[str, str]]:
     """Draw each layer alone, over a morning of the workday in a smaller window."""
     nothing = replace(ALONE, mode="off")
     layers = {
-        "demote": replace(nothing, demote_above=DEFAULT.demote_above),
+        "demote": replace(nothing, move_above=DEFAULT.move_above),
         "clear": replace(nothing, mode="auto", clear_when="pays", summarize_at=None),
         "cut": replace(nothing, mode="auto", truncate_at=0.5, summarize_at=None),
         "summarise": replace(ALONE, truncate_at=None),

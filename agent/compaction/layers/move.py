@@ -1,4 +1,4 @@
-"""Demote: move an oversized result to a file before it is first sent, and leave a reference.
+"""Move an oversized result to a file before it is first sent, and leave a reference.
 
 The reference has the path, the tokens saved, a preview and the names that the text has most often.
 The preview shows the beginning and the end of the text, where errors and totals are, or only the
@@ -37,22 +37,22 @@ _READ = "*Full content: Read this file with offset and limit, or Grep it for wha
 
 
 @dataclass(frozen=True, slots=True)
-class Demotion:
-    """The replacement for a demoted text."""
+class MovedText:
+    """The reference in place of a text that was moved to a file."""
 
     reference: str  # the text for the model
     saved: int  # estimated tokens
 
 
 def file_name(tool: str, seq: int, at: datetime) -> str:
-    """Return the name of a demoted result's file: `<time>_<tool>_<seq>.md`."""
+    """Return the name of the file of a moved result: `<time>_<tool>_<seq>.md`."""
     return f"{at:%Y%m%d_%H%M%S}_{tool}_{seq}.md"
 
 
 def plan(
     text: str, *, path: str, policy: Policy, tool: str = "", filed: FiledOutput | None = None
-) -> Demotion | None:
-    """Return the demotion of `text` to `path`; None if the text is small enough to stay.
+) -> MovedText | None:
+    """Return the reference to `text` at `path`; None if the text is small enough to stay.
 
     `tool` selects the size limit. `filed` describes the whole text if `text` is only a part of it.
     """
@@ -62,7 +62,7 @@ def plan(
         tokens = tokens * max(filed.characters, characters) // max(1, characters)
         lines, characters = filed.lines, filed.characters
         cut = (f"**Kept in Part:** it {filed.file.cut}",) if filed.file.cut else ()
-    limit = policy.demotes_above(tool)
+    limit = policy.moves_above(tool)
     if limit is None or tokens <= limit:
         return None
     if policy.preview_lines is not None:
@@ -86,17 +86,17 @@ def plan(
         )
     )
     saved = tokens - estimate(reference)
-    return Demotion(reference, saved) if saved > 0 else None
+    return MovedText(reference, saved) if saved > 0 else None
 
 
 def plan_within(
     text: str, *, path: str, policy: Policy, room: int, tool: str = ""
-) -> Demotion | None:
+) -> MovedText | None:
     """Plan a reference of at most `room` tokens with as much of the text as fits."""
-    room = min(room, policy.demotes_above(tool) or room)
+    room = min(room, policy.moves_above(tool) or room)
     found = None
     for chars in (3 * room, room, 0):
-        short = replace(policy.demoting_above(room), preview_chars=chars, preview_lines=None)
+        short = replace(policy.moving_above(room), preview_chars=chars, preview_lines=None)
         found = plan(text, path=path, policy=short)
         if found is None or estimate(found.reference) <= room:
             break
@@ -147,41 +147,41 @@ def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
     return "the beginning and the end", [*head.split("\n"), "[…]", *tail.split("\n")]
 
 
-def demote_to_file(
+def move_to_file(
     text: str, *, tool: str, seq: int, folder: Path, policy: Policy, room: int | None = None
-) -> tuple[Demotion, str] | None:
-    """Write the text to a file if it is too large. Return the demotion and the file's path relative
-    to the session's `folder`, or None.
+) -> tuple[MovedText, str] | None:
+    """Write the text to a file if it is too large. Return the reference and the path below
+    the session's `folder`, or None.
 
     `seq` is part of the file name. `room` is a lower token limit than the policy's, if given.
     Raises OSError.
     """
     path = folder / "offloaded" / file_name(tool, seq, datetime.now())
     if room is None:
-        demotion = plan(text, path=str(path), policy=policy, tool=tool)
+        moved = plan(text, path=str(path), policy=policy, tool=tool)
     else:
-        demotion = plan_within(text, path=str(path), policy=policy, room=room, tool=tool)
-    if demotion is None:
+        moved = plan_within(text, path=str(path), policy=policy, room=room, tool=tool)
+    if moved is None:
         return None
     offload(path, text)
-    return demotion, str(path.relative_to(folder))
+    return moved, str(path.relative_to(folder))
 
 
-def demote_words(
+def move_message(
     text: str, *, size: int, seq: int, folder: Path, policy: Policy
 ) -> tuple[str, str | None]:
     """Move a user message to a file if it would fill a quarter of a window of `size` tokens. Return
     the reference and the file's path under `folder`, or the message and None. Raises OSError.
     """
     own_policy = replace(
-        policy.demoting_above(int(MAX_WORDS_SHARE * size)),
+        policy.moving_above(int(MAX_WORDS_SHARE * size)),
         preview_chars=int(PREVIEW_CHARS_SHARE * size),
     )
-    found = demote_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
+    found = move_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
     return (text, None) if found is None else (found[0].reference, found[1])
 
 
-class DemoteResults(Layer):
+class MoveResults(Layer):
     """Moves large results to files before they are first sent."""
 
     name = "demote"
@@ -198,7 +198,7 @@ class DemoteResults(Layer):
         total. For a result that is already in a file, drop the preview. Results that give back
         recorded text stay.
         """
-        limit, targets = state.policy.demotes_above("Read"), list[dict[str, Any]]()  # the highest
+        limit, targets = state.policy.moves_above("Read"), list[dict[str, Any]]()  # the highest
         new = sorted(
             (
                 result
@@ -211,14 +211,14 @@ class DemoteResults(Layer):
         total = sum(result.size for result in new)
         while new and total > room:
             result = new.pop()
-            target = _demoted(state, result)
+            target = _moved(state, result)
             if target is not None:
                 targets.append(target)
                 total -= result.size
         return targets, "several results in one message"
 
 
-def _demoted(state: LayerState, result: ViewResult) -> dict[str, Any] | None:
+def _moved(state: LayerState, result: ViewResult) -> dict[str, Any] | None:
     """Move a result to a file and return the mask target; None if that fails."""
     content, folder = result.block.get("content"), state.host.folder
     if not isinstance(content, str):
@@ -226,11 +226,11 @@ def _demoted(state: LayerState, result: ViewResult) -> dict[str, Any] | None:
     if result.offloaded:
         stub = without_preview(content)
         return stub_target(result, stub) if stub != content else None
-    every = state.policy.demoting_above(0)
+    every = state.policy.moving_above(0)
     try:
-        demoted = demote_to_file(
+        moved = move_to_file(
             content, tool=result.call.name, seq=result.item.seq, folder=folder, policy=every
         )
     except OSError:
         return None  # the result stays in the context
-    return stub_target(result, demoted[0].reference) if demoted else None
+    return stub_target(result, moved[0].reference) if moved else None

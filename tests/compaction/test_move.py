@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from ctxagent.agent.compaction.layers import demote
+from ctxagent.agent.compaction.layers import move
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.context.tokens import estimate
 
@@ -13,7 +13,7 @@ LOG = "".join(f"line {n} of the log\n" for n in range(20_000))
 
 
 def reference(text: str, policy: Policy = DEFAULT) -> list[str]:
-    plan = demote.plan(text, path="/s/offloaded/x.md", policy=policy)
+    plan = move.plan(text, path="/s/offloaded/x.md", policy=policy)
     assert plan is not None
     assert plan.saved == estimate(text) - estimate(plan.reference) > 0
     return plan.reference.split("\n")
@@ -25,23 +25,23 @@ def quoted(lines: list[str]) -> list[str]:
 
 def test_the_name_of_the_file() -> None:
     assert (
-        demote.file_name("Bash", 42, datetime(2026, 1, 29, 14, 25, 30))
+        move.file_name("Bash", 42, datetime(2026, 1, 29, 14, 25, 30))
         == "20260129_142530_Bash_42.md"
     )
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_each_preset_demotes_above_its_own_number(preset: str) -> None:
+def test_each_preset_moves_above_its_own_number(preset: str) -> None:
     policy = PRESETS[preset]
-    assert policy.demote_above is not None
-    text = "a " * policy.demote_above
-    assert estimate(text) == policy.demote_above
-    assert demote.plan(text, path="p", policy=policy) is None
-    assert demote.plan(text + "a", path="p", policy=policy) is not None
+    assert policy.move_above is not None
+    text = "a " * policy.move_above
+    assert estimate(text) == policy.move_above
+    assert move.plan(text, path="p", policy=policy) is None
+    assert move.plan(text + "a", path="p", policy=policy) is not None
 
 
-def test_off_demotes_nothing() -> None:
-    assert demote.plan(LOG, path="p", policy=replace(DEFAULT, demote_above=None)) is None
+def test_off_moves_nothing() -> None:
+    assert move.plan(LOG, path="p", policy=replace(DEFAULT, move_above=None)) is None
 
 
 @pytest.mark.slow
@@ -64,13 +64,13 @@ def test_one_long_line_is_cut_where_it_must() -> None:
 def test_the_limit_for_reads_is_higher() -> None:
     text = "a " * 9_000
     for tool in ("Bash", "Job", "Grep", "mcp__a__b"):
-        assert demote.plan(text, path="p", policy=DEFAULT, tool=tool) is not None
+        assert move.plan(text, path="p", policy=DEFAULT, tool=tool) is not None
     for tool in ("Read", "Recall", "WebFetch", "Skill"):
-        assert demote.plan(text, path="p", policy=DEFAULT, tool=tool) is None
-        assert demote.plan(text + "a " * 1_001, path="p", policy=DEFAULT, tool=tool) is not None
-    above = replace(DEFAULT, demote_above=20_000)  # one number for both, where it is the larger
-    assert demote.plan("a " * 15_000, path="p", policy=above, tool="Read") is None
-    assert demote.plan(text, path="p", policy=replace(DEFAULT, demote_above=None)) is None
+        assert move.plan(text, path="p", policy=DEFAULT, tool=tool) is None
+        assert move.plan(text + "a " * 1_001, path="p", policy=DEFAULT, tool=tool) is not None
+    above = replace(DEFAULT, move_above=20_000)  # one number for both, where it is the larger
+    assert move.plan("a " * 15_000, path="p", policy=above, tool="Read") is None
+    assert move.plan(text, path="p", policy=replace(DEFAULT, move_above=None)) is None
 
 
 def test_the_first_ten_lines_and_no_end() -> None:
@@ -93,8 +93,8 @@ def test_no_preview(chars: int) -> None:
 
 def test_a_reference_that_saves_nothing_is_not_used() -> None:
     text = "a " * 12_000
-    assert demote.plan("a b c", path="p", policy=replace(DEFAULT, demote_above=1)) is None
-    assert demote.plan(text, path="p", policy=replace(DEFAULT, preview_chars=100_000)) is None
+    assert move.plan("a b c", path="p", policy=replace(DEFAULT, move_above=1)) is None
+    assert move.plan(text, path="p", policy=replace(DEFAULT, preview_chars=100_000)) is None
 
 
 def test_v5_shows_the_beginning_alone() -> None:
@@ -106,13 +106,13 @@ def test_v5_shows_the_beginning_alone() -> None:
 @pytest.mark.parametrize(("limit", "moved"), [(5_000, True), (20_000, False), (None, False)])
 def test_a_tool_with_less_room_has_the_policys_limit_too(limit: int | None, moved: bool) -> None:
     text = "line of the log\n" * 2_000
-    policy = replace(DEFAULT, demote_above=limit)
-    found = demote.plan_within(text, path="p", policy=policy, room=20_000)
+    policy = replace(DEFAULT, move_above=limit)
+    found = move.plan_within(text, path="p", policy=policy, room=20_000)
     assert (found is not None) == moved
 
 
 def test_a_reference_fits_into_the_room_of_its_tool() -> None:
     for room in (200, 1_000):
-        found = demote.plan_within(LOG, path="p", policy=DEFAULT, room=room)
+        found = move.plan_within(LOG, path="p", policy=DEFAULT, room=room)
         assert found is not None
         assert estimate(found.reference) <= room
