@@ -35,7 +35,7 @@ OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again'
 PLAIN = "summaries only"
 POLICIES = {
     "default": (),
-    PLAIN: ("-c", "microcompact.when=off", "-c", "demote.above=off"),
+    PLAIN: ("-c", "clear.when=off", "-c", "move.above=off"),
 }
 
 

@@ -32,8 +32,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"pairs": 3, "tokens": 20_000, "counts": (6,)},
 }
 TITLE = "a request through the proxy"
-OFF = ("-cmicrocompact.when=off", "-ctruncate.at=off", "-ccompact.mode=off", "-cdemote.above=off")
-EAGER = ("-cmicrocompact.when=every-call", "-ccompact.preset=default", "-ccompact.at=off")
+OFF = ("-cclear.when=off", "-ctruncate.at=off", "-ccompact.mode=off", "-cmove.above=off")
+EAGER = ("-cclear.when=every-call", "-ccompact.preset=default", "-ccompact.at=off")
 TURN = "x-turn"  # header with the number of a request
 CHARS_OF_A_TOKEN = 4
 VARIANTS = {"unchanged": OFF, "edited": (), "edited again": EAGER}

@@ -129,7 +129,7 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
         f"{verdict}, over {over}. *: the cheapest; -: misses more than {bound:.2%}, or a session "
         "stopped early."
     )
-    if any(key.startswith("demote.") for key, _ in found.best.values):
+    if any(key.startswith("move.") for key, _ in found.best.values):
         _say_wrapped(MOVE_WARNING)
     if found.best.values:
         say(f"\nFor .agentrc, then `ctxagent config --trust`:\n\n{_agentrc_lines(found)}")

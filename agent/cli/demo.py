@@ -128,7 +128,7 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
     launch = LaunchOptions(
         settings=Settings(
             permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED),
-            demote=MoveSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
+            move=MoveSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
         ),
         places=Places(
             cwd=project,

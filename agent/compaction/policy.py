@@ -241,15 +241,15 @@ _FIELDS = {  # the field of each setting that can be "preset"
     "compact.keep_tokens": "keep_tokens",
     "compact.keep_messages": "keep_messages",
     "compact.summarizer": "summarizer",
-    "demote.above": "move_above",
-    "demote.reads_above": "move_reads_above",
-    "demote.preview_chars": "preview_chars",
-    "demote.line_numbers": "line_numbers",
-    "microcompact.from": "clear_from",
-    "microcompact.keep": "clear_keep",
-    "microcompact.above": "clear_above",
-    "microcompact.tools": "clear_tools",
-    "microcompact.outline": "outline",
+    "move.above": "move_above",
+    "move.reads_above": "move_reads_above",
+    "move.preview_chars": "preview_chars",
+    "move.line_numbers": "line_numbers",
+    "clear.from": "clear_from",
+    "clear.keep": "clear_keep",
+    "clear.above": "clear_above",
+    "clear.tools": "clear_tools",
+    "clear.outline": "outline",
     "truncate.at": "truncate_at",
     "checkpoint.at": "checkpoint_at",
 }
@@ -266,7 +266,7 @@ def with_preset_value(row: SettingRow, settings: Settings) -> SettingRow:
 
 def policy_of(settings: Settings) -> Policy:
     """Return the policy of the chosen preset, with the overrides of the settings."""
-    compact, clearing, small = settings.compact, settings.microcompact, settings.model.small
+    compact, clearing, small = settings.compact, settings.clear, settings.model.small
     values = values_by_key(settings)
     chosen: dict[str, Any] = {
         **{name: values[key] for key, name in _FIELDS.items()},

@@ -148,7 +148,7 @@ class CompactSettings:
 
 @dataclass(frozen=True, slots=True)
 class MoveSettings:
-    """[demote]"""
+    """[move]"""
 
     above: int | Preset | None = _by_preset(
         or_none("off", whole_number("tokens", 1)),
@@ -165,8 +165,8 @@ class MoveSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class MicrocompactSettings:
-    """[microcompact]"""
+class ClearSettings:
+    """[clear]"""
 
     when: ClearingMode = setting(
         "auto",
@@ -186,7 +186,7 @@ class MicrocompactSettings:
         TOOL_NAME_LIST, "Only results of these tools are cleared."
     )
     outline: bool | Preset = _by_preset(
-        SWITCH, "Whether to shorten old, finished calls to one line each if this saves money."
+        SWITCH, "Whether to outline old, finished calls if this saves money: one line for each."
     )
 
 
@@ -196,7 +196,7 @@ class TruncateSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'The context size from which to shorten long inputs of old calls. "off": never.',
+        'The context size from which to truncate long inputs of old calls. "off": never.',
     )
 
 

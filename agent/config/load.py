@@ -30,7 +30,16 @@ from .keys import (
     value_text,
 )
 from .places import USER_FILE_VARIABLE, home_folder, state_dir, state_notice, user_file
-from .settings import EXTENSIONS, KEYS, SECTIONS, Settings, build_settings, values_by_key
+from .settings import (
+    EXTENSIONS,
+    KEYS,
+    OLD_SECTIONS,
+    SECTIONS,
+    Settings,
+    build_settings,
+    current_name,
+    values_by_key,
+)
 from .trust import folders_within_project, is_trusted
 
 KeyPath = tuple[str | int, ...]
@@ -433,7 +442,7 @@ def _read_document(path: Path, data: bytes, problems: list[str] | None = None) -
     for section, content in table.items():
         where = f"{path}:{lines[(section,)]}"
         with _skipping(problems):
-            if section not in (*SECTIONS, EXTENSIONS):
+            if current_name(section) not in (*SECTIONS, EXTENSIONS):
                 raise _unknown_key(section, where)
             if not isinstance(content, dict):
                 hint = f"Write [{section}] on a line of its own, and its keys below."
@@ -464,6 +473,11 @@ def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[
 def _read_variables(environ: Mapping[str, str]) -> list[LayerValue]:
     """Return the values set by environment variables. Empty variables count as unset."""
     keys = {key.env: key for key in KEYS.values()}
+    for old, section in OLD_SECTIONS.items():
+        of_section = [key for key in KEYS.values() if key.name.startswith(f"{section}.")]
+        keys |= {
+            key._replace(name=key.name.replace(section, old, 1)).env: key for key in of_section
+        }
     given = []
     for variable in sorted(environ):
         if not environ[variable] or variable == USER_FILE_VARIABLE:
@@ -483,7 +497,7 @@ def _read_flags(flags: Iterable[str]) -> list[LayerValue]:
         name, sign, text = flag.partition("=")
         if not sign:
             hint = (
-                "For example: -c demote.above=20_000. To resume the newest session, use --continue."
+                "For example: -c move.above=20_000. To resume the newest session, use --continue."
             )
             raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
         given.append(_layer_value(setting_key(name.strip(), "-c"), text, "-c"))
@@ -522,13 +536,13 @@ _REPLACED = {"model.server": "Name the server with the model: --model ollama/NAM
 
 
 def setting_key(name: str, where: str) -> Setting:
-    """Return the setting with this name. Raises ConfigError for an unknown name."""
+    """Return the setting with this name, current or old. Raises ConfigError for an unknown name."""
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
         return Setting(None, help, name=name)
-    if name not in KEYS:
+    if (key := KEYS.get(current_name(name))) is None:
         raise _unknown_key(name, where)
-    return KEYS[name]
+    return key
 
 
 def _unknown_key(name: str, where: str) -> ConfigError:

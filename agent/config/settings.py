@@ -15,9 +15,9 @@ from ..lazy import dataclass
 from .add_on_settings import ADD_ON_SECTIONS, AddOnSettings, LspSettings, TelemetrySettings
 from .compaction_settings import (
     CheckpointSettings,
+    ClearSettings,
     CompactSettings,
     MemorySettings,
-    MicrocompactSettings,
     MoveSettings,
     StateSettings,
     TruncateSettings,
@@ -476,8 +476,8 @@ class Settings:
 
     model: ModelSettings = field(default_factory=ModelSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
-    demote: MoveSettings = field(default_factory=MoveSettings)
-    microcompact: MicrocompactSettings = field(default_factory=MicrocompactSettings)
+    move: MoveSettings = field(default_factory=MoveSettings)
+    clear: ClearSettings = field(default_factory=ClearSettings)
     truncate: TruncateSettings = field(default_factory=TruncateSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     preserve: PreserveSettings = field(default_factory=PreserveSettings)
@@ -520,9 +520,17 @@ def _declared_fields() -> Iterator[tuple[str, str, Field[Any]]]:
             yield section, f"{section}.{leaf}", one
 
 
+# The sections that had another name in earlier versions. Files, variables and flags may use both.
+OLD_SECTIONS = {"demote": "move", "microcompact": "clear"}
 KEYS: dict[str, Setting] = {
     name: one.metadata["key"]._replace(name=name) for _, name, one in _declared_fields()
 }
+
+
+def current_name(name: str) -> str:
+    """Replace the old name of a section, in a section's name or a key's name."""
+    section, dot, leaf = name.partition(".")
+    return f"{OLD_SECTIONS.get(section, section)}{dot}{leaf}"
 
 
 def build_settings(values: dict[str, Any]) -> Settings:

@@ -21,6 +21,7 @@ from .load import (
     setting_key,
 )
 from .places import user_file
+from .settings import OLD_SECTIONS
 from .trust import read_untrusted
 
 USER_FILE_MODE = 0o600
@@ -119,8 +120,8 @@ class UserSettings:
     def row(self, name: str) -> SettingRow:
         """Return the row of a setting. Raises ConfigError for an unknown setting."""
         key = setting_key(name, WHERE)
-        found = next((row for row in self.rows() if row.key == name), None)
-        return found or SettingRow(name, "", "default", key.help)
+        found = next((row for row in self.rows() if row.key == key.name), None)
+        return found or SettingRow(key.name, "", "default", key.help)
 
     def own_text(self, name: str) -> str:
         """Return the value in the user's file as typed text. Return "" for no value and for a
@@ -142,7 +143,7 @@ class UserSettings:
         """
         key = setting_key(name, WHERE)
         raw = raw_value(key, text, WHERE) if text else None
-        *tables, leaf = name.split(".")
+        *tables, leaf = key.name.split(".")
 
         def change(table: Any) -> None:
             for each in tables[1:]:
@@ -154,7 +155,8 @@ class UserSettings:
 
         before = read_settings_file(self.path)
         data = before or b""
-        changed = with_section(self.path, data, tables[0], change)
+        section = _section_in(self.path, data, tables[0], leaf)
+        changed = with_section(self.path, data, section, change)
         if changed != data:
             write_settings_file(self.path, changed, new_mode=USER_FILE_MODE)
         try:
@@ -163,6 +165,14 @@ class UserSettings:
             _restore(self.path, before)
             raise
         return self.row(name)
+
+
+def _section_in(path: Path, data: bytes, section: str, leaf: str) -> str:
+    """Return the name of a section in a file: current or old. Prefer the one that has the key."""
+    table, _ = parse_toml(data, path)
+    names = [section, *(old for old, new in OLD_SECTIONS.items() if new == section)]
+    found = [name for name in names if isinstance(table.get(name), dict)]
+    return next((name for name in found if leaf in table[name]), found[0] if found else section)
 
 
 def _restore(path: Path, data: bytes | None) -> None:

@@ -50,7 +50,7 @@ Phase: running
 1. Count on.
 """
 SCRIPT = {"calls": CALLS, "image": IMAGE, "question": QUESTION_START, "summary": SUMMARY}
-COMMON = ("--allow", "Bash", "-c", "microcompact.when=off", "-c", "sandbox.mode=off")
+COMMON = ("--allow", "Bash", "-c", "clear.when=off", "-c", "sandbox.mode=off")
 KEYS = dict.fromkeys(
     ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY",
      "LITELLM_API_KEY", "LLAMA_API_KEY"), KEY,

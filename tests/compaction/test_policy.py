@@ -68,8 +68,8 @@ def test_settings_change_the_preset_of_their_choice() -> None:
     chosen = replace(
         settings,
         compact=replace(settings.compact, preset="v5", at=0.5, keep_messages=2, model="m"),
-        demote=replace(settings.demote, above=77),
-        microcompact=replace(settings.microcompact, when="auto", keep=9),
+        move=replace(settings.move, above=77),
+        clear=replace(settings.clear, when="auto", keep=9),
     )
     policy = policy_of(chosen)
     assert (policy.preset, policy.summarize_at, policy.keep_messages, policy.model) == (
@@ -81,7 +81,7 @@ def test_settings_change_the_preset_of_their_choice() -> None:
     assert (policy.move_above, policy.clear_keep) == (77, 9)
     assert policy.clear_when == "every-call"
     assert policy.clear_above == PRESETS["v5"].clear_above
-    off = replace(settings, microcompact=replace(settings.microcompact, when="off"))
+    off = replace(settings, clear=replace(settings.clear, when="off"))
     assert policy_of(off).clear_when == "off"
 
 
@@ -92,8 +92,8 @@ def test_each_setting_changes_its_threshold() -> None:
         compact=replace(
             settings.compact, mode="off", prepare_at=0.2, keep_tokens=7, summarizer="mechanical"
         ),
-        demote=replace(settings.demote, preview_chars=9),
-        microcompact=replace(settings.microcompact, from_=0.4, above=11, tools=("Read",)),
+        move=replace(settings.move, preview_chars=9),
+        clear=replace(settings.clear, from_=0.4, above=11, tools=("Read",)),
         truncate=replace(settings.truncate, at=0.3),
         checkpoint=replace(settings.checkpoint, at=0.6),
     )

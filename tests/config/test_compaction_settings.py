@@ -10,7 +10,7 @@ COSTS = """\
 [compact]
 mode = "off"
 at = 2_000
-[microcompact]
+[clear]
 when = "off"
 """
 
@@ -19,5 +19,5 @@ def test_a_project_file_that_is_not_trusted_cannot_raise_the_bill(place: Place) 
     place.theirs(COSTS)
     loaded = place.load()
     assert loaded.settings == DEFAULTS
-    for name in ("compact.mode", "compact.at", "microcompact.when"):
+    for name in ("compact.mode", "compact.at", "clear.when"):
         assert name in loaded.notices[0]

@@ -72,7 +72,7 @@ def test_permission_rules_add_up_and_other_lists_replace(place: Place) -> None:
 def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
     texts = {
         "model.context_window": "100_000", "model.effort": "xhigh", "ui.plain": "True",
-        "model.base_url": "http://127.0.0.1:1", "demote.above": "off", "state.dir": "/var/s",
+        "model.base_url": "http://127.0.0.1:1", "move.above": "off", "state.dir": "/var/s",
         "state.max_gb": "1.5", "state.max_age_days": "90",
         "permissions.mode": "plan", "permissions.sandboxed": "allow",
         "permissions.allow": "Read", "permissions.ask": "Bash", "permissions.deny": "Edit",
@@ -80,14 +80,14 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "model.plan": "m", "ui.theme": "dark",
         "model.max_tokens": "7", "model.images": "off",
         "model.overload_wait": "0", "model.wait_file": "/tmp/wait",
-        "demote.preview_chars": "0", "demote.reads_above": "9", "demote.line_numbers": "1",
+        "move.preview_chars": "0", "move.reads_above": "9", "move.line_numbers": "1",
         "ui.editing_mode": "vi",
         "ui.enter_while_working": "after-turn",
         "compact.preset": "v5", "compact.mode": "remind", "compact.at": "150_000",
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",
-        "compact.model": "m", "compact.summarizer": "mechanical", "microcompact.when": "off",
-        "microcompact.from": "0.25", "microcompact.keep": "0", "microcompact.above": "0",
-        "microcompact.outline": "true", "microcompact.tools": "Bash", "truncate.at": "25%",
+        "compact.model": "m", "compact.summarizer": "mechanical", "clear.when": "off",
+        "clear.from": "0.25", "clear.keep": "0", "clear.above": "0",
+        "clear.outline": "true", "clear.tools": "Bash", "truncate.at": "25%",
         "checkpoint.at": "60%",
         "preserve.always": "run_state", "preserve.compactable": "thinking-blocks",
         "preserve.strict": "1", "preserve.notes": "docs/STATE.md", "preserve.run_state": "run.json",
@@ -114,10 +114,10 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
     assert texts.keys() == KEYS.keys()
     loaded = place.load(**{KEYS[name].env: text for name, text in texts.items()})
     assert loaded.settings.model.context_window == 100_000
-    assert loaded.settings.demote.above is None
+    assert loaded.settings.move.above is None
     assert loaded.settings.compact.at == 150_000
-    assert loaded.settings.microcompact.from_ == loaded.settings.truncate.at == 0.25
-    assert loaded.settings.microcompact.tools == ("Bash",)
+    assert loaded.settings.clear.from_ == loaded.settings.truncate.at == 0.25
+    assert loaded.settings.clear.tools == ("Bash",)
     assert loaded.settings.hooks.before_compact == ("true | false",)
     assert loaded.settings.hooks.after_compact == ("a b", "c")
     assert loaded.settings.ui.plain is True
@@ -151,10 +151,10 @@ def test_an_address_counts_for_the_provider_that_it_was_written_for(place: Place
 
 
 def test_a_word_takes_a_value_back(place: Place) -> None:
-    place.user('[model]\neffort = "high"\nbase_url = "http://x.example"\n[demote]\nabove = "off"\n')
-    loaded = place.load("model.effort=auto", "demote.above=5", CTXAGENT_MODEL_BASE_URL="auto")
+    place.user('[model]\neffort = "high"\nbase_url = "http://x.example"\n[move]\nabove = "off"\n')
+    loaded = place.load("model.effort=auto", "move.above=5", CTXAGENT_MODEL_BASE_URL="auto")
     assert (loaded.settings.model.effort, loaded.settings.model.base_url) == (None, None)
-    assert loaded.settings.demote.above == 5
+    assert loaded.settings.move.above == 5
 
 
 # Finding the files
@@ -259,10 +259,10 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
     [
         ("[model]\n\ncontxt_window = 3\n", 3, ("'model.contxt_window'", "model.context_window?")),
         ('[model]\neffort = "huge"\n', 2, ("model.effort is 'huge'", '"xhigh"')),
-        ('[demote]\nabove = "10k"\n', 2, ("demote.above is '10k'", "number of tokens", '"off"')),
-        ("[demote]\nabove = true\n", 2, ("demote.above is True",)),
-        ("[demote]\nabove = 0\n", 2, ("demote.above is 0", "1 to 1_000_000_000")),
-        ("[demote]\nabove = 1.5\n", 2, ("demote.above is 1.5", '"off", or "preset"')),
+        ('[move]\nabove = "10k"\n', 2, ("move.above is '10k'", "number of tokens", '"off"')),
+        ("[move]\nabove = true\n", 2, ("move.above is True",)),
+        ("[move]\nabove = 0\n", 2, ("move.above is 0", "1 to 1_000_000_000")),
+        ("[move]\nabove = 1.5\n", 2, ("move.above is 1.5", '"off", or "preset"')),
         ("[compact]\nat = 0\n", 2, ("compact.at is 0", '"93%"', "tokens above 1", '"off"')),
         ("[compact]\nat = 1.5\n", 2, ("compact.at is 1.5",)),
         ("[compact]\nat = true\n", 2, ("compact.at is True",)),
@@ -272,13 +272,13 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
         ("[compact]\nat = '0%'\n", 2, ("compact.at is '0%'",)),
         ("[compact]\nat = '93'\n", 2, ("compact.at is '93'",)),
         ("[compact]\npreset = 'v6'\n", 2, ("compact.preset is 'v6'", '"ctx-001"')),
-        ("[microcompact]\nfrom_ = 0.5\n", 2, ("'microcompact.from_'", "microcompact.from?")),
-        ("[microcompact]\ntools = ['Bash', 'a b']\n", 2, ("name of a tool",)),
+        ("[clear]\nfrom_ = 0.5\n", 2, ("'clear.from_'", "clear.from?")),
+        ("[clear]\ntools = ['Bash', 'a b']\n", 2, ("name of a tool",)),
         ("[hooks]\nbefore_compact = 'ls'\n", 2, ("expected a list, each item a shell",)),
         ('[hooks]\nbefore_compact = ["a\\nb"]\n', 2, ("on one line",)),
         ("[modle]\nid = 'x'\n", 1, ("'modle'", "Did you mean model?")),
         ("\nid = 'x'\n", 2, ("'id'", "Did you mean model.id?")),
-        ("[model]\nabove = 3\n", 2, ("'model.above'", "Did you mean demote.above?")),
+        ("[model]\nabove = 3\n", 2, ("'model.above'", "Did you mean move.above?")),
         ("# c\nmodel = 3\n", 2, ("model is a section", "[model]")),
         ("[[model]]\nid = 'x'\n", 1, ("model is a section",)),
         ("ui.plain = false\nmodel.id = 7\n", 2, ("model.id is 7",)),
@@ -334,14 +334,14 @@ def test_a_byte_order_mark_and_windows_lines_do_no_harm(place: Place) -> None:
 @pytest.mark.parametrize(
     ("flags", "environ", "where", "words"),
     [
-        (["demote.above=many"], {}, "-c", "demote.above is 'many'"),
-        (["demote.abov=3"], {}, "-c", "Did you mean demote.above?"),
-        (["demote.above"], {}, "-c", "not KEY=VALUE"),
+        (["move.above=many"], {}, "-c", "move.above is 'many'"),
+        (["move.abov=3"], {}, "-c", "Did you mean move.above?"),
+        (["move.above"], {}, "-c", "not KEY=VALUE"),
         (["model.id="], {}, "-c", "model.id is ''"),
         (["permissions.deny=[oops"], {}, "-c", "permissions.deny is '[oops'"),
         (["compact.at=soon"], {}, "-c", "compact.at is 'soon'"),
         (["compact.at=9e9"], {}, "-c", "compact.at is 9000000000.0"),
-        ([], {"CTXAGENT_DEMOTE_ABOVE": "x"}, "CTXAGENT_DEMOTE_ABOVE", "demote.above is 'x'"),
+        ([], {"CTXAGENT_MOVE_ABOVE": "x"}, "CTXAGENT_MOVE_ABOVE", "move.above is 'x'"),
         ([], {"CTXAGENT_MODEL_IDD": "x"}, "CTXAGENT_MODEL_IDD", "CTXAGENT_MODEL_ID?"),
         ([], {"CTXAGENT_UI_PLAIN": "maybe"}, "CTXAGENT_UI_PLAIN", "true or false"),
         ([], {"CTXAGENT_MODEL_BASE_URL": "h:80"}, "CTXAGENT_MODEL_BASE_URL", "http:// or https://"),
@@ -384,14 +384,14 @@ def test_a_malformed_rule_is_reported_with_its_line(place: Place) -> None:
 
 
 def test_explain_has_a_row_for_every_key(place: Place) -> None:
-    place.user('[permissions]\ndeny = ["Read(\\"ä\\")"]\n[demote]\nabove = "off"\n')
+    place.user('[permissions]\ndeny = ["Read(\\"ä\\")"]\n[move]\nabove = "off"\n')
     rows = {row.key: row for row in explain_settings(place.load("ui.plain=true"))}
     assert list(rows) == list(KEYS)
     assert rows["permissions.deny"].value == '["Read(\\"ä\\")"]'
-    assert rows["demote.above"].value == '"off"'
-    assert rows["demote.above"].origin == f"{place.user_file}:4"
+    assert rows["move.above"].value == '"off"'
+    assert rows["move.above"].origin == f"{place.user_file}:4"
     assert (rows["ui.plain"].value, rows["ui.plain"].origin) == ("true", "-c")
-    assert rows["demote.preview_chars"].value == '"preset"'
+    assert rows["move.preview_chars"].value == '"preset"'
     assert all(row.help for row in rows.values())
 
 
@@ -399,7 +399,7 @@ def test_values_shown_by_explain_can_be_read_back(place: Place) -> None:
     place.user('[model]\nid = "m"\neffort = "low"\n[permissions]\nask = ["Bash", "Edit(a b)"]\n')
     loaded = place.load(
         *("state.dir=~/x", "model.context_window=9", "compact.at=92.9%", "truncate.at=30_000"),
-        *("microcompact.from=0.00001", "microcompact.tools=Read", "hooks.after_compact=a 'b'"),
+        *("clear.from=0.00001", "clear.tools=Read", "hooks.after_compact=a 'b'"),
     )
     text = "\n".join(f"{row.key} = {row.value}" for row in explain_settings(loaded))
     place.user(text)
@@ -432,3 +432,23 @@ def test_invalid_values_of_a_project_can_be_skipped(tmp_path: Path) -> None:
     project.write_text("[ui\n")
     loaded = load_settings(tmp_path, environ={}, skip_invalid=True)
     assert [f"{project}" in each for each in loaded.problems] == [True]
+
+
+def test_old_names_of_sections_still_work(place: Place) -> None:
+    place.user("[demote]\nabove = 7\n\n[microcompact]\nkeep = 9\n")
+    loaded = place.load("microcompact.from=0.3", CTXAGENT_MICROCOMPACT_OUTLINE="false")
+    move, clear = loaded.settings.move, loaded.settings.clear
+    assert (move.above, clear.keep, clear.from_, clear.outline) == (7, 9, 0.3, False)
+    assert loaded.origins["move.above"] == f"{place.user_file}:2"
+    assert loaded.origins["clear.outline"] == "CTXAGENT_MICROCOMPACT_OUTLINE"
+    assert place.load("demote.above=8", "move.above=9").settings.move.above == 9
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [("demote.abov=3", "Did you mean move.above?"), ("microcompact=3", "Did you mean")],
+)
+def test_an_unknown_key_below_an_old_name_is_an_error(place: Place, flag: str, hint: str) -> None:
+    error = place.fails(flag)
+    assert flag.partition("=")[0] in str(error)
+    assert hint in error.hint

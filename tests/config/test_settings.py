@@ -50,8 +50,8 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
     place.user(
         '[compact]\npreset = "ctx-001"\nmode = "remind"\nat = "90%"\nprepare_at = 0.8\n'
         'keep_tokens = 7\nkeep_messages = 6\nmodel = "m"\nsummarizer = "mechanical"\n'
-        "[demote]\nabove = 9\npreview_chars = 8\nline_numbers = false\n"
-        '[microcompact]\nwhen = "off"\nfrom = "off"\nkeep = 5\nabove = 4\ntools = []\n'
+        "[move]\nabove = 9\npreview_chars = 8\nline_numbers = false\n"
+        '[clear]\nwhen = "off"\nfrom = "off"\nkeep = 5\nabove = 4\ntools = []\n'
         "[truncate]\nat = 100_000\n[checkpoint]\nat = '60%'\n"
     )
     assert policy(place) == Policy(
@@ -78,7 +78,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         model="m",
     )
     presets = [f"{name}=preset" for name, key in KEYS.items() if key.default == "preset"]
-    back = policy(place, "microcompact.when=auto", "compact.model=auto", *presets)
+    back = policy(place, "clear.when=auto", "compact.model=auto", *presets)
     assert back == replace(PRESETS["ctx-001"], mode="remind")
 
 

@@ -55,7 +55,7 @@ def test_a_file_keeps_its_comments_and_a_key_can_be_removed(home: Home) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "row"),
     [
-        ("demote.above", "20_000", "20_000"),
+        ("move.above", "20_000", "20_000"),
         ("compact.at", "80%", "0.8"),
         ("ui.plain", "true", "true"),
         ("sandbox.write", '["/srv", "~/x"]', '["/srv", "~/x"]'),
@@ -71,12 +71,28 @@ def test_values_of_every_type(home: Home, name: str, text: str, row: str) -> Non
     assert json.dumps(again.set(name, again.own_text(name)).value) == json.dumps(row)
 
 
+def test_an_old_name_of_a_section_stays_in_the_file(home: Home) -> None:
+    home.file.parent.mkdir(parents=True, exist_ok=True)
+    home.file.write_text("[demote]\nabove = 7\n")
+    settings = home.open()
+    assert settings.set("demote.above", "8").key == "move.above"
+    settings.set("move.preview_chars", "90")
+    settings.set("clear.keep", "4")
+    written = "[demote]\nabove = 8\npreview_chars = 90\n\n[clear]\nkeep = 4\n"
+    assert home.file.read_text() == written
+    assert settings.set("move.above", "").origin == "default"
+    assert "above" not in home.file.read_text()
+    home.file.write_text("[demote]\nabove = 7\n\n[move]\npreview_chars = 3\n")
+    assert home.open().set("move.above", "8").value == "8"
+    assert home.file.read_text() == "[demote]\nabove = 8\n\n[move]\npreview_chars = 3\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
         ("ui.theme", "darkk", "Did you mean dark"),
         ("ui.them", "dark", "Did you mean ui.theme"),
-        ("demote.above", "lots", "expected a whole number"),
+        ("move.above", "lots", "expected a whole number"),
     ],
 )
 def test_a_wrong_value_changes_nothing(home: Home, name: str, text: str, why: str) -> None:

@@ -992,7 +992,7 @@ def test_a_value_of_the_preset_is_shown(place: Place) -> None:
     shown = place.run("-c", "compact.preset=v5", "-c", "compact.at=0.5", "config").stdout
     rows = dict(line.split(" = ", 1) for line in shown.splitlines())
     assert rows["compact.at"] == "0.5"
-    assert rows["demote.above"] == "preset (40_000)"
+    assert rows["move.above"] == "preset (40_000)"
     assert rows["truncate.at"] == 'preset ("off")'
     presets = {name for name, key in KEYS.items() if key.default == "preset"} - {"compact.at"}
     assert {name for name, value in rows.items() if value.startswith("preset (")} == presets

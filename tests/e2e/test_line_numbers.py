@@ -37,7 +37,7 @@ def test_only_the_requests_lack_them(tmp_path: Path, line_numbers: bool) -> None
         environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": url, "PATH": "/usr/bin:/bin"}
         environ["ANTHROPIC_API_KEY"] = "test-Abc123Def456"
         settings = {"permissions.mode": "bypass", "compact.keep_tokens": 0}
-        settings |= {"compact.keep_messages": 1, "demote.line_numbers": line_numbers}
+        settings |= {"compact.keep_messages": 1, "move.line_numbers": line_numbers}
         async with Agent(project, environ=environ, settings=settings) as agent:
             await agent.run("read it")
             log = agent.state.log

@@ -12,7 +12,7 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 
 SMALL = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1",
-         "-c", "demote.above=2_000", "-c", "demote.reads_above=2_000",
+         "-c", "move.above=2_000", "-c", "move.reads_above=2_000",
          "-c", "compact.summarizer=mechanical")  # fmt: skip
 
 

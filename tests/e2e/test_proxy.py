@@ -20,7 +20,7 @@ from ctxagent.tests.support.proxy.recorder import Answer, Received, Recorder, re
 
 EVENTS = {"content-type": "text/event-stream"}
 STUB = "tokens compacted"
-EAGER = ("-c", "microcompact.when=every-call", "-c", "compact.preset=default")
+EAGER = ("-c", "clear.when=every-call", "-c", "compact.preset=default")
 SECRETS = ("sk-ant-secret-key-1", "bearer-secret-2", "cookie-secret-3", "query-secret-4")
 
 
@@ -212,7 +212,7 @@ def test_a_body_of_thirty_megabytes(place: Place, server: Recorder) -> None:
         for number, turn in enumerate([*client.turns, client.turns[-1]])
     ]
     turns[3] = replace(turns[3], calls=())
-    off = ("-c", "microcompact.when=off", "-c", "compact.mode=off", "-c", "demote.above=off")
+    off = ("-c", "clear.when=off", "-c", "compact.mode=off", "-c", "move.above=off")
     with proxy_command(place, server.url, *off) as proxy:
         client = replace(client, turns=turns)
         server.answer = answers(client)

@@ -16,9 +16,9 @@ from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
 
 CALLS = 6
-AS_IT_IS = ("microcompact.when", "truncate.at", "compact.mode", "demote.above")
+AS_IT_IS = ("clear.when", "truncate.at", "compact.mode", "move.above")
 CLIENT = ("--permission-mode", "bypass", *(f"-c{key}=off" for key in AS_IT_IS))
-EAGER = ("-cmicrocompact.when=every-call", "-cmicrocompact.keep=1")
+EAGER = ("-cclear.when=every-call", "-cclear.keep=1")
 
 
 def step(body: Body) -> Say:

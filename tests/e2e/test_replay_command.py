@@ -194,7 +194,7 @@ WRONG = {
     "sweep": (("x.jsonl", "--sweep", "compact.att=0.8..0.9"), "compact.att", "compact.at"),
     "swept": (("x.jsonl", "--sweep", "compact.at=0.8..9"), "compact.at", "share of the window"),
     "twice": (("x.jsonl", *["--sweep", "compact.at=0.8,0.9"] * 2), "a setting twice", "in one"),
-    "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "same replay", "config --explain"),
+    "idle": (("x.jsonl", "--sweep", "move.above=5000,5_000"), "same replay", "config --explain"),
     "both": (("x.jsonl", "--sweep", "compact.at=0.8,0.9", "--preset", "v5"), "--preset", ""),
     "words": (("x.jsonl", "--sweep", "compact.preset=default..lean"), "not a range of numbers",
               "--sweep compact.preset=default,lean"),
@@ -223,10 +223,10 @@ def test_errors_are_reported_before_the_replay(tmp_path: Path, name: str) -> Non
 def test_one_document_and_one_page(tmp_path: Path, session: Path) -> None:
     page = tmp_path / "x.html"
     result = run(tmp_path, session, *MODEL, "--json", "--report", page,
-                 "--against", "microcompact.when=off,demote.above=off")  # fmt: skip
+                 "--against", "clear.when=off,move.above=off")  # fmt: skip
     document = told(result)
     assert document["labels"] == [
-        "summaries only", "default", "microcompact.when=off,demote.above=off",
+        "summaries only", "default", "clear.when=off,move.above=off",
     ]  # fmt: skip
     assert result.stderr == f"The report is in {page}\n"
     assert page.read_text().startswith("<!doctype html>")
@@ -247,7 +247,7 @@ def test_unnamed_report_has_no_text_of_the_sessions(tmp_path: Path) -> None:
     (tmp_path / f"{SECRET}.md").write_text("# Notes\n")
     page, files = tmp_path / "x.html", sorted(tmp_path.glob(f"{SECRET}*"))
     options = ("--unnamed", "--report", page, *MODEL, "--context-window", "16000")
-    options += ("--preset", "v5", "-c", "demote.above=off")
+    options += ("--preset", "v5", "-c", "move.above=off")
     for more in ((), ("--json",)):
         result = run(tmp_path, *files, *options, *more)
         assert result.exit_code == 0, result.output
@@ -269,14 +269,14 @@ def test_sweep_prints_settings_that_were_tested(tmp_path: Path, session: Path) -
     from ctxagent.agent.compaction.policy import DEFAULT
 
     keep = DEFAULT.clear_keep
-    spans = ("--sweep", f"microcompact.keep=1,{keep},{keep + 3}", "--sweep", "compact.at=0.6..0.7")
+    spans = ("--sweep", f"clear.keep=1,{keep},{keep + 3}", "--sweep", "compact.at=0.6..0.7")
     options = (session, *MODEL, *SMALL, "--bound", "50", *spans)
     document = told(run(tmp_path, *options, "--json"))
     settings = [row["settings"] for row in document["tried"]]
-    assert {"microcompact.keep": str(keep)} not in settings  # which is as now
+    assert {"clear.keep": str(keep)} not in settings  # which is as now
     best = document["tried"][document["best"]]
     assert best["dollars"] < document["now"]["dollars"]
-    assert best["settings"].get("microcompact.keep") == "1"
+    assert best["settings"].get("clear.keep") == "1"
     place = Place(tmp_path / "place")
     (place.project / ".agentrc").write_text(document["agentrc"])
     flags = tuple(f"{key}={value}" for key, value in best["settings"].items())
@@ -299,7 +299,7 @@ def test_a_sweep_with_no_value_within_the_bound_prints_the_lowest_share(tmp_path
     path = tmp_path / "x.jsonl"
     path.write_bytes(working(12, 1_500, again=3))
     options = (path, *MODEL, "--context-window", "16000", "-c", "compact.preset=v5")
-    options += ("--sweep", "microcompact.keep=1,2", "--bound", "0")
+    options += ("--sweep", "clear.keep=1,2", "--bound", "0")
     result = run(tmp_path, *options)
     assert result.exit_code == 0, result.output
     ending = result.stdout.partition("\nNone of the settings tried over")[2]

@@ -43,7 +43,7 @@ def test_a_compaction_asks_no_model(tmp_path: Path) -> None:
     steps = [*(Say(tools=[call]) for call in calls), Say("Done.")]
     with Server(steps) as server:
         run = place.run(
-            *ARGUMENTS, "-c", "model.context_window=8_000", "-c", "microcompact.when=off",
+            *ARGUMENTS, "-c", "model.context_window=8_000", "-c", "clear.when=off",
             "-p", "Count.", env=place.server(server.url),
         )  # fmt: skip
     assert run.returncode == 0, run.stderr

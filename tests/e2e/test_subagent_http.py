@@ -107,7 +107,7 @@ def test_three_at_once_each_through_ten_windows(place: Place) -> None:
         return Say(f"All of {word} counted. " + long_text(8_000))
 
     cast = Cast([tasks("red", "green", "blue"), Say("All counted.")], child)
-    whole = ("-c", "demote.above=off", "-c", "microcompact.outline=false")
+    whole = ("-c", "move.above=off", "-c", "clear.outline=false")
     options = ("--output-format", "json", "--context-window", str(WINDOW), *whole)
     with Server(cast, window=WINDOW) as server:
         done = place.run("-p", "count", *options, env=place.server(server.url))

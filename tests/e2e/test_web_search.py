@@ -17,8 +17,8 @@ from .test_mcp import SUMMARY, configure, plain
 
 ON = ("-c", "web.search=on", "--model", "claude-sonnet-5-5")
 CLEARS = (
-    *ON, "-c", "microcompact.when=every-call", "-c", "microcompact.keep=0",
-    "-c", "microcompact.above=200",
+    *ON, "-c", "clear.when=every-call", "-c", "clear.keep=0",
+    "-c", "clear.above=200",
 )  # fmt: skip
 TOOL = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
 SECRET = "RW5jcnlwdGVk+/" * 400  # base64, as the API encrypts a page's text
@@ -429,7 +429,7 @@ def test_cleared_recalled_undone_and_resumed_after_a_kill(place: Place) -> None:
     assert "Herrings\\u200b · https://a.example/1 · 3 days ago" in answer
     assert SECRET not in answer
 
-    undo = ("-c", "microcompact.when=off")
+    undo = ("-c", "clear.when=off")
     with Server([Say("Again.", thinking="Hm.")] * 2, bound=True) as server:
         terminal = Terminal(
             *ON, *undo, "--continue", cwd=place.project, env=place.server(server.url)
@@ -537,7 +537,7 @@ class Summarized:
 def test_over_a_summary(place: Place) -> None:
     script = Summarized()
     with Server(script, bound=True, strict=True, window=40_000) as server:
-        run(place, server, *ON, "--context-window", "40000", "-c", "microcompact.when=off")
+        run(place, server, *ON, "--context-window", "40000", "-c", "clear.when=off")
         run(place, server, *ON, "--context-window", "40000", "--continue")
     (told,) = script.asked
     assert "walrus n1" in told

@@ -122,7 +122,7 @@ def test_a_short_output_leaves_no_file(place: Place) -> None:
 
 def test_an_output_that_may_stay_in_the_context_leaves_no_file(place: Place) -> None:
     options = script(place, ("Bash", {"command": "seq 1 30000"}))
-    place.run(*options, "-c", "demote.above=off")
+    place.run(*options, "-c", "move.above=off")
     (result,) = results(place)
     assert result["content"].endswith("\n30000")
     assert list((place.logs()[0].parent / "offloaded").iterdir()) == []

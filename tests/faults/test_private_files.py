@@ -75,7 +75,7 @@ def test_a_day_of_work_leaves_nothing_that_others_can_read(tmp_path: Path) -> No
     model = steps(tmp_path, first, {"tools": inside}, {"text": "Looked."}, {"text": "All is done."})
     secret = "a-token-of-the-person-42"
     env = place.environ({"TMPDIR": str(temporary), "DEPLOY_TOKEN": secret})
-    options = ("--model", model, "--permission-mode", "bypass", "-c", "demote.above=500")
+    options = ("--model", model, "--permission-mode", "bypass", "-c", "move.above=500")
     options += ("-c", "compact.summarizer=mechanical")
     os.mkfifo(place.project / "gate")
     gate = os.open(place.project / "gate", os.O_RDWR)

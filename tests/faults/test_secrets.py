@@ -62,7 +62,7 @@ def work(root: Path, *steps: Step, redact: bool = False, **environ: str) -> tupl
         Settings(),
         permissions=PermissionSettings(mode="bypass"),
         sandbox=SandboxSettings(mode="off"),
-        demote=MoveSettings(above=500),
+        move=MoveSettings(above=500),
         state=StateSettings(redact=redact),
     )
     launch = LaunchOptions(

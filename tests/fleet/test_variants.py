@@ -22,7 +22,7 @@ def test_each_attempt_in_each_cell_has_a_name(tmp_path: Path) -> None:
     matrix = {
         "model": ["openai/gpt-5", "claude-sonnet-5-5"],
         "prompt": {"plain": "{prompt}", "careful": "{prompt} Be careful."},
-        "kept": {"few": {"microcompact.keep": 2}},
+        "kept": {"few": {"clear.keep": 2}},
     }
     found = manifest(tmp_path, {**GOOD, "repeat": 2, "matrix": matrix, "settings": {"a": 1}})
     assert list(found.lines)[:3] == [
@@ -31,7 +31,7 @@ def test_each_attempt_in_each_cell_has_a_name(tmp_path: Path) -> None:
     assert len(found.lines) == 8
     task = found.task("a@gpt-5.careful.few@1")
     assert (task.line, task.cell, task.prompt) == ("a", "gpt-5.careful.few", "Do it. Be careful.")
-    assert task.settings == {"a": 1, "model.id": "openai/gpt-5", "microcompact.keep": 2}
+    assert task.settings == {"a": 1, "model.id": "openai/gpt-5", "clear.keep": 2}
     digests = {line.cell: line.digest for line in found.lines.values()}
     assert len(set(digests.values())) == 4, "another cell is another task"
     assert found.lines["a@gpt-5.plain.few@1"].digest == found.lines["a@gpt-5.plain.few@2"].digest

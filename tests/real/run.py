@@ -298,7 +298,7 @@ def _beginning(desk: Desk, file: Path) -> Path:
     """Make a session of the first part of a recording; return its log."""
     recording = load_recording(file)
     steps = recording.steps[: _fitting(recording.steps)]
-    off = ("demote.above=1_000", "microcompact.when=off", "truncate.at=off", "compact.mode=off")
+    off = ("move.above=1_000", "clear.when=off", "truncate.at=off", "compact.mode=off")
     policy = policy_of(settings_from_flags(off))
     terms = Terms("", policy, "claude-sonnet-5", 10 * RECORDED_TOKENS, system_prompt(), ())
     log = Project(desk.place.state, desk.place.project).new_log()

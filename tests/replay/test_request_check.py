@@ -27,8 +27,8 @@ from ctxagent.agent.app import change_model, open_agent
 from ctxagent.agent.cli import demo
 from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.config.settings import (
+    ClearSettings,
     CompactSettings,
-    MicrocompactSettings,
     ModelSettings,
     PermissionSettings,
     SandboxSettings,
@@ -81,7 +81,7 @@ def launch(folder: Path, url: str, *, window: int = WINDOW, redact: bool = False
         settings=Settings(
             model=ModelSettings(id=MODEL, base_url=url, context_window=window),
             compact=CompactSettings(at=0.62, prepare_at=0.4, keep_messages=2, keep_tokens=2_000),
-            microcompact=MicrocompactSettings(when="every-call"),
+            clear=ClearSettings(when="every-call"),
             permissions=PermissionSettings(mode="bypass"),
             sandbox=SandboxSettings(mode="off"),
             state=StateSettings(redact=redact),

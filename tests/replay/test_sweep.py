@@ -13,12 +13,12 @@ from ctxagent.agent.errors import UsageError
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("microcompact.keep=1..4", ("1", "2", "3", "4")),
+        ("clear.keep=1..4", ("1", "2", "3", "4")),
         ("compact.at=0.6..0.8", ("0.6", "0.65", "0.7", "0.75", "0.8")),
         ("compact.at=80%..90%", ("0.8", "0.85", "0.9")),
-        ("demote.above=5000..20000/4", ("5000", "10000", "15000", "20000")),
-        ("microcompact.above=1..1000", tuple(str(round(1 + 999 * n / 11)) for n in range(12))),
-        ("microcompact.when=auto,off", ("auto", "off")),
+        ("move.above=5000..20000/4", ("5000", "10000", "15000", "20000")),
+        ("clear.above=1..1000", tuple(str(round(1 + 999 * n / 11)) for n in range(12))),
+        ("clear.when=auto,off", ("auto", "off")),
         (" truncate.at = off, 0.5 ", ("off", "0.5")),
     ],
 )
@@ -113,11 +113,11 @@ def test_current_settings_stay_if_none_is_cheaper() -> None:
 
 
 def test_the_lines_for_a_file_of_settings() -> None:
-    values = {"microcompact.keep": "2", "compact.at": "0.85", "microcompact.above": "500"}
+    values = {"clear.keep": "2", "compact.at": "0.85", "clear.above": "500"}
     found = sweep([Axis(k, (v,)) for k, v in values.items()], _cheaper, 1.0, written_so)
     assert found.best is not None
     assert settings_lines(found.best, flag_value_text) == (
-        "[compact]\nat = 0.85\n\n[microcompact]\nabove = 500\nkeep = 2"
+        "[clear]\nabove = 500\nkeep = 2\n\n[compact]\nat = 0.85"
     )
 
 

@@ -299,7 +299,7 @@ class ClearResults(Layer):
     title = "Tool results cleared"
     tier = "TIER_1"
     mark = '<path d="M-5 -4H5L0 5Z" fill="var(--s2)"/>'
-    off = ("microcompact.when=off",)
+    off = ("clear.when=off",)
 
     def __init__(self) -> None:
         super().__init__()

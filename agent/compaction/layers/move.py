@@ -190,7 +190,7 @@ class MoveResults(Layer):
     tier = "TIER_1"
     gate = OVERSIZE_GATE
     mark = '<circle r="4.5" fill="var(--s1)"/>'
-    off = ("demote.above=off", "demote.line_numbers=true")
+    off = ("move.above=off", "move.line_numbers=true")
     moves_files = True
 
     def first(self, state: LayerState) -> Pass:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ...config.keys import SWITCH, Setting
 from ...config.load import SettingRow
-from ...config.settings import KEYS, Theme
+from ...config.settings import KEYS, Theme, current_name
 from ...errors import ConfigError, UsageError
 from ...extensions.command import command
 from ..conversation.open_session import MODES
@@ -167,8 +167,8 @@ _SAMPLE: tuple[Styled, ...] = (
     complete=completions.settings,
 )
 async def _settings(repl: CommandContext, argument: str) -> None:
-    name, _, text = argument.partition(" ")
-    settings = user_settings(repl)
+    typed, _, text = argument.partition(" ")
+    name, settings = current_name(typed), user_settings(repl)
     if text:
         change(repl, name, "" if text.strip() == UNSET else text.strip())
     elif repl.screen.paints and (not name or name in KEYS):
