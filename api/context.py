@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from ..agent.compaction.layers.clear import (
         BY_REF,
         KEPT_IN,
+        ClearResults,
         plan_all,
         recall_pages,
-    )
-    from ..agent.compaction.layers.clear import (
-        NAME as CLEAR,
     )
     from ..agent.compaction.layers.known import LAYERS, done_by, known_layers, ordered
     from ..agent.compaction.layers.layer import Layer
@@ -56,7 +54,6 @@ else:
 
 __all__ = [
     "BY_REF",
-    "CLEAR",
     "COMPACTION",
     "KEPT_IN",
     "LAYERS",
@@ -69,6 +66,7 @@ __all__ = [
     "THINKING",
     "UNNUMBERED",
     "BareHost",
+    "ClearResults",
     "CompactionEngine",
     "CompactionPurpose",
     "Folding",

@@ -15,7 +15,7 @@ TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks are above it
 _MIN_SLOTS = 12  # minimum number of slots across the width
 _MAX_LONG_MASK_MARKS = 30
 _MIN_WINDOW_SHARE = 0.25  # below this peak, the chart is scaled to the peak, not to the window
-_LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "undone"}
+_LEGEND = {"mask": "results cleared or inputs truncated", "summary": "summary", "revert": "undone"}
 
 
 @dataclass(frozen=True, slots=True)

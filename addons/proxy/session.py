@@ -15,10 +15,10 @@ from typing import Any
 from ...api.base import LimitReached, PromptTooLong, __version__, dataclass
 from ...api.context import (
     BY_REF,
-    CLEAR,
     KEPT_IN,
     THINKING,
     UNNUMBERED,
+    ClearResults,
     CompactionEngine,
     Item,
     Policy,
@@ -363,7 +363,7 @@ class ProxySession:
         due = plan_all(view, str(self.host.folder), answered_only=False)
         if targets := [target for target in due if target["seq"] in whole]:
             mask = Mask(
-                layer=CLEAR, targets=targets, tokens_before=before, tokens_after=before,
+                layer=ClearResults.name, targets=targets, tokens_before=before, tokens_after=before,
                 trigger="shortened by the client",
             )  # fmt: skip
             saved = view.scaled(view.size - view.size_with(mask))

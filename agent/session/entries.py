@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..lazy import dataclass, regex
 
@@ -290,6 +290,22 @@ class Summary(Entry):
         """
         first, last = self.covers
         return f"#{first} to #{last}" if first <= last else f"all up to #{last}"
+
+
+class LayerName(NamedTuple):
+    """The names of a layer of the product. Logs and JSON keep the names of earlier versions."""
+
+    word: str  # in code, settings, reports and pages
+    logged: str  # in the log
+    counted: str  # in the counts of JSON results
+
+
+MOVE = LayerName("move", "demote", "demoted")
+CLEAR = LayerName("clear", "microcompact", "microcompacted")
+TRUNCATE = LayerName("truncate", "truncate", "truncated")
+OUTLINE = LayerName("outline", "outline", "outlined")
+SUMMARY = LayerName("summary", Summary.kind, "summaries")
+LAYER_NAMES = (MOVE, CLEAR, TRUNCATE, OUTLINE, SUMMARY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from typing import Any
 
 from ..lazy import dataclass
 from .entries import (
+    LAYER_NAMES,
+    MOVE,
     WARMING,
     Assistant,
     Entry,
@@ -85,20 +87,13 @@ def request_note(purpose: str, run: str, cost: float | None, *, replaces: bool =
     return Note(topic=REQUEST_TOPIC, text="", data=data)
 
 
-# The name of a layer's count in logs and JSON. The counts of other layers have the layer's name.
-_COUNTED_AS = {
-    "demote": "demoted",
-    "microcompact": "microcompacted",
-    "truncate": "truncated",
-    "outline": "outlined",
-    Summary.kind: "summaries",
-}
-COUNTS = (*_COUNTED_AS.values(), "tokens_saved")
+COUNTS = (*(layer.counted for layer in LAYER_NAMES), "tokens_saved")
+_COUNTED = {layer.logged: layer.counted for layer in LAYER_NAMES}
 
 
 def count_name(layer: str) -> str:
     """Return the name of the count of a layer's replacements."""
-    return _COUNTED_AS.get(layer, layer)
+    return _COUNTED.get(layer, layer)
 
 
 @dataclass(slots=True)
@@ -191,7 +186,7 @@ class Totals:
             saved = entry.tokens_before - entry.tokens_after
             self._count_compaction(count_name(entry.kind), 1, saved)
         if isinstance(entry, (ToolResult, User)) and entry.offloaded:
-            self._count_compaction("demoted", 1, _count(entry.details, "tokens_saved"))
+            self._count_compaction(MOVE.counted, 1, _count(entry.details, "tokens_saved"))
 
     def _count_compaction(self, name: str, replaced: int, saved: int) -> None:
         counts = self.own.compaction

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...tools.system.plural import count_of
 from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
-from ..compaction.layers.known import done_by, known_layers, layer_named
+from ..compaction.layers.known import done_by, known_layers, layer_named, word_for
 from ..compaction.metrics import CompactionMetrics, left_less_than_half
 from ..errors import CompactionFailed
 from ..models.catalog import cache_terms
@@ -308,7 +308,7 @@ def _event(act: Act) -> str:
         f"## Compression Event Log · #{act.seq}",
         f"**Timestamp:** {_time(act.at)}",
         f"**Event Type:** {act.tier}",
-        f"**Trigger:** {act.layer}: {act.trigger}{', undone later' * act.undone}",
+        f"**Trigger:** {word_for(act.layer)}: {act.trigger}{', undone later' * act.undone}",
         f"**Tokens Before:** {act.before:,}",
         f"**Tokens After:** {act.after:,}",
         f"**Tokens Saved:** {act.saved:,}",

@@ -211,7 +211,7 @@ def test_undo_restores_everything_that_one_pass_cleared(tmp_path: Path) -> None:
     log.close()
     done = place.run("compact", "--undo")
     assert done.returncode == 0, done.stderr
-    assert "undone: 1 old result cleared (it pays) and 1 old input cut short (" in done.stdout
+    assert "undone: 1 old result cleared (it pays) and 1 old input truncated (" in done.stdout
     assert "a copy" in done.stdout
     (copy,) = set(place.logs()) - {log.path}
     entries = read_log(copy).entries

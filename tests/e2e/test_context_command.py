@@ -236,7 +236,7 @@ def test_no_summary_is_predicted_if_clearing_replaces_it(tmp_path: Path) -> None
 
     said = desk.run("/uncompact")
     assert f"{len(results.targets)} old results cleared (" in said
-    assert f"{len(inputs.targets)} old inputs cut short (" in said
+    assert f"{len(inputs.targets)} old inputs truncated (" in said
     assert {revert.target for revert in talk.of(Revert)} == {results.seq, inputs.seq}
     assert build_messages(talk.agent.view.items)[: len(kept)] == kept
     with pytest.raises(CompactionFailed, match="no compaction"):

@@ -87,7 +87,7 @@ def test_commands_for_sessions_take_one_of_a_client(place: Place, server: Record
             (("sessions", "show", id), "Count the whales."),
             (("sessions", "search", "whales"), id),
             (("sessions", "export", id), "Count the whales."),
-            (("log", id), "microcompact"),
+            (("log", id), "clear: "),
             (("doctor", id), "ok"),
             (("compact", id, "--dry-run"), "tokens"),
             (("replay", str(log)), "$"),

@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.layers.known import LAYERS
+from ctxagent.agent.config.settings import OLD_SECTIONS
+from ctxagent.agent.session.entries import LAYER_NAMES
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("agent/ui", "agent/cli", "addons/doctor", "addons/export", "addons/replay/report")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 TEMPLATES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.j2"))
+TERMS = (ROOT / "docs" / "internals" / "terms.md").read_text()
 GUIDE = (ROOT / "docs" / "guide" / "context.md").read_text()
 # Words of the code, the log and the settings, for which people have plain ones.
 BANNED = re.compile(
-    r"\b(?:(?:un)?mask\w*|stub\w*|microcompact\w*|demot\w+|truncat\w+|offload\w*|(?:un)?compress\w*|summed)\b",
+    r"\b(?:(?:un)?mask\w*|stub\w*|microcompact\w*|demot\w+|cut short"
+    r"|offload\w*|(?:un)?compress\w*|summed)\b",
     re.IGNORECASE,
 )
 # The status report and the event log have the form that a source document gives them.
@@ -85,3 +89,28 @@ def test_the_guide_has_the_words_of_every_layer() -> None:
     for layer in LAYERS:
         row = rf"^\| .* \| \*\*{re.escape(layer.heading())}\*\* .*\| `{layer.name}`"
         assert re.search(row, GUIDE, re.MULTILINE)
+
+
+def test_the_page_of_terms_has_the_names_of_every_layer() -> None:
+    for layer in LAYER_NAMES:
+        row = rf"^\| .* \| {layer.word} \| .* \| `{layer.logged}` \| `{layer.counted}` \|$"
+        assert re.search(row, TERMS, re.MULTILINE), layer
+    for old, word in OLD_SECTIONS.items():
+        assert re.search(rf"^\| {old} \| {word} \| `\[{old}\]`", TERMS, re.MULTILINE), old
+
+
+def test_a_logged_name_is_in_one_module() -> None:
+    """The declared sections of settings are the only other place."""
+    names = {layer.logged for layer in LAYER_NAMES} - {layer.word for layer in LAYER_NAMES}
+    quoted = re.compile(rf"""["'](?:{"|".join(names)})["']""")
+    rooms = ("agent", "tools", "addons", "api")
+    modules = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    found = [place(path) for path in modules if quoted.search(path.read_text())]
+    assert sorted(found) == ["agent/config/settings.py", "agent/session/entries.py"]
+
+
+def test_guides_have_no_old_word_for_an_act() -> None:
+    old = re.compile(r"\b(?:microcompact\w*|demot\w+|cut short)\b", re.IGNORECASE)
+    for path in sorted((ROOT / "docs" / "guide").rglob("*.md")):
+        prose = re.sub(r"`[^`]*`", "", path.read_text())
+        assert not old.findall(prose), path.name

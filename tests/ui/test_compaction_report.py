@@ -148,7 +148,7 @@ def test_the_event_log_has_the_fields_of_its_source() -> None:
         "## Compression Event Log · #2",
         "**Timestamp:** 2026-11-21 10:20:30 UTC",
         "**Event Type:** TIER_1",
-        "**Trigger:** demote: oversize result",
+        "**Trigger:** move: oversize result",
         "**Tokens Before:** 18,501",
         "**Tokens After:** 1",
         "**Tokens Saved:** 18,500",
@@ -201,7 +201,7 @@ def test_the_metrics_name_their_targets() -> None:
         "| probes: recall | 12 before, 29 of 30 (97%) after | 100 % | not met |",
         "| critical sections preserved | 2 of 2 (100%) | 100 % | met |",
         "| recovery success | none checked | 100 % | – |",
-        "| saved: cut short | 5,000 tokens, 1 time | – | – |",
+        "| saved: truncated | 5,000 tokens, 1 time | – | – |",
         "| saved: summary | 195,000 tokens, 2 times | – | – |",
         "| spent on summaries | $0.0000 | – | – |",
     ]
@@ -263,7 +263,7 @@ def test_the_intent_is_bounded() -> None:
 
 @pytest.mark.parametrize("format", ["text", "stream-json"])
 def test_headless_tells_compactions(format: OutputFormat) -> None:
-    event = Compacted("truncate", "level", 9_000, 8_000, 0.1, 0.0, 3, "3 old inputs cut short")
+    event = Compacted("truncate", "level", 9_000, 8_000, 0.1, 0.0, 3, "3 old inputs truncated")
     out, err = io.StringIO(), io.StringIO()
     Headless(format, out, err, verbose=True).emit(event)
     assert err.getvalue() == f"{compaction_report.receipt(event)}\n"

@@ -103,9 +103,9 @@ COST_MEASURES = (
 )  # fmt: skip
 KEPT_MEASURES = (
     Measure("Edits of history",
-            "Times that older results were cleared or inputs cut short.",
+            "Times that older results were cleared or inputs truncated.",
             lambda f: f"{f.sums.edits:,}"),
-    Measure("Stubs", "Results that were cleared and inputs that were cut short.",
+    Measure("Stubs", "Results that were cleared and inputs that were truncated.",
             lambda f: f"{f.sums.stubs:,}"),
     Measure("Summaries", "Times that a summary replaced the earlier context.",
             lambda f: f"{f.sums.summaries:,}"),

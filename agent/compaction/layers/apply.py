@@ -47,7 +47,9 @@ class LayerRunner:
         """
         found = [*self._own]
         for layer in self.more_layers():
-            places = (n for n, each in enumerate(found) if each.joins or each.name == layer.before)
+            places = (
+                n for n, each in enumerate(found) if each.joins or each.is_called(layer.before)
+            )
             found.insert(next(places, len(found)), layer)
         return found
 

@@ -18,6 +18,7 @@ from ...context.view import View
 from ...lazy import dataclass
 from ...session.command_output import lines_of as output_lines
 from ...session.command_output import telling_lines
+from ...session.entries import CLEAR
 from ...session.given_back import RECALLED
 from ...session.searches import FOUND, listing
 from ..policy import Policy, clearing_trigger
@@ -35,7 +36,6 @@ from .layer import (
     with_alternatives,
 )
 
-NAME = "microcompact"
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
 MAX_OFFSETS = 4  # named in a stub, of the pages of `recall`
 MAX_ERROR_LINES = 5  # in the stub of a failed call's result
@@ -98,7 +98,7 @@ def plan(
     kept = _newest_kept_seqs(results, policy, fates) | _unanswered_seqs(view)
     seen = seen_needs(results, fates)
     return [
-        DueMask(NAME, target, view.scaled(saved), _need_chance(result, fate, seen))
+        DueMask(CLEAR.logged, target, view.scaled(saved), _need_chance(result, fate, seen))
         for result in clearable
         if result.item.seq not in kept and _permitted(result, fate := fates[result.call.id], policy)
         for target, saved in _target_with_saving(
@@ -293,7 +293,7 @@ def _seqs(results: Iterable[ViewResult]) -> set[int]:
 class ClearResults(Layer):
     """Replaces old results, and images that a request cannot have, with stubs."""
 
-    name = NAME
+    name, word = CLEAR.logged, CLEAR.word
     nouns = ("old result", "old results")
     done = ("cleared", "cleared")
     title = "Tool results cleared"

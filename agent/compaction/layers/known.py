@@ -5,7 +5,7 @@ from typing import Any
 
 from ....tools.system.shorten import shorten
 from ...lazy import regex
-from ...session.entries import Summary
+from ...session.entries import SUMMARY
 from .clear import ClearResults
 from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart
 from .move import MoveResults
@@ -18,7 +18,7 @@ _NAME = regex(r"[a-z][a-z0-9-]*")
 class Summarize(Layer):
     """The summary. `engine` decides when it is made."""
 
-    name = Summary.kind
+    name, word = SUMMARY.logged, SUMMARY.word
     nouns = ("old message", "old messages")
     done = ("summary", "summary")
     title = "Summarisations performed"
@@ -63,6 +63,11 @@ def layer_named(name: str) -> type[Layer]:
     return _known.get(name) or type("UnknownLayer", (Layer,), {"name": name})
 
 
+def word_for(name: str) -> str:
+    """Return the word for a layer that has this name in the log."""
+    return layer_named(name).word or name
+
+
 def done_by(name: str, count: int) -> str:
     """Return the effect of one pass of a layer, e.g. "3 old results cleared"."""
     return layer_named(name).done_by(count)
@@ -74,7 +79,7 @@ def add_layer(kind: Any) -> None:
         raise TypeError(f"{shorten(repr(kind), 80)} in layers must be a subclass of Layer")
     if kind.name in _OWN or not _NAME.fullmatch(str(kind.name)):
         raise ValueError(f"{kind.name!r} cannot be the name of a layer: it is taken or not a word")
-    if kind.before and kind.before not in _OWN:
-        known = ", ".join(_OWN)
+    known = ", ".join(each.word or each.name for each in LAYERS)
+    if kind.before and not any(each.is_called(kind.before) for each in LAYERS):
         raise ValueError(f"the layer {kind.name} is before {kind.before!r}, not one of {known}")
     _known[kind.name] = kind

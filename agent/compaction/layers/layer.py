@@ -68,6 +68,7 @@ class Layer:
     """
 
     name: ClassVar[str] = ""  # in the log
+    word: ClassVar[str] = ""  # in reports; "": the name
     nouns: ClassVar[tuple[str, str]] = ("result", "results")  # what it changes: one, several
     done: ClassVar[tuple[str, str]] = ("", "")  # its effect on one and on several, e.g. "cleared"
     title: ClassVar[str] = ""  # row of the status report
@@ -83,6 +84,11 @@ class Layer:
         """`settings` has the values of the settings that the extension declares."""
         self.settings = settings or {}
         self.guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # around foreign code
+
+    @classmethod
+    def is_called(cls, name: str) -> bool:
+        """Return True if this is the layer's word, or its name in the log."""
+        return bool(name) and name in (cls.word, cls.name)
 
     @classmethod
     def heading(cls) -> str:

@@ -18,6 +18,7 @@ from ...context.items import ViewResult
 from ...context.tokens import estimate
 from ...lazy import dataclass
 from ...session.archive import offload
+from ...session.entries import MOVE
 from ...session.given_back import RECALLED
 from ...session.user_messages import PREVIEW_MARK
 from ..language.words import frequent_names
@@ -184,7 +185,7 @@ def move_message(
 class MoveResults(Layer):
     """Moves large results to files before they are first sent."""
 
-    name = "demote"
+    name, word = MOVE.logged, MOVE.word
     done = ("moved to a file", "moved to files")
     title = "Tool results offloaded"
     tier = "TIER_1"

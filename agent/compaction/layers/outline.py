@@ -18,6 +18,7 @@ from ...context import tokens
 from ...context.items import THINKING, Call, Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass
+from ...session.entries import OUTLINE
 from ..policy import Policy
 from .break_even import DueMask
 from .clear import error_lines, outcome
@@ -26,7 +27,6 @@ from .need_chances import CURVES
 from .told_calls import told_call
 from .truncate import KEPT_TOOLS
 
-NAME = "outline"
 MIN_AGE = 20  # replies after an exchange before it may be outlined
 MAX_RESULT_TOKENS = 150  # a longer result must be cleared first, or together with the outline
 MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
@@ -120,7 +120,7 @@ def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCach
         place = view.position(reply.seq)
         if place != end:
             runs.append([])
-        runs[-1].append(DueMask(NAME, found.target, saved, 1 - stays, parts))
+        runs[-1].append(DueMask(OUTLINE.logged, found.target, saved, 1 - stays, parts))
         end = (place or 0) + 1 + len(found.results)
     header = view.scaled(_HEADER_TOKENS)
     outlines = [each for run in runs for each in _with_header(run, header)]

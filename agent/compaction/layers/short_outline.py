@@ -22,6 +22,7 @@ from ...context import tokens
 from ...context.items import Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass, regex
+from ...session.entries import OUTLINE
 from . import outline
 from .break_even import DueMask
 from .clear import error_lines
@@ -100,7 +101,7 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
             "tool_use_id": first["tool_use_id"],
             "outlined": (items[-1].seq, header),
         }
-        due.append(DueMask(outline.NAME, target, view.scaled(found.saved), 1 - stays))
+        due.append(DueMask(OUTLINE.logged, target, view.scaled(found.saved), 1 - stays))
     return due
 
 
@@ -280,7 +281,7 @@ def _need_chance(exchange: FinishedCalls, age: int) -> float:
 class OutlineCalls(Layer):
     """Replaces old, finished calls and their results with one line each, then with fewer."""
 
-    name = outline.NAME
+    name, word = OUTLINE.logged, OUTLINE.word
     nouns = ("old call", "old calls")
     done = ("outlined", "outlined")
     title = "Tool calls outlined"

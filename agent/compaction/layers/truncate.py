@@ -21,6 +21,7 @@ from ...context import tokens
 from ...context.items import Call, ViewResult
 from ...context.view import View
 from ...lazy import dataclass
+from ...session.entries import TRUNCATE
 from ..policy import Policy, reached
 from .break_even import DueMask
 from .later_calls import CHANGING_TOOLS, input_ages, input_curve
@@ -239,11 +240,11 @@ def _lines(text: Any) -> str:
 
 
 class TruncateInputs(Layer):
-    """Shortens long inputs of old calls."""
+    """Truncates long inputs of old calls."""
 
-    name = "truncate"
+    name, word = TRUNCATE.logged, TRUNCATE.word
     nouns = ("old input", "old inputs")
-    done = ("cut short", "cut short")
+    done = ("truncated", "truncated")
     title = "Tool inputs truncated"
     tier = "TIER_2"
     gate = "HOOK-CTX-002"

@@ -7,7 +7,7 @@ class Stale(Layer):
     name = "stale"
     nouns = ("stale output", "stale outputs")
     done = ("dropped", "dropped")
-    before = "microcompact"
+    before = "clear"
 
     def plan(self, state: LayerState) -> list[Clear]:
         found = [each for each in state.view.results() if each.call.name == "Bash"]

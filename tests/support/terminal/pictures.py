@@ -306,15 +306,15 @@ def of_each_layer() -> Iterator[tuple[str, str]]:
     """Draw each layer alone, over a morning of the workday in a smaller window."""
     nothing = replace(ALONE, mode="off")
     layers = {
-        "demote": replace(nothing, move_above=DEFAULT.move_above),
+        "move": replace(nothing, move_above=DEFAULT.move_above),
         "clear": replace(nothing, mode="auto", clear_when="pays", summarize_at=None),
-        "cut": replace(nothing, mode="auto", truncate_at=0.5, summarize_at=None),
+        "truncate": replace(nothing, mode="auto", truncate_at=0.5, summarize_at=None),
         "summarise": replace(ALONE, truncate_at=None),
     }
     titles = {
-        "demote": "Large results go to files",
+        "move": "Large results go to files",
         "clear": "Old results are cleared",
-        "cut": "Old inputs are cut short",
+        "truncate": "Old inputs are truncated",
         "summarise": "A summary takes the place of the oldest part",
     }
     morning = workday(4)
