@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.compaction.bare_host import BareHost
     from ..agent.compaction.breakdown import break_down
     from ..agent.compaction.document import SummaryDocument
     from ..agent.compaction.document import render as render_summary
     from ..agent.compaction.engine import CompactionEngine
     from ..agent.compaction.history import acts, readable_trigger
-    from ..agent.compaction.host import CompactionPurpose
+    from ..agent.compaction.host import BareHost, CompactionPurpose
     from ..agent.compaction.layers import truncate
     from ..agent.compaction.layers.clear import (
         BY_REF,

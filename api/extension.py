@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..agent.events import Event, Notice, StatusPart, TextDelta, TurnFinished
     from ..agent.extensions.command import Command, Prompt, command
     from ..agent.library.custom_model import CustomModel
-    from ..agent.loop.feature import (
+    from ..agent.loop.interface import (
         Feature,
         IncomingMessage,
         MakeModel,

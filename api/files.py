@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.worktree.git import GitRunner
-    from ..agent.worktree.linked import worktrees_folder
+    from ..agent.worktree.git import GitRunner, worktrees_folder
     from ..tools.system.files import (
         copy_private,
         keeping_old,

@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from ..agent.ui.commands import Command, CommandContext, all_commands, parse, read_command_files
     from ..agent.ui.commands.settings import EFFORTS
     from ..agent.ui.compaction_report import receipt
-    from ..agent.ui.conversation.open_session import Conversation, ConversationServices
+    from ..agent.ui.conversation.open_session import Conversation, ConversationServices, RunningTask
     from ..agent.ui.conversation.questions import MODES, Questions
-    from ..agent.ui.conversation.running import RunningTask
-    from ..agent.ui.json_forms import event_json, question_json
     from ..agent.ui.render.render import dim, render_text, table
     from ..agent.ui.render.tool_calls import SANDBOXED_MEANS
     from ..agent.ui.screen import ChoiceRow, Choices, Menu, Option, Screen
-    from ..agent.ui.stream_input import MAX_LINE_BYTES, bounded_lines
+    from ..agent.ui.stream_input import MAX_LINE_BYTES, bounded_lines, event_json, question_json
     from ..agent.ui.tasks import SubagentEvent, Subagents
     from ..agent.ui.transcript import Transcript
 else:

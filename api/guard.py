@@ -19,14 +19,17 @@ if TYPE_CHECKING:
         is_file_trusted,
         read_untrusted,
     )
-    from ..agent.permissions.claude_code_rules import convert_rule
+    from ..agent.permissions.rules import convert_rule
     from ..agent.security import landlock, seatbelt
     from ..agent.security.bubblewrap import find_bubblewrap
-    from ..agent.security.folders import distrust_writable_folders, home_folders
     from ..agent.security.program_starts import gate_of
     from ..agent.security.redaction import redaction_for
     from ..agent.security.sandbox import Sandbox, make_sandbox
-    from ..agent.security.sandbox_paths import contains_home
+    from ..agent.security.sandbox_paths import (
+        contains_home,
+        distrust_writable_folders,
+        home_folders,
+    )
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     )
     from ..agent.models.http_client import MAX_UNPACKED_BYTES, unpacked
     from ..agent.models.local_servers import find_local_servers
+    from ..agent.models.messages.body import API_HOST
     from ..agent.models.messages.draft import ReplyDraft
-    from ..agent.models.messages.gaps import API_HOST
     from ..agent.models.probe import check_server
     from ..agent.models.providers import (
         CHAT,

@@ -18,18 +18,21 @@ if TYPE_CHECKING:
         thinned,
     )
     from ..agent.pages.export import ExportFormat, export
-    from ..agent.pages.figures import (
+    from ..agent.pages.templates import (
+        MAX_TEXT_CHARS,
         NO_FIGURE,
+        cut_middle,
         format_dollars,
         format_percent,
         format_ratio,
         format_tokens,
+        join_ends,
+        page_headers,
+        render,
         round_up,
         short_tokens,
     )
-    from ..agent.pages.templates import page_headers, render
-    from ..agent.pages.text import MAX_TEXT_CHARS, cut_middle, join_ends
-    from ..agent.pages.text import clean as clean_text
+    from ..agent.pages.templates import clean as clean_text
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 

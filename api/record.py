@@ -6,7 +6,14 @@ from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
     from ..agent.session import searches
-    from ..agent.session.archive import OFFLOADED, offload
+    from ..agent.session.archive import (
+        OFFLOADED,
+        RECALLED,
+        SERVER,
+        is_of_our_server,
+        offload,
+        recorded_sources,
+    )
     from ..agent.session.change_rows import change_rows
     from ..agent.session.codec import from_json, signature, to_json
     from ..agent.session.conversation import (
@@ -48,7 +55,6 @@ if TYPE_CHECKING:
         reverted_seqs,
         shell_result,
     )
-    from ..agent.session.given_back import RECALLED, SERVER, is_of_our_server, recorded_sources
     from ..agent.session.listing import is_in_use, session_rows
     from ..agent.session.lock import LOCK_NAME, acquire_lock, unwritable
     from ..agent.session.log import (

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.recordings.builder import RecordedReplyDraft, RecordedResult, TranscriptBuilder
-    from ..agent.recordings.foreign import ADDED_FORMATS
+    from ..agent.recordings.builder import (
+        ADDED_FORMATS,
+        RecordedReplyDraft,
+        RecordedResult,
+        TranscriptBuilder,
+    )
     from ..agent.recordings.other_sessions import FoundRecording, ImportedSession
     from ..agent.recordings.recording import (
         RecordedCall,

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
         SERVERS_KEY,
         ServerConfig,
         check_server,
+        codex_server,
+        gemini_server,
+        opencode_server,
         plain_name,
         read_document,
         servers_of,
         with_variables,
     )
-    from ..agent.extensions.mcp.imported_servers import codex_server, gemini_server, opencode_server
     from ..agent.extensions.plugins import (
         DEFAULT_PLACES,
         MANIFEST,
@@ -76,7 +78,7 @@ if TYPE_CHECKING:
         SessionChoice,
     )
     from ..agent.library.agent import Agent, AgentRun
-    from ..agent.library.launching import (
+    from ..agent.library.launch_parts import (
         as_flags,
         check_key,
         check_start,
@@ -88,8 +90,7 @@ if TYPE_CHECKING:
     )
     from ..agent.library.result import Result
     from ..agent.loop.agent import AgentState
-    from ..agent.loop.call_arguments import CallRefused, checked_call
-    from ..agent.loop.repairs import TEXT, TOOL_NAME, named_repair
+    from ..agent.loop.call_arguments import TEXT, TOOL_NAME, CallRefused, checked_call, named_repair
     from ..agent.loop.resume import CACHE_NAME, ResumeCache, resume_session
     from ..agent.loop.turn import run_turn
 else:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
-    from ..agent.border.document import read_object
-    from ..agent.border.given import Drops, Given
     from ..agent.border.values import (
+        Drops,
+        Given,
         JsonObject,
         as_arguments,
         as_count,
@@ -17,11 +17,19 @@ if TYPE_CHECKING:
         as_text,
         parse_json,
         plain_text,
+        read_object,
         without_surrogates,
     )
     from ..tools.project_encodings import text_of as text_of_file
-    from ..tools.system.plural import count_of, format_size
-    from ..tools.system.shorten import as_sentences, cut_after, cut_at_word, one_line, shorten
+    from ..tools.system.phrasing import (
+        as_sentences,
+        count_of,
+        cut_after,
+        cut_at_word,
+        format_size,
+        one_line,
+        shorten,
+    )
     from ..tools.system.unicode import clean, reveal_invisible
     from ..tools.text import NotText, strings_in
 else:

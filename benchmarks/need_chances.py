@@ -5,8 +5,8 @@
 Each FILE is a session that `ctxagent replay` reads; by default, a synthetic session is played,
 which says nothing about yours. Nothing is cleared. After each reply, every result and input is
 noted with its kind, its age, and whether a later call shows that it would have been needed, if it
-had left the context (`addons/replay/misses.py`). For each kind, a curve of the form in
-`agent/compaction/layers/need_chances.py` is fitted: least squares over the ages, weighted by the
+had left the context (`addons/replay/player.py`). For each kind, a curve of the form in
+`agent/compaction/layers/later_calls.py` is fitted: least squares over the ages, weighted by the
 number of texts. Sessions are split by repository (the file name up to its last `__`, else its
 folder): the curves are fitted on every other repository, starting with the one that has the most
 sessions, and validated on the rest.
@@ -27,8 +27,14 @@ import measure
 from ctxagent.addons.replay.cache_prices import CacheBill
 from ctxagent.addons.replay.formats import load_recording
 from ctxagent.addons.replay.player import Player, Terms
-from ctxagent.agent.compaction.layers.later_calls import fates_of, input_ages, kind_of
-from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass, NeedCurve
+from ctxagent.agent.compaction.layers.later_calls import (
+    CURVES,
+    NeedClass,
+    NeedCurve,
+    fates_of,
+    input_ages,
+    kind_of,
+)
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.recordings.recording import RecordedCall, RecordedReply, Recording
 from ctxagent.agent.recordings.tool_names import TranslatedCall

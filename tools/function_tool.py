@@ -15,7 +15,7 @@ from ..agent.lazy import regex
 from . import base
 from .base import Context, Effect, Output, Tool
 from .system.foreign_code import foreign_code
-from .system.shorten import shorten
+from .system.phrasing import shorten
 
 MAX_TITLE_CHARS = 200
 

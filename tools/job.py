@@ -21,8 +21,8 @@ from ..agent.lazy import dataclass
 from .base import Confinement, Context, Output, Params, Tool
 from .system.capture import KeptOutput, OutputFile, Sink, clean, excerpt
 from .system.descriptors import has_spare_descriptors
+from .system.phrasing import cut_after
 from .system.process import Process, ending
-from .system.shorten import cut_after
 from .system.spawn import Enclosed
 from .system.unicode import whole_length
 

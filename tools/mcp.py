@@ -18,7 +18,7 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import OUTSIDE, Context, Effect, Output, Params, Tool
 from .system.files import make_private_folder
-from .system.shorten import one_line
+from .system.phrasing import one_line
 from .system.unicode import clean, reveal_invisible
 from .text import printable
 
@@ -214,3 +214,26 @@ def _write(folder: Path, part: Part) -> Path:
 
 
 MAX_FOLDER_BYTES = 1 << 30  # of the folder for text that left the context
+
+
+class SamplingParams(Params):
+    server: str
+    system: str
+    messages: list[str]
+    max_tokens: int
+
+
+class SamplingTool(Tool[SamplingParams]):
+    name = "Sampling"
+    description = "An MCP server asks the model."
+    effect = "run"
+    Params = SamplingParams
+
+    def subject(self, params: SamplingParams) -> str:
+        return params.server
+
+    def title(self, params: SamplingParams) -> str:
+        return one_line(f"{params.server}: {params.messages[-1]}", MAX_TITLE_CHARS)
+
+    async def run(self, params: SamplingParams, context: Context) -> Output:
+        return Output("")

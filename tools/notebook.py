@@ -12,7 +12,7 @@ from typing import Any
 
 from ..agent.lazy import dataclass
 from .system.capture import clean
-from .system.plural import count_of
+from .system.phrasing import count_of
 from .text import printable
 
 SUFFIX = ".ipynb"

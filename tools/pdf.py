@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 from ..agent.lazy import dataclass
 from . import pdf_pages
 from .system.isolated import run_isolated
-from .system.plural import count_of
-from .system.shorten import one_line
+from .system.phrasing import count_of, one_line
 from .system.unicode import clean
 from .text import printable
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
-from .system.shorten import one_line
+from .system.phrasing import one_line
 
 MAX_STEPS = 40
 MAX_STEP_CHARS = 300

@@ -22,8 +22,7 @@ from . import notebook, pdf
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, form_of, locate, opened
-from .system.plural import count_of
-from .system.shorten import one_line
+from .system.phrasing import count_of, one_line
 from .system.take_turn import in_thread
 from .system.unicode import clean
 from .text import CHUNK_BYTES, Form, NotText

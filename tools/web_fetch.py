@@ -23,8 +23,7 @@ from ..agent.lazy import dataclass, regex
 from .base import OUTSIDE, Context, Output, Params, Tool
 from .pdf import read_pdf
 from .system.isolated import run_isolated
-from .system.plural import count_of
-from .system.shorten import one_line
+from .system.phrasing import count_of, one_line
 from .system.unicode import clean, reveal_invisible
 from .text import printable
 from .web import convert

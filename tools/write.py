@@ -22,7 +22,7 @@ from .file_access import (
 )
 from .project_encodings import ProjectEncodings
 from .redaction_marks import lost
-from .system.plural import count_of
+from .system.phrasing import count_of
 from .system.take_turn import in_thread
 from .text import Form, new_form
 

@@ -55,8 +55,7 @@ from acp.schema import (
 
 from ...api.base import CtxagentError, NoCredentials, SessionError, UsageError, dataclass
 from ...api.front_ends import MAX_LINE_BYTES, bounded_lines, signals
-from .prompt import PromptBlock
-from .session import EditorSession, SessionPlace
+from .session import EditorSession, PromptBlock, SessionPlace
 from .updates import Update
 
 if TYPE_CHECKING:

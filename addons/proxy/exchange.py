@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
@@ -25,12 +25,32 @@ from ...api.models import (
     providers,
 )
 from ...api.record import End
-from .asides import asks_for_compaction
-from .bodies.base import BodyFormat, Json, ServerReply
+from .bodies.base import BodyFormat, Json, ServerReply, text_of
 from .conversations import Conversations
 from .forward import UPSTREAMS, Headers, Upstream, chunks_of, decoded, read_ahead
 from .host import EngineQuestion
 from .session import ProxySession
+
+COMPACTION_TRIGGER = "compaction_trigger"  # type of codex's last item with OpenAI's API
+# Contained in the last message.
+PHRASES = (
+    "create a detailed summary of the conversation so far",  # Claude Code, copilot
+    "CONTEXT CHECKPOINT COMPACTION",  # codex
+    "Create a handoff summary",  # Kimi Code
+)
+
+
+def asks_for_compaction(messages: Sequence[Json]) -> bool:
+    """Return True if a client asks for a summary in place of its history."""
+    if not messages:
+        return False
+    if messages[-1].get("type") == COMPACTION_TRIGGER:
+        return True
+    if messages[-1].get("role") != "user":
+        return False
+    text = text_of(messages[-1].get("content"))
+    return any(phrase in text for phrase in PHRASES)
+
 
 MAX_QUESTION_S = 300.0  # for the engine's request while the client waits
 _HINTS = ServerHints("the address of the upstream", "the key of the client")

@@ -12,27 +12,33 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import field
 from math import ceil
 from pathlib import Path
 from secrets import randbelow
 from typing import Any
 
-from ...api.base import LimitReached, dataclass, regex
+from ...api.base import LimitReached, ModelError, dataclass, regex
 from ...api.context import (
+    BareHost,
     CompactionEngine,
+    CompactionPurpose,
     Layer,
     MoveResults,
     Policy,
     Request,
     break_down,
     build_request,
+    document_from_ledger,
+    max_summary_tokens,
+    shortened_to,
     shown_blocks,
     tokens,
 )
-from ...api.models import Model, cost
-from ...api.record import LOG_NAME, Assistant, Session, Usage, content_text
+from ...api.context import render_summary as render
+from ...api.models import Model, Reply, cost
+from ...api.record import LOG_NAME, Assistant, Log, Session, Usage, content_text
 from ...api.recordings import (
     RecordedCall,
     RecordedMessage,
@@ -41,13 +47,150 @@ from ...api.recordings import (
     TranslatedCall,
     translate,
 )
-from ...api.session import Compacted
-from .cache_prices import CacheBill, ThinkingMeter, prompt_of
-from .host import ReplayHost
+from ...api.session import Compacted, Event
+from ...api.text import strings_in
+from .cache_prices import CacheBill, PromptCache, ThinkingMeter, prompt_of
 from .lost_facts import FactDetector, LostFact
-from .misses import NeedDetector
-from .recorded_entries import EntryStorage, message_entry, reply_blocks, result_entry
-from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
+from .results import Fill, Need, NeedKind, PricedCall, ReplayAct, ReplayRun, Share
+from .session_log import EntryStorage, message_entry, reply_blocks, result_entry
+
+MIN_TELLING_LINE_CHARS = 16  # shorter lines occur in many results
+_LINE_NUMBER = regex(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # line number prefixes of other agents
+WRITTEN_ARGUMENTS = ("content", "new_string")
+_INCIDENTAL = ("description", "timeout", "timeout_ms", "yield_time_ms", "max_output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class NeededResult:
+    """A result that was needed after it had left the context."""
+
+    ref: int  # its entry
+    how: NeedKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    ref: int
+    text: str
+
+
+@dataclass(slots=True)
+class NeedDetector:
+    """Detector of the results in one session that a call needs and the context lacks. Each result
+    is found at most once, because a repeated call brings it back into the context.
+    """
+
+    _results: list[_Result] = field(default_factory=list)
+    _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by _key of the call
+    _given: dict[str, _Result] = field(default_factory=dict)  # by ref in the recording
+
+    def add(self, ref: int, call: TranslatedCall, text: str, *, recorded: str = "") -> None:
+        """Record a result; `recorded` is its ref, or the ref it repeats, in the recording."""
+        result = _Result(ref, text)
+        self._results.append(result)
+        self._newest[_key(call)] = result
+        self._given[recorded] = result
+
+    def add_input(self, ref: int, call: TranslatedCall) -> None:
+        """Record the input of a call; for a call that changes a file, only the text it wrote."""
+        given = [call.input.get(name) for name in WRITTEN_ARGUMENTS] if call.changes else call.input
+        if text := "\n".join(strings_in(given)):
+            self._results.append(_Result(ref, text))
+
+    def find(
+        self,
+        call: TranslatedCall,
+        text: str,
+        is_gone: Callable[[int], bool],
+        context: Callable[[], str],
+        recalls: str = "",
+    ) -> NeededResult | None:
+        """Return the result that a call needs although it has left the context, or None.
+
+        `text` is the call's own result. `is_gone` returns True if an entry's text has left the
+        context; `context()` returns the whole text of the context. `recalls` is the ref, in the
+        recording, of the result that the call reads again.
+        """
+        if recalls:
+            given = self._given.get(recalls)
+            if given is None or not is_gone(given.ref):
+                return None
+            return NeededResult(given.ref, "asked again", given.text)
+        same = self._newest.get(_key(call))
+        if same is not None and same.text == text and text.strip() and is_gone(same.ref):
+            return NeededResult(same.ref, "asked again", same.text)
+        line = max((line.strip() for line in call.replaced.splitlines()), key=len, default="")
+        if len(line) < MIN_TELLING_LINE_CHARS:
+            return None
+        shown = (old for old in reversed(self._results) if line in old.text and is_gone(old.ref))
+        used = next(shown, None)
+        if used is None or line in _LINE_NUMBER.sub("", context()):
+            return None
+        self._results.remove(used)
+        return NeededResult(used.ref, "used", used.text)
+
+
+def _key(call: TranslatedCall) -> tuple[str, str]:
+    """Return a key that is equal for calls with the same request."""
+    given = sorted((k, str(v)) for k, v in call.input.items() if k not in _INCIDENTAL)
+    return call.name, repr(given)
+
+
+class ReplayHost(BareHost):
+    """One replayed conversation, as the compaction engine sees it."""
+
+    def __init__(
+        self, path: Path, model_id: str, window_tokens: int, writer: Model | None = None
+    ) -> None:
+        """`path` is the log to write; `writer` is the model that writes summaries."""
+        super().__init__(Log(path), model_id, window_tokens)
+        self.writer = writer
+        self.cache = PromptCache(self.cache_terms().life)
+        self.clock: float | None = None  # the time in the recording, in seconds
+        # Compactions of the engine and its model calls; the player collects and clears them.
+        self.acts: list[Compacted] = []
+        self.engine_calls: list[tuple[CacheBill, Usage]] = []
+        self.file_digests: dict[str, str] = {}  # sha256 by path
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Compacted):
+            self.acts.append(event)
+
+    def sync(self) -> None:
+        """Do nothing: the log of a replay is deleted at the end."""
+
+    def cache_is_cold(self) -> bool:
+        return self.cache.is_cold(self.clock)
+
+    def file_sha256(self, path: str) -> str | None:
+        return self.file_digests.get(path)
+
+    async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
+        """Answer a request from the engine and record its bill."""
+        bill = self.cache.charge(prompt_of(request), self.clock)
+        if self.writer is None:
+            return self._from_ledger(bill)
+        reply = await _whole_reply(self.writer, request)
+        self.engine_calls.append((bill, reply.usage))
+        return reply
+
+    def _from_ledger(self, bill: CacheBill) -> Reply:
+        """Return a summary made from the ledger, within the size limit for a model's summary."""
+        document = document_from_ledger(self.ledger, None)
+        text = render(shortened_to(document, max_summary_tokens(self.current_window())))
+        usage = bill.usage(tokens.estimate(text))
+        self.engine_calls.append((bill, usage))
+        return Reply([{"type": "text", "text": text}], "end_turn", usage, self.model_id)
+
+
+async def _whole_reply(model: Model, request: Request) -> Reply:
+    async with aclosing(model.stream(request)) as stream:
+        async for delta in stream:
+            if isinstance(delta, Reply):
+                return delta
+    raise ModelError("the model ended its stream without a reply", hint="Try again.")
+
 
 MAX_REPLY_TOKENS = 32_000  # reserved for the reply in each request, as the agent does
 MAX_FILLS = 48  # samples of the window's contents in one run

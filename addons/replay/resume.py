@@ -28,8 +28,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ...api.session import extensions_of, model_of
     from ...api.text import count_of
     from .formats import load_recording
-    from .recorded_entries import EntryStorage
-    from .session_log import write_session_log
+    from .session_log import EntryStorage, write_session_log
 
     extensions_of(launch)  # extensions may add formats
     tokens.use_vocabulary()

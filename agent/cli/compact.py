@@ -9,7 +9,7 @@ import click
 
 from ..errors import CompactionFailed, UsageError
 from ..lazy import dataclass
-from ..library.launching import check_key
+from ..library.launch_parts import check_key
 from .options import (
     can_ask,
     exits_with_code,

@@ -14,7 +14,7 @@ from ..config.user_settings import UserSettings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..lazy import dataclass
-from ..library.launching import RunServers, check_key, command_files_of, warm
+from ..library.launch_parts import RunServers, check_key, command_files_of, warm
 from ..library.login import Logins
 from ..permissions.rule_set import RuleFiles
 from ..permissions.rules import parse_rule

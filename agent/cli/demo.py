@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..compaction.history import acts, savings
 from ..compaction.layers.known import layer_named
 from ..compaction.summary.request import is_summary_question
@@ -123,7 +123,7 @@ def _next_steps(folder: Path, log: Path, *, is_kept: bool) -> str:
 def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentState:
     from ..app import open_agent
     from ..launch import LaunchOptions, Places, SessionChoice
-    from ..security.folders import distrust_writable_folders
+    from ..security.sandbox_paths import distrust_writable_folders
 
     launch = LaunchOptions(
         settings=Settings(

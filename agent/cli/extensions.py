@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..library.launching import extension_source
+from ..library.launch_parts import extension_source
 from .group import Group
 from .options import cwd_of, exits_with_code, load, say
 
 if TYPE_CHECKING:
     from ..extensions.python_extensions import Extension
-    from ..loop.feature import Feature
+    from ..loop.interface import Feature
 
 
 @click.group(cls=Group)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...tools.system.files import private_opener
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ...tools.system.unicode import reveal_invisible
 from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex

@@ -78,7 +78,7 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
     from ..features import plain_features
     from ..features.extension_features import extensions_of
     from ..features.skills import skills_of
-    from ..library.launching import command_files_of
+    from ..library.launch_parts import command_files_of
     from ..ui.commands import COMMANDS
     from ..ui.foreign_names import foreign_names
 
@@ -179,7 +179,7 @@ def _run_in(
 ) -> int:
     """Run the task of the command line, or the task that was read `early`."""
     from ..library.agent import Agent
-    from ..library.launching import SESSION_COMMANDS
+    from ..library.launch_parts import SESSION_COMMANDS
 
     given = words if options["task"] in (None, STDIN) else options["task"]
     takes = SESSION_COMMANDS if isinstance(front, StreamHeadless) else ()

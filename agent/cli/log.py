@@ -93,7 +93,7 @@ def _print_entries(entries: "Iterable[Entry]", as_json: bool) -> None:
 
 
 def _print_metrics(logs: Sequence[Path], as_json: bool) -> None:
-    from ..compaction.metrics import session_metrics, total_metrics
+    from ..compaction.history import session_metrics, total_metrics
     from ..ui import compaction_report
 
     parts = []

@@ -323,7 +323,7 @@ def _start_servers(
     import asyncio
 
     from ..extensions.mcp.config import plain_name
-    from ..library.launching import configured, start_servers
+    from ..library.launch_parts import configured, start_servers
 
     configs, warnings = configured(launch)
     for warning in warnings:

@@ -380,7 +380,7 @@ def load(options: dict[str, Any], *, skip_invalid: bool = False) -> "LoadedSetti
     of a project file are left out. Raises ConfigError.
     """
     from ..config.places import state_dir
-    from ..library.launching import load as load_settings
+    from ..library.launch_parts import load as load_settings
     from ..library.login import add_stored_keys
 
     flags = setting_flags(options)
@@ -414,7 +414,7 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
     """Print notices about the settings on stderr."""
-    from ..library.launching import notices_of
+    from ..library.launch_parts import notices_of
 
     for line in [*notices_of(loaded, os.environ), *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
@@ -488,7 +488,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return the launch options of a session."""
     from ..launch import Budget, Prompts
-    from ..library.launching import launch_options
+    from ..library.launch_parts import launch_options
     from .answers import read_answers
 
     loaded = loaded or load(options)

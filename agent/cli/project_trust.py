@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.environment import child_environment
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ...tools.system.unicode import clean
 from ..config.keys import value_text
 from ..config.load import values_needing_trust

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...tools.system.plural import count_of, format_size
+from ...tools.system.phrasing import count_of, format_size
 from ...tools.system.unicode import clean
 from ..errors import NoSuchSession, UsageError
 from .group import Group
@@ -40,7 +40,7 @@ def adopt(options: dict[str, Any], yes: bool, oldpath: str) -> int:
     OLDPATH is the path before the folder was renamed. If this directory is not known to be the same
     folder, the command asks.
     """
-    from ...tools.system.plural import count_of
+    from ...tools.system.phrasing import count_of
     from ..session.project_record import is_same_folder, load_record, project_logs
 
     project = project_of(options, load_for_reading(options))
@@ -71,7 +71,7 @@ def move_here(project: "Project", source: Path, old: str) -> None:
     RecordError.
     """
     from ...tools.system.descriptors import raise_limit
-    from ...tools.system.plural import count_of
+    from ...tools.system.phrasing import count_of
     from ..session.adoption import adopt_sessions
 
     raise_limit()  # each session is locked
@@ -358,7 +358,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 @exits_with_code
 def delete_sessions(options: dict[str, Any], yes: bool, ids: tuple[str, ...]) -> int:
     """Delete sessions with all their files. This cannot be undone."""
-    from ...tools.system.plural import count_of
+    from ...tools.system.phrasing import count_of
     from ..session.disk_budget import delete_session, locked_sessions, reclaim_space
 
     project = project_of(options, load_for_reading(options))
@@ -396,7 +396,7 @@ def _whole_session(log: Path) -> Path:
 
 def _describe(log: Path) -> str:
     """Return the ID, age, size and title of a session on one line."""
-    from ...tools.system.plural import format_size
+    from ...tools.system.phrasing import format_size
     from ..session.disk_budget import folder_bytes
     from ..session.listing import session_row
     from ..ui.commands.sessions import age

@@ -9,7 +9,7 @@ from .options import cwd_of, say
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
-    from ..worktree.linked import LinkedWorktree
+    from ..worktree.git import LinkedWorktree
 
 
 def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "LinkedWorktree | None":
@@ -21,10 +21,10 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
         return None
     from ...tools.system.environment import child_environment
     from ..config.places import state_dir
-    from ..security.folders import distrust_writable_folders
+    from ..security.sandbox_paths import distrust_writable_folders
     from ..session.lock import acquire_lock
     from ..session.store import Project
-    from ..worktree.linked import open_worktree
+    from ..worktree.git import open_worktree
     from .project_trust import trust_worktree
 
     cwd, name = cwd_of(options), options["worktree"]

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tools.system.kept_text import KeptText
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..context import tokens
 from ..context.items import UNNUMBERED, ViewResult, without_line_numbers
 from ..context.view import View

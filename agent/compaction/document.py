@@ -13,7 +13,7 @@ from dataclasses import asdict, fields, replace
 from itertools import zip_longest
 from typing import Any
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..lazy import dataclass, regex
 from ..session.ledger import FileAction
 from .sections import (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Reversible, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, ModelError
 from ..events import Notice, waiting
@@ -50,8 +50,7 @@ from .summary.request import (
     max_summary_tokens,
     max_tokens_after,
 )
-from .summary.unusable import UnusableSummaries
-from .summary.writer import SummaryDraft, SummaryWriter, document_of
+from .summary.writer import SummaryDraft, SummaryWriter, UnusableSummaries, document_of
 from .verify import exam
 from .verify.exam import ExamReport
 

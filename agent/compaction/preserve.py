@@ -20,7 +20,7 @@ from typing import Any
 
 from ...tools.project_encodings import ProjectEncodings
 from ...tools.system.files import edit_file
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ...tools.system.unicode import replace_unprintable
 from ...tools.text import Form, NotText, recognise
 from ..config.preservation import KEPT_CATEGORIES, PreserveRules

@@ -13,8 +13,7 @@ An agent that takes over gets the intent of the session: the user's requests and
 from collections.abc import Iterable, Iterator, Mapping, Reversible, Sequence
 from dataclasses import replace
 
-from ...tools.system.plural import count_of
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import count_of, shorten
 from ..context.tokens import estimate
 from ..errors import SessionError
 from ..lazy import dataclass

@@ -18,7 +18,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, NamedTuple
 
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..errors import ConfigError, UsageError, conceal
 from ..lazy import regex
 from .keyboard import check_keys

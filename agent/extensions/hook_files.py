@@ -12,9 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from ...tools.system.shorten import shorten
-from ..border.document import read_object
-from ..border.given import Drops, Given
+from ...tools.system.phrasing import shorten
+from ..border.values import Drops, Given, read_object
 from ..config.start_gate import ProgramRights, ProgramStart
 from ..config.trust import (
     LINK_LEAVES_PROJECT,

@@ -16,8 +16,8 @@ from datetime import date
 from pathlib import Path
 
 from ...tools.system.files import edit_file, make_private_folder, replace_file
+from ...tools.system.phrasing import one_line
 from ...tools.system.safe_open import open_regular
-from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from ...tools.text import compare
 from ..config.trust import is_file_trusted, mark_outside, other_writer, outside_mark, remove_mark

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ...tools.system.files import make_private_folder, replace_file
-from ..border.document import read_object
+from ..border.values import read_object
 from ..config.trust import read_untrusted
 from ..errors import ConfigError, CtxagentError
 from ..lazy import dataclass, regex

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ...tools.system.unicode import clean, reveal_invisible
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass, regex

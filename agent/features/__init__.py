@@ -12,7 +12,7 @@ from ..config.add_on_settings import ADD_ON_SECTIONS
 from ..config.settings import FEATURE_NAMES
 from ..errors import CtxagentError, UsageError
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, check_settings
+from ..loop.interface import Feature, check_settings
 from ..loop.resume import SessionState
 from ..permissions.rules import add_tool_names
 from ..session.entries import Entry

@@ -18,7 +18,7 @@ from ...tools.base import Output, Params, Tool
 from ...tools.glob import GlobParams, GlobTool
 from ...tools.image import image_size
 from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..compaction.layers import move
 from ..compaction.policy import Policy
 from ..context.tokens import estimate
@@ -27,7 +27,7 @@ from ..events import Notice, waiting
 from ..extensions.command import is_command_message
 from ..launch import AttachedData
 from ..lazy import dataclass, regex
-from ..loop.feature import Feature, IncomingMessage
+from ..loop.interface import Feature, IncomingMessage
 from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
 from ..session.entries import ATTACHMENT, Content, User

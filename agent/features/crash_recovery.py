@@ -16,12 +16,11 @@ from typing import Any
 
 from ...tools.base import Tool
 from ...tools.system import orphans
-from ...tools.system.plural import count_of
-from ...tools.system.shorten import one_line
+from ...tools.system.phrasing import count_of, one_line
 from ..context.items import Call
 from ..errors import RecordError, SessionError
-from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 from ..session.archive import find_partial
 from ..session.change_rows import content_key

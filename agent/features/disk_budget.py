@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..config.compaction_settings import StateSettings
 from ..events import TurnFinished
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 from ..session.disk_budget import (
     add_to_total,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..compaction.drift.monitor import DriftMonitor
-from ..loop.feature import Feature, IncomingMessage
+from ..loop.interface import Feature, IncomingMessage
 from ..loop.live_session import LiveSession
 from ..session.entries import PLAN, Entry, Mask, Summary, User
 from ..session.store import content_text

@@ -19,7 +19,7 @@ from ..compaction.preserve import preserved_sections, preserved_text
 from ..config.settings import PermissionMode
 from ..lazy import dataclass
 from ..loop.directories import directories_line
-from ..loop.feature import Feature, Turn
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..loop.permission_mode import MEANINGS
 from ..prompts import prompt_text

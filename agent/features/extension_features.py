@@ -16,8 +16,8 @@ from ..events import Emit, Notice
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, MakeModel, check_settings
-from ..loop.features import Features
+from ..loop.dispatch import Features
+from ..loop.interface import Feature, MakeModel, check_settings
 from ..loop.live_session import LiveSession
 from ..models.base import Model
 from ..models.factory import make_model
@@ -55,7 +55,7 @@ def _register(kind: type[Feature]) -> None:
         bound = MethodType(getattr(kind, method), kind)
         function_tool(bound, effect)  # raises if the method cannot be a tool
     for name, reader in kind.recording_formats.items():
-        from ..recordings.foreign import add_format
+        from ..recordings.builder import add_format
 
         if not (callable(reader.recognizes) and callable(reader.read)):
             raise TypeError(f"the format {name} needs the functions recognizes and read")

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tools.system.take_turn import in_thread
 from ..lazy import dataclass
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 from ..permissions.shell import reach
 from ..permissions.shell.parser import parse

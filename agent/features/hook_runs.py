@@ -19,14 +19,14 @@ from typing import Any
 
 from ...tools.base import Output
 from ...tools.system.environment import is_secret
+from ...tools.system.phrasing import shorten
 from ...tools.system.process import Process, ending
-from ...tools.system.shorten import shorten
 from ..config.settings import PermissionMode
 from ..config.start_gate import ClearedStart, StartGate, StartRefused
 from ..errors import ToolError
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass, regex
-from ..loop.feature import ToolCall
+from ..loop.interface import ToolCall
 from ..models.http_client import post
 from ..models.providers import variables
 

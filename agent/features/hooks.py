@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ...tools.base import Output
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..config.settings import HookSettings
 from ..config.start_gate import StartGate, StartRefused
 from ..errors import SessionError, ToolError
 from ..events import Answer, Notice, Question, TurnFinished, waiting
 from ..extensions.hook_files import PublishedHook
-from ..loop.feature import Feature, IncomingMessage, Ruling, ToolCall, Turn, Veto
+from ..loop.interface import Feature, IncomingMessage, Ruling, ToolCall, Turn, Veto
 from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
 from ..security.program_starts import gate_of

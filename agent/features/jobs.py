@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..session.entries import User
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..context.items import Call
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import LimitReached
 from ..events import Delta
 from ..lazy import dataclass, regex
-from ..loop.feature import Feature, ToolCall, Veto
+from ..loop.interface import Feature, ToolCall, Veto
 from ..loop.live_session import LiveSession
 from ..loop.repeated_text import RepeatedReply
 from ..loop.stuck import LOOP_TOPIC, end_unless_allowed

@@ -10,7 +10,7 @@ from ...tools.mcp import McpTool
 from ..events import Emit, Notice, waiting
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 from ..security.program_starts import gate_of
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...tools.sampling import SamplingParams, SamplingTool
+from ...tools.mcp import SamplingParams, SamplingTool
 from ..context.request import Request
 from ..errors import CtxagentError, ToolError
 from ..events import Answer, FormQuestion, GivenAnswers
 from ..loop.call_arguments import CallRefused
 from ..loop.call_gate import CallGate
-from ..loop.feature import ToolCall
+from ..loop.interface import ToolCall
 from ..loop.live_session import LiveSession
 from ..models.base import text_of
 from ..session.entries import SAMPLING

@@ -12,12 +12,12 @@ from typing import Any
 
 from ...tools.base import Output, Tool
 from ...tools.memory import MemoryDraft, MemoryParams, MemoryTool
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..context.tokens import estimate
 from ..errors import CtxagentError, ToolError, UsageError
 from ..extensions.memory import Fact, FactDraft, MemoryFolder, index_lines
 from ..launch import LaunchOptions
-from ..loop.feature import Feature, Turn
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..session.entries import MEMORY, Entry, User
 from ..session.store import Project

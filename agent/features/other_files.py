@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import make_private_folder, write_private
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..config.trust import folders_within_project, is_file_trusted
 from ..extensions.front_matter import split_front_matter, text_value
 from ..launch import LaunchOptions

@@ -18,7 +18,7 @@ from ..context.view import View
 from ..errors import ToolError, UsageError
 from ..events import Notice, Question
 from ..lazy import dataclass
-from ..loop.feature import Feature, Turn
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..loop.permission_mode import announced_mode, mode_notice
 from ..session.entries import PLAN, Entry, Note, User

@@ -16,8 +16,8 @@ from ...tools.base import OUTSIDE, Output
 from ...tools.system.take_turn import in_thread
 from ..config.trust import mark_outside
 from ..errors import RecordError
-from ..loop.feature import Feature, ToolCall
 from ..loop.file_changes import ChangeTracker
+from ..loop.interface import Feature, ToolCall
 from ..loop.live_session import LiveSession
 from ..permissions.shell.parser import parse
 from ..session.change_rows import change_rows

@@ -23,13 +23,13 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from ...tools.base import Output
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..compaction.layers.move import file_name
 from ..errors import SessionError, UsageError
 from ..events import waiting
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass
-from ..loop.feature import ToolCall
+from ..loop.interface import ToolCall
 from ..loop.live_session import LiveSession
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule

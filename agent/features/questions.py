@@ -9,7 +9,7 @@ from ...tools.base import Tool
 from ..errors import ToolError
 from ..events import Answer, FormQuestion, GivenAnswers, Question
 from ..loop.denials import Denial
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 
 NOBODY = "nobody can be asked in this run"

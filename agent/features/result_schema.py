@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..errors import ResultError, UsageError
 from ..lazy import dataclass, regex
-from ..loop.feature import Feature, Turn
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
 from ..session.entries import User

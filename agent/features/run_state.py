@@ -8,9 +8,9 @@ turn ends.
 
 import asyncio
 
-from ..compaction.language.words import ends_with_question
 from ..compaction.preserve import RunState, run_states
-from ..loop.feature import Feature, Turn
+from ..compaction.words import ends_with_question
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..models.base import Reply, text_of
 

@@ -22,8 +22,7 @@ from typing import Any
 from ...tools.base import Output, Tool
 from ...tools.skill import SkillParams, SkillTool
 from ...tools.system.files import make_private_folder, replace_file
-from ...tools.system.plural import count_of
-from ...tools.system.shorten import one_line
+from ...tools.system.phrasing import count_of, one_line
 from ..compaction.layers.move import file_name
 from ..compaction.summary.request import first_tokens
 from ..context.tokens import estimate
@@ -34,7 +33,7 @@ from ..extensions.plugins import part_named
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
-from ..loop.feature import Feature, IncomingMessage, Turn
+from ..loop.interface import Feature, IncomingMessage, Turn
 from ..loop.live_session import LiveSession
 from ..session.archive import offload
 from ..session.entries import SKILL, SKILL_LIST, Entry, User

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tools.system.plural import count_of
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import count_of, shorten
 from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
 from ..extensions.plugins import Plugin, free_name, subagent_files

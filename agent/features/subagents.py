@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.base import Interrupted, Output, SubagentTask, Tool
-from ...tools.system.shorten import cut_after
+from ...tools.system.phrasing import cut_after
 from ...tools.system.take_turn import finish_despite_cancel
 from ...tools.task import TaskTool
 from ..compaction.checkpoint import current_document
@@ -32,8 +32,8 @@ from ..launch import Budget
 from ..lazy import dataclass
 from ..loop.agent import AgentState
 from ..loop.budget import BudgetMeter
-from ..loop.feature import Feature, Turn
 from ..loop.file_changes import MAX_CHANGES_IN_RESULT
+from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
 from ..loop.turn import run_turn

@@ -19,7 +19,7 @@ from ..config.settings import Settings
 from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Notice
 from ..lazy import regex
-from ..loop.feature import Feature
+from ..loop.interface import Feature
 from ..loop.live_session import LiveSession
 from ..models.refusals import NO_REASON
 from ..permissions.rules import parse_rule

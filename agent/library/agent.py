@@ -29,8 +29,8 @@ from ...tools.system.take_turn import finish_despite_cancel, in_thread, take_tur
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Emit, Event, Notice, Question, TurnFinished
 from ..launch import AttachedData, Budget, LaunchOptions, Prompts, SessionChoice
-from . import launching
-from .launching import RunServers, Shown, expand_task
+from . import launch_parts
+from .launch_parts import RunServers, Shown, expand_task
 from .result import Result, result_of
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class Agent:
             if not here.is_dir():
                 raise UsageError(f"{here} is not a directory", hint="Give cwd an existing one.")
             more = {"model.id": model} if isinstance(model, str) and model else {}
-            loaded = launching.load(here, env, launching.as_flags({**(settings or {}), **more}))
-            self._notices = launching.notices_of(loaded, env)
-            made = launching.launch_options(
+            loaded = launch_parts.load(
+                here, env, launch_parts.as_flags({**(settings or {}), **more})
+            )
+            self._notices = launch_parts.notices_of(loaded, env)
+            made = launch_parts.launch_options(
                 loaded,
                 here,
                 env,
@@ -142,7 +144,7 @@ class Agent:
         session or in the chosen one. `approve` and `on_event` are as in `Agent`. `check_words`
         raises UsageError for an invalid message. Raises NoCredentials.
         """
-        launching.check_key(launch)
+        launch_parts.check_key(launch)
         made = cls.__new__(cls)
         made._set_up(lambda: launch, choice or SessionChoice(), on_event, approve)
         made._check_words = check_words
@@ -226,7 +228,7 @@ class Agent:
         from ..security.sandbox import check_sandbox
 
         launch = self._make_launch()
-        launching.check_key(launch)
+        launch_parts.check_key(launch)
         check_sandbox(launch)
         close_memory()
         _freeze_modules()
@@ -243,7 +245,7 @@ class Agent:
             self._emit(Notice("warning", warning))
         for notice in self._notices:
             self._emit(Notice("info", notice))
-        launching.warm(launch)  # while git scans the project
+        launch_parts.warm(launch)  # while git scans the project
         return state
 
     async def _leave_unwanted(self, opening: "asyncio.Future[AgentState]") -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import RecordError
 from ..launch import LaunchOptions
 from ..lazy import dataclass
-from ..models.key_store import KeyStore
+from ..models.keys import KeyStore
 from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, resolve_model
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ..session.entries import Entry
 from ..session.project_record import update_record
 from ..session.store import AGENTS
 from .directories import new_directory_entries
-from .features import Features
+from .dispatch import Features
 from .live_session import LiveSession
 from .tool_calls import ToolRunner
 

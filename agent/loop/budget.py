@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from typing import Optional
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..errors import LimitReached
 from ..launch import Budget
 from ..lazy import dataclass

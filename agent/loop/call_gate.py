@@ -16,14 +16,14 @@ from ..events import Answer, Question
 from ..lazy import dataclass
 from ..permissions import suggestions
 from ..permissions.approval import Approval
+from ..permissions.objections import Verdict
 from ..permissions.rule_set import RuleKind
-from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
 from ..session.entries import Note
 from .call_arguments import CallRefused, argument_error
 from .denials import Denial
-from .feature import ToolCall, Veto
-from .features import Features
+from .dispatch import Features
+from .interface import ToolCall, Veto
 from .live_session import LiveSession
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from ..models.refusals import may_be_cause
 from ..session.entries import Checkpoint, Usage, User
 from ..session.store import content_text, find_texts
 from .agent import AgentState
-from .feature import Veto
+from .interface import Veto
 from .ladder import SAME_FAILURES
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ...tools.search.installed import keep_ripgrep
 from ...tools.system.programs import distrust
 from ..errors import UsageError
-from ..permissions.paths import is_within
-from ..permissions.work_folders import checked_directory
+from ..permissions.paths import checked_directory, is_within
 
 if TYPE_CHECKING:
     from ..permissions.approval import Approval

@@ -30,7 +30,7 @@ from ..context.items import unnumbered
 from ..errors import ToolError
 from ..events import Emit, Notice, ToolFinished, ToolOutput, ToolStarted
 from ..lazy import dataclass
-from ..permissions.verdict import Verdict
+from ..permissions.objections import Verdict
 from ..security.planted import PlantedWatch
 from ..session.archive import OFFLOADED, offload, offload_image, open_partial
 from ..session.entries import Block, ToolResult
@@ -44,9 +44,9 @@ from .call_arguments import (
     with_known_path,
 )
 from .call_gate import CallGate
-from .feature import ToolCall
-from .features import Features
+from .dispatch import Features
 from .file_changes import ChangeTracker
+from .interface import ToolCall
 from .live_session import LiveSession
 
 

@@ -23,8 +23,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from ...tools.system.plural import count_of
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import count_of, shorten
 from ...tools.system.take_turn import finish_despite_cancel, take_turn
 from ..compaction.layers import move
 from ..context.request import PAUSED_STOP_REASON, build_request
@@ -48,7 +47,7 @@ from ..session.store import content_text
 from .agent import AgentState
 from .denials import denial_error
 from .dialects import DialectReader
-from .feature import IncomingMessage, Turn, Veto
+from .interface import IncomingMessage, Turn, Veto
 from .ladder import Ladder, refusal_in
 from .model_session import last_text
 from .permission_mode import announce_mode

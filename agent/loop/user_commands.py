@@ -19,7 +19,7 @@ from ..events import Notice, ToolFinished, ToolStarted
 from ..extensions.command import MESSAGE
 from ..extensions.command_files import CommandFile, split_arguments
 from ..models.catalog import model_of_family
-from ..permissions.work_folders import checked_directory
+from ..permissions.paths import checked_directory
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
 from ..session.titles import save_title, title_note
 from .agent import AgentState

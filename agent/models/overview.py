@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..errors import ModelError, NoCredentials, conceal
 from .catalog import Limits, Price, known_model
 from .factory import PROTOCOLS, make_model, with_model

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..config.keys import SCRIPTED
 from ..context import tokens
 from ..context.request import Request

@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from ..compaction.layers.known import known_layers, layer_named
 from ..lazy import dataclass
-from .figures import round_up
-from .templates import render
+from .templates import render, round_up
 
 TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # pixels: edges of the plot area, height of the axis below
 _LANE_HEIGHT = 18  # pixels

@@ -19,9 +19,17 @@ from typing import TYPE_CHECKING, Any
 from ..config.settings import PermissionMode
 from ..lazy import regex
 from .command_objections import Collected, CommandObjections
-from .objections import Answers, Objection, by_rule, decide
+from .objections import (
+    READ_ONLY_REFUSAL,
+    Answers,
+    Objection,
+    Verdict,
+    by_rule,
+    decide,
+    quoted_command,
+)
 from .path_judge import PathJudge
-from .paths import all_path_forms, is_within, path_forms, protected_name
+from .paths import WorkFolders, all_path_forms, is_within, path_forms, protected_name
 from .rule_set import RuleKind, RuleSet
 from .rules import Rule, allows_text
 from .shell import git
@@ -29,8 +37,6 @@ from .shell.command_table import keeps_history
 from .shell.parser import Script, SimpleCommand, Word, parse
 from .shell.reach import Programs, may_write_repository, need_beyond_sandbox, paths_read
 from .shell.read_only import changes_no_file
-from .verdict import READ_ONLY_REFUSAL, Verdict, quoted_command
-from .work_folders import WorkFolders
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool

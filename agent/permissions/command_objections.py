@@ -6,9 +6,17 @@ from dataclasses import replace
 from functools import partial
 
 from ..lazy import dataclass
-from .objections import Objection, ObjectionKind, by_rule
+from .objections import Objection, ObjectionKind, by_rule, quoted_command
 from .path_judge import PathJudge
-from .paths import expand_glob, home_folders, is_in_project, is_plain_name, is_within, path_forms
+from .paths import (
+    WorkFolders,
+    expand_glob,
+    home_folders,
+    is_in_project,
+    is_plain_name,
+    is_within,
+    path_forms,
+)
 from .rule_set import RuleKind, RuleSet
 from .rules import Rule, exact_command, narrowest_subject
 from .shell import git
@@ -27,8 +35,6 @@ from .shell.read_only import (
     searched_folders,
     stays_read_only,
 )
-from .verdict import quoted_command
-from .work_folders import WorkFolders
 
 
 @dataclass(frozen=True, slots=True)

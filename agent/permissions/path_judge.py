@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..config.settings import PermissionMode
 from ..lazy import dataclass
-from .objections import Answers, Objection, ObjectionKind, by_rule, decide
-from .paths import is_within, path_forms, protected_name
+from .objections import Answers, Objection, ObjectionKind, Verdict, by_rule, decide
+from .paths import WorkFolders, is_within, path_forms, protected_name
 from .rule_set import RuleSet
 from .rules import Rule, exact_path
 from .shell.reach import Programs
-from .verdict import Verdict
-from .work_folders import WorkFolders
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement

@@ -22,6 +22,7 @@ from ..config.user_settings import (
     write_settings_file,
 )
 from ..errors import ConfigError
+from .paths import WorkFolders
 from .rules import (
     PathMatcher,
     Rule,
@@ -34,7 +35,6 @@ from .rules import (
 from .shell.command_table import plainly_inside
 from .shell.parser import SimpleCommand
 from .shell.reach import RuleMatch
-from .work_folders import WorkFolders
 
 RulesFile = Literal["project", "user"]
 

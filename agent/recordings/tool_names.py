@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import Any
 
 from ..lazy import dataclass, regex
-from ..session.given_back import refs_in
+from ..session.archive import refs_in
 from .recording import RecordedCall
 
 _OURS = {

@@ -14,9 +14,8 @@ from ..config.trust import PinnedFiles
 from ..launch import LaunchOptions
 from ..permissions.approval import Approval
 from ..session.store import Project
-from .folders import writable_folders
 from .sandbox import Sandbox, agent_paths, make_sandbox
-from .sandbox_paths import repository_root
+from .sandbox_paths import repository_root, writable_folders
 
 PROGRAMS_FOLDER = "programs"  # in the project's folder of the state folder
 _IN_FOLDER = 'cd "$0" && exec "$@"'

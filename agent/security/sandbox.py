@@ -37,10 +37,19 @@ from . import (
     seccomp,
 )
 from .bubblewrap import Bubblewrap, find_bubblewrap
-from .folders import expand_home, home_folders, own_homes, writable_of_project
 from .guarded_parts import GuardedParts
 from .name_proxy import NameProxy, listener_command, proxy_variables
-from .sandbox_paths import Boundary, Region, RegionAccess, contains_home, existing
+from .sandbox_paths import (
+    Boundary,
+    Region,
+    RegionAccess,
+    contains_home,
+    existing,
+    expand_home,
+    home_folders,
+    own_homes,
+    writable_of_project,
+)
 
 # The capabilities that root keeps: files, own processes, switching the user.
 _ROOT_CAPABILITIES = {

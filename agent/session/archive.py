@@ -9,12 +9,16 @@ conversation.)
 import errno
 import hashlib
 import os
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ...tools.system.capture import OutputFile, spare_bytes
 from ...tools.system.files import make_private_folder, replacing
+from ...tools.text import strings_in
 from ..errors import RecordError
+from ..lazy import regex
 
 SUMMARY_NAME = "summary.md"
 TASK_SUMMARY_PREFIX = "session-summary-"  # of the newest summary of each task
@@ -104,3 +108,41 @@ def write_archive_file(path: Path, text: str) -> None:
         raise RecordError(
             f"cannot write {path}: {error.strerror}", hint="Free disk space, then continue."
         ) from error
+
+
+SERVER = "ctxagent"  # name of our MCP server
+# Key in the details of a result that gives back recorded text: the refs and files. The result is
+# not moved to a file again.
+RECALLED = "recalled"
+_PATH_CHARS = r"[^\s'\"`;|&<>()]"
+_FILE = regex(
+    rf"{_PATH_CHARS}*sessions/{_PATH_CHARS}+/{OFFLOADED}(?:/{_PATH_CHARS}*)?"
+    rf"|\b{OFFLOADED}/(?:\d{{8}}_\d{{6}}_\w+|result)_\d+\.md"
+)
+_REF = regex(r"(?:[\w.-]+(?:/agents/[\w.-]+)*)?#\d+")
+_ANSWER = regex(r"\[([\w.-]+(?:/agents/[\w.-]+)*#\d+)\]\n")  # first line of an answer of `recall`
+_WORD_ENDS = regex(r"[^a-z0-9]+")
+
+
+def is_of_our_server(tool: str) -> bool:
+    """Return True if a client's name of a tool includes the name of our server."""
+    return SERVER in _WORD_ENDS.split(tool.lower())
+
+
+def refs_in(tool: str, given: Mapping[str, Any]) -> list[str]:
+    """Return the ref that a call of `recall` names, or the tool if it is another one of our
+    server; [] for any other call.
+    """
+    ref, is_ours = str(given.get("ref", "")).strip(), is_of_our_server(tool)
+    if ref and (is_ours or _REF.fullmatch(ref)):
+        return [ref]
+    return [tool] if is_ours else []
+
+
+def recorded_sources(tool: str, given: Mapping[str, Any], text: str = "") -> list[str]:
+    """Return the refs and files whose recorded text a call gives back; [] if it gives back none.
+    `text` is its result.
+    """
+    files = [file for each in strings_in(given) for file in _FILE.findall(each)]
+    answered = _ANSWER.match(text)
+    return files or refs_in(tool, given) or ([answered[1]] if answered else [])

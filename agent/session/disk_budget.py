@@ -24,7 +24,7 @@ from dataclasses import field
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, open_kept, replace_file
-from ...tools.system.plural import count_of, format_size
+from ...tools.system.phrasing import count_of, format_size
 from ..config.compaction_settings import StateSettings
 from ..errors import RecordError, SessionBusy
 from ..lazy import dataclass

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from ...tools.base import OUTSIDE
 from ..lazy import dataclass
 from .change_rows import change_rows, content_key
-from .command_output import CommandOutput, telling_lines
-from .command_work import Work, answers_no, find_work
+from .command_output import CommandOutput, Work, answers_no, find_work, telling_lines
 from .entries import (
     ATTACHMENT,
     PLAN,

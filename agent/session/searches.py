@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...tools.system.shorten import one_line
+from ...tools.system.phrasing import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from ..lazy import regex
 from .entries import Block

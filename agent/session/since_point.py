@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from itertools import takewhile
 from typing import Any
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..lazy import dataclass
 from ..permissions.shell.parser import parse
 from ..permissions.shell.read_only import changes_no_file

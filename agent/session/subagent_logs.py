@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ...tools.system.shorten import cut_after
+from ...tools.system.phrasing import cut_after
 from ..errors import SessionError
 from ..lazy import dataclass, regex
 from .archive import SUMMARY_NAME

@@ -9,10 +9,18 @@ from collections.abc import Iterable, Iterator, Reversible, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ...tools.system.plural import count_of
-from ..compaction.history import Act, Mark, describe, intent_preserved, readable_trigger, savings
+from ...tools.system.phrasing import count_of
+from ..compaction.history import (
+    Act,
+    CompactionMetrics,
+    Mark,
+    describe,
+    intent_preserved,
+    left_less_than_half,
+    readable_trigger,
+    savings,
+)
 from ..compaction.layers.known import done_by, known_layers, layer_named, word_for
-from ..compaction.metrics import CompactionMetrics, left_less_than_half
 from ..errors import CompactionFailed
 from ..models.catalog import cache_terms
 from ..session.entries import (

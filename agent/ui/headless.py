@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from ...tools.system.shorten import as_sentences, cut_at_word
+from ...tools.system.phrasing import as_sentences, cut_at_word
 from ...tools.system.unicode import clean, clean_for
 from .. import events
 from ..errors import CtxagentError, SessionBusy, UsageError
@@ -22,8 +22,7 @@ from ..events import Answer, Question
 from ..library.result import INTERRUPTED, Result, result_of
 from ..session.entries import Content
 from . import signals
-from .json_forms import event_json
-from .stream_input import StreamInput, call_when_reader_goes
+from .stream_input import StreamInput, call_when_reader_goes, event_json
 from .tasks import SubagentEvent, Subagents
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.utils import get_cwidth
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ...tools.system.unicode import clean
 from ..events import StatusPart
 from ..lazy import dataclass

@@ -10,7 +10,9 @@ other effect.
 
 import asyncio
 import binascii
+import dataclasses
 import json
+import re
 import select
 import threading
 from base64 import b64decode, b64encode
@@ -21,12 +23,46 @@ from typing import Any
 
 from ...tools import image as images
 from ...tools.system.files import read_next
-from ...tools.system.shorten import shorten
+from ...tools.system.phrasing import shorten
 from ..errors import UsageError
-from ..events import Answer, Question
+from ..events import AgentStarted, Answer, Event, Question
 from ..lazy import dataclass
 from ..session.entries import Content
-from .json_forms import question_json
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    """Return an event as a JSON object; its type is the event's name in snake case."""
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+    fields = dataclasses.asdict(event)
+    if isinstance(event, AgentStarted):
+        fields["agent_type"] = fields.pop("type")
+    return {"type": name, **fields}
+
+
+def question_json(question: Question) -> dict[str, Any]:
+    """Return a question as a JSON object, without the parts that only this process can use."""
+    form = [
+        {
+            "question": each.text,
+            "choices": [{"label": label, "description": more} for label, more in each.choices],
+            "multiple": each.multiple,
+        }
+        for each in question.form
+    ]
+    return {
+        "tool": question.tool,
+        "title": question.title,
+        "input": dict(question.input),
+        "reason": question.reason,
+        "rule": question.rule,
+        "offers": list(question.offers),
+        "diff": question.diff,
+        "agent": question.agent,
+        "form": form,
+        "plan": question.plan,
+        "modes": list(question.modes),
+    }
+
 
 MAX_NAME_CHARS = 60  # of an invalid value shown in an error
 TYPES_HINT = 'Send {"type": "user", "text": "…"}, {"type": "answer", …} or {"type": "interrupt"}.'

@@ -7,7 +7,7 @@ terminals and for standard error.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ..events import AgentFinished, AgentProgress, AgentStarted
 from ..lazy import dataclass
 

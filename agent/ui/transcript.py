@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ...tools.system.kept_text import KeptText
-from ...tools.system.plural import count_of
+from ...tools.system.phrasing import count_of
 from ...tools.system.unicode import clean
 from .. import events
 from ..config.keyboard import DEFAULT_KEYS, KeyboardSettings, key_name

@@ -10,8 +10,7 @@ from typing import Any
 
 from policies import ContextPolicy, Messages
 
-from ctxagent.addons.replay.host import ReplayHost
-from ctxagent.addons.replay.player import Player
+from ctxagent.addons.replay.player import Player, ReplayHost
 from ctxagent.agent.compaction.engine import CompactionEngine
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context import tokens

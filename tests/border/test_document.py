@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.border.document import read_object
+from ctxagent.agent.border.values import read_object
 
 VALUE = {"a": ["// no comment", "x,]"], "b": {"c": '"/*'}}
 

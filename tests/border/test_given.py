@@ -1,6 +1,6 @@
 """Values of other programs, read part by part."""
 
-from ctxagent.agent.border.given import Drops, Given
+from ctxagent.agent.border.values import Drops, Given
 
 
 def given(value: object) -> tuple[Given, Drops]:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.border.given import Drops, Given
-from ctxagent.agent.border.json_schema import sendable_schema, usable_schema
+from ctxagent.agent.border.values import Drops, Given, sendable_schema, usable_schema
 
 STRING = {"type": "string"}
 

@@ -11,7 +11,7 @@ from ctxagent.agent.compaction.layers.break_even import (
     HistoryEdit,
     PromptPrices,
 )
-from ctxagent.agent.compaction.layers.need_chances import MISS_TOKENS
+from ctxagent.agent.compaction.layers.later_calls import MISS_TOKENS
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.view import View
 

@@ -20,7 +20,7 @@ from ctxagent.agent.compaction.layers.later_calls import Fate
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
 from ctxagent.agent.context.items import shown_blocks
-from ctxagent.agent.session.given_back import RECALLED
+from ctxagent.agent.session.archive import RECALLED
 
 from ..support.sessions.history import History, called, words
 

@@ -6,18 +6,20 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.history import (
+    Rate,
     acts,
     describe,
     intent_preserved,
     last_acts,
     marks,
     savings,
+    session_metrics,
+    total_metrics,
     user_wrote_since,
     why_not_in_context,
 )
 from ctxagent.agent.compaction.layers import move
 from ctxagent.agent.compaction.layers.layer import WITH_SUMMARY
-from ctxagent.agent.compaction.metrics import Rate, session_metrics, total_metrics
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.session.entries import (
     Assistant,

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.layers.later_calls import Fate, fates_of, input_ages, seen_needs
-from ctxagent.agent.compaction.layers.need_chances import CURVES, REPEATED
+from ctxagent.agent.compaction.layers.later_calls import (
+    CURVES,
+    REPEATED,
+    Fate,
+    fates_of,
+    input_ages,
+    seen_needs,
+)
 from ctxagent.agent.context.view import View
 
 from ..support.sessions.history import History, words

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ctxagent.agent.compaction.history import Act
-from ctxagent.agent.compaction.metrics import (
+from ctxagent.agent.compaction.history import (
+    Act,
     Rate,
     left_less_than_half,
     session_metrics,

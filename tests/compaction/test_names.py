@@ -2,9 +2,9 @@
 
 import pytest
 
-from ctxagent.agent.compaction.language.words import MAX_NAME_CHARS, frequent_names
 from ctxagent.agent.compaction.layers.move import MAX_NAMES_TOKENS, plan
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
+from ctxagent.agent.compaction.words import MAX_NAME_CHARS, frequent_names
 from ctxagent.agent.context.tokens import estimate
 
 CODE = """

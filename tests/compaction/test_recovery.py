@@ -22,8 +22,7 @@ from ctxagent.agent.compaction.recovery import (
     recover_session,
     recovery_text,
 )
-from ctxagent.agent.compaction.summary.unusable import UnusableSummaries
-from ctxagent.agent.compaction.summary.writer import SummaryWriter, document_of
+from ctxagent.agent.compaction.summary.writer import SummaryWriter, UnusableSummaries, document_of
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.errors import CtxagentError, SessionError, UsageError
 from ctxagent.agent.models.scripted import Step

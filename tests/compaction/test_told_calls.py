@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.compaction.layers.told_calls import (
+from ctxagent.agent.compaction.layers.later_calls import (
     cut_between_words,
     told_call,
     told_programs,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.compaction.summary.unusable import UnusableSummaries
+from ctxagent.agent.compaction.summary.writer import UnusableSummaries
 from ctxagent.agent.errors import CompactionFailed, ModelUnavailable
 from ctxagent.agent.events import Notice
 from ctxagent.agent.loop.turn import run_turn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.compaction.language.words import (
+from ctxagent.agent.compaction.words import (
     ends_with_question,
     fit_line,
     folder_of,

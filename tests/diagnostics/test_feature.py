@@ -14,7 +14,7 @@ from ctxagent.addons.diagnostics.feature import DiagnosticsFeature, tracked_file
 from ctxagent.agent.config.add_on_settings import LspSettings
 from ctxagent.agent.events import Answer, Question
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.feature import ToolCall
+from ctxagent.agent.loop.interface import ToolCall
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.tools.base import Output
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.loop.ladder import MAX_FEATURE_RETRIES
 
 from ..compaction.test_engine import RECORD

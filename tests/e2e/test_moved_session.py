@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ctxagent.agent.errors import SessionBusy, SessionError
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.log import Log

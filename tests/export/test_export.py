@@ -22,8 +22,7 @@ from ctxagent.agent.errors import UsageError
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.pages.export import EXPORT_FORMATS, export
-from ctxagent.agent.pages.templates import render
-from ctxagent.agent.pages.text import MAX_TEXT_CHARS, clean
+from ctxagent.agent.pages.templates import MAX_TEXT_CHARS, clean, render
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,

@@ -14,7 +14,7 @@ from ctxagent.agent.extensions.python_extensions import (
     LoadedExtensions,
     project_files,
 )
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 
 GOOD = "from ctxagent.api.extension import Feature\nclass C(Feature):\n    {}\n"
 

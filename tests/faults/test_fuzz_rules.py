@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.permissions.rules import exact_command, exact_path, parse_rule
 from ctxagent.agent.permissions.shell.parser import parse
-from ctxagent.agent.permissions.verdict import Verdict
 
 from ..permissions.test_approval import judge
 from ..permissions.test_parser import REPORT, certain, reported

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction import document
+from ctxagent.agent.compaction import words as words
 from ctxagent.agent.compaction.drift import detector
-from ctxagent.agent.compaction.language import words
 from ctxagent.agent.compaction.verify import exam
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.models.messages.body import body

@@ -23,8 +23,8 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.search.index import SearchIndex
 from ctxagent.agent.session.search.recall import search_sessions, text_of_ref
 from ctxagent.agent.session.totals import Totals
-from ctxagent.agent.ui.json_forms import event_json
 from ctxagent.agent.ui.render.render import render_text
+from ctxagent.agent.ui.stream_input import event_json
 from ctxagent.tools.system.unicode import clean
 
 from ..support.limits import printed

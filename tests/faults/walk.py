@@ -46,8 +46,7 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.gaps import ServerGaps
-from ctxagent.agent.models.messages.body import WIRE, betas, body
-from ctxagent.agent.models.messages.gaps import GAPS
+from ctxagent.agent.models.messages.body import GAPS, WIRE, betas, body
 from ctxagent.agent.models.messages.model import abilities_of
 from ctxagent.agent.models.providers import endpoint_of
 from ctxagent.agent.models.wire import encode

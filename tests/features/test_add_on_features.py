@@ -15,7 +15,7 @@ from ctxagent.agent.errors import UsageError
 from ctxagent.agent.events import Answer, Event, Notice, Question
 from ctxagent.agent.features import add_on_features
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.feature import Feature, Setting, tool
+from ctxagent.agent.loop.interface import Feature, Setting, tool
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.permissions.rules import parse_rule
 

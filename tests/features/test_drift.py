@@ -12,7 +12,7 @@ from ctxagent.agent.errors import LimitReached
 from ctxagent.agent.events import TurnFinished
 from ctxagent.agent.features.drift import DriftFeature
 from ctxagent.agent.launch import Budget
-from ctxagent.agent.loop.feature import IncomingMessage
+from ctxagent.agent.loop.interface import IncomingMessage
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Note, Summary, Usage, User

@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.environment import EnvironmentFeature, Surroundings
-from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.interface import Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult, User
 

@@ -24,12 +24,12 @@ from ctxagent.agent.features.extension_features import (
 )
 from ctxagent.agent.launch import Extras, LaunchOptions, Places
 from ctxagent.agent.library.custom_model import CustomModel
-from ctxagent.agent.loop.feature import Feature, tool
-from ctxagent.agent.loop.features import Features, guarded_command
+from ctxagent.agent.loop.dispatch import Features, guarded_command
+from ctxagent.agent.loop.interface import Feature, tool
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.permissions.rules import parse_rule
-from ctxagent.agent.recordings import foreign
+from ctxagent.agent.recordings import builder
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
 
@@ -134,8 +134,8 @@ def test_a_recording_format_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recognizes: str, read: str, why: str
 ) -> None:
     name = why.split()[2]
-    monkeypatch.setattr(foreign, "ADDED_FORMATS", {})
-    monkeypatch.setattr(formats, "ADDED_FORMATS", foreign.ADDED_FORMATS)
+    monkeypatch.setattr(builder, "ADDED_FORMATS", {})
+    monkeypatch.setattr(formats, "ADDED_FORMATS", builder.ADDED_FORMATS)
     text = FORMAT.format(recognizes=recognizes, read=read, name=name)
     assert loaded(tmp_path, text).warnings == []
     recording = tmp_path / "r.jsonl"

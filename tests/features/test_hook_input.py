@@ -12,7 +12,7 @@ from ctxagent.agent.features.hook_runs import (
     tool_names,
     tool_response,
 )
-from ctxagent.agent.loop.feature import ToolCall
+from ctxagent.agent.loop.interface import ToolCall
 from ctxagent.tools.base import Output
 
 CWD = Path("/project")

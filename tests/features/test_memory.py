@@ -11,7 +11,7 @@ import pytest
 from ctxagent.agent.errors import ToolError
 from ctxagent.agent.extensions.memory import MemoryFolder
 from ctxagent.agent.features.memory import MemoryFeature
-from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.interface import Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import MEMORY, User
 from ctxagent.tools.base import Output

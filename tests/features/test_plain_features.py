@@ -12,7 +12,7 @@ from ctxagent.agent.errors import UsageError
 from ctxagent.agent.features import built_in_features, plain_feature, plain_features
 from ctxagent.agent.features.run_state import RunStateFeature
 from ctxagent.agent.loop.agent import AgentState
-from ctxagent.agent.loop.feature import Feature, Setting, command, tool
+from ctxagent.agent.loop.interface import Feature, Setting, command, tool
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.permissions import rules
 

@@ -10,7 +10,7 @@ import pytest
 from ctxagent.agent.errors import ToolError, UsageError
 from ctxagent.agent.events import Answer, Event, Notice, Question
 from ctxagent.agent.features.plan import DONE, PLAN_FILE, PlanFeature
-from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.interface import Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import PLAN, ToolResult, User
 from ctxagent.tools.base import Output

@@ -10,7 +10,7 @@ import pytest
 from ctxagent.agent.config.trust import outside_mark
 from ctxagent.agent.features.instruction_places import InstructionPlaces
 from ctxagent.agent.features.provenance import WRITTEN_AFTER, ProvenanceFeature
-from ctxagent.agent.loop.feature import ToolCall
+from ctxagent.agent.loop.interface import ToolCall
 from ctxagent.tools.base import OUTSIDE, Output
 
 

@@ -15,7 +15,7 @@ from ctxagent.agent.extensions.hook_files import PublishedHook
 from ctxagent.agent.features import hooks as hooks_module
 from ctxagent.agent.features.hooks import HooksFeature
 from ctxagent.agent.features.published_hooks import HookOutcome
-from ctxagent.agent.loop.feature import IncomingMessage, Ruling, ToolCall, Turn, Veto
+from ctxagent.agent.loop.interface import IncomingMessage, Ruling, ToolCall, Turn, Veto
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.security.redaction import Redaction
 from ctxagent.agent.session.entries import Note, Usage, User

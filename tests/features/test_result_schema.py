@@ -17,7 +17,7 @@ from ctxagent.agent.features.result_schema import (
     read_schema,
 )
 from ctxagent.agent.loop.denials import Denial
-from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.interface import Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Summary, Usage, User

@@ -20,7 +20,7 @@ from ctxagent.agent.features.skills import (
     SkillSource,
     SkillUses,
 )
-from ctxagent.agent.loop.feature import IncomingMessage, Turn
+from ctxagent.agent.loop.interface import IncomingMessage, Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import SKILL, SKILL_LIST, Entry, ToolResult, User
 from ctxagent.agent.session.search.recall import enable_recall

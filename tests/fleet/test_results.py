@@ -11,12 +11,12 @@ from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedge
 from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.addons.fleet.results import (
     CellResults,
+    Estimate,
     RunComparison,
     compare,
     comparison_lines,
     results_of,
 )
-from ctxagent.addons.fleet.statistics import Estimate
 from ctxagent.addons.fleet.summary import FleetSummary
 
 RATES = {"lean": 0.55, "ledger": 0.85}  # of all attempts; tasks differ

@@ -9,7 +9,7 @@ import pytest
 from ctxagent.addons.replay.resume import Recordings, import_recording
 from ctxagent.agent.errors import RecordError
 from ctxagent.agent.launch import LaunchOptions
-from ctxagent.agent.library import launching
+from ctxagent.agent.library import launch_parts
 from ctxagent.agent.session.store import Project
 
 from ..replay.test_places import fill
@@ -23,8 +23,8 @@ SECRET = "s3cret-of-this-machine-0123456789"
 def launch(tmp_path: Path) -> LaunchOptions:
     place = Place(tmp_path)
     env = place.environ({"ANTHROPIC_API_KEY": SECRET})
-    loaded = launching.load(place.project, env, [])
-    return launching.launch_options(loaded, place.project, env)
+    loaded = launch_parts.load(place.project, env, [])
+    return launch_parts.launch_options(loaded, place.project, env)
 
 
 def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> None:

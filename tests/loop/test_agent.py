@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.events import Notice, Waiting
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Entry, Note
 from ctxagent.tools.bash import BashParams, BashTool

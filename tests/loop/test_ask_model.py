@@ -10,7 +10,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import ModelError, PromptTooLong, RequestRejected
 from ctxagent.agent.events import CallStarted, Delta, Notice, TurnFinished
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Assistant, ToolResult, Usage, User

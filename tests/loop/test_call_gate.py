@@ -21,13 +21,13 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.loop.call_arguments import CallRefused
 from ctxagent.agent.loop.call_gate import TOO_MANY_GUARDED, CallGate
-from ctxagent.agent.loop.feature import Feature, Ruling, ToolCall, Veto
-from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.dispatch import Features
+from ctxagent.agent.loop.interface import Feature, Ruling, ToolCall, Veto
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.security.planted import PlantedWatch
 from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import Note, ToolResult

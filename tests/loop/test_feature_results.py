@@ -6,8 +6,8 @@ import pytest
 
 from ctxagent.agent.events import StatusPart
 from ctxagent.agent.extensions.command import Command
-from ctxagent.agent.loop.feature import Ruling
-from ctxagent.agent.loop.features import check_result
+from ctxagent.agent.loop.dispatch import check_result
+from ctxagent.agent.loop.interface import Ruling
 from ctxagent.agent.session.entries import Note, User
 from ctxagent.tools.base import Effect, Output
 from ctxagent.tools.function_tool import function_tool

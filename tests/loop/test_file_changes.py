@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.events import Event, ToolOutput
-from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.dispatch import Features
 from ctxagent.agent.loop.file_changes import ChangeTracker, FileEdit, FileSaver
 from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.agent.session.entries import Assistant, Note, Session, ToolResult

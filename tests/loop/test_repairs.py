@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ctxagent.agent.loop.repairs import MAX_DETAIL_CHARS, REPAIRS, read_arguments, tool_name
+from ctxagent.agent.loop.call_arguments import MAX_DETAIL_CHARS, REPAIRS, read_arguments, tool_name
 from ctxagent.tools.base import Tool
 from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool

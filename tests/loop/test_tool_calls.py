@@ -15,7 +15,7 @@ from ctxagent.agent.events import (
     ToolStarted,
     TurnFinished,
 )
-from ctxagent.agent.loop.feature import Feature, ToolCall
+from ctxagent.agent.loop.interface import Feature, ToolCall
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Assistant, ToolResult
 from ctxagent.tools.base import Context, Output, Params, Tool

@@ -17,7 +17,7 @@ from ctxagent.agent.events import (
     Waiting,
 )
 from ctxagent.agent.launch import Budget
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import End, Note, ToolResult

@@ -12,7 +12,7 @@ from ctxagent.agent.errors import RecordError
 from ctxagent.agent.events import Notice, UserSaid
 from ctxagent.agent.features.attachments import AttachmentsFeature
 from ctxagent.agent.launch import AttachedData
-from ctxagent.agent.loop.feature import Feature, IncomingMessage, Veto
+from ctxagent.agent.loop.interface import Feature, IncomingMessage, Veto
 from ctxagent.agent.loop.turn import run_turn, split_images
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Content, User

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.loop.dialects import DialectReader
-from ctxagent.agent.loop.written_calls import written_calls
+from ctxagent.agent.loop.dialects import DialectReader, written_calls
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Usage

@@ -67,28 +67,28 @@ WITHOUT_TEST_FILE = {
     "compaction": "host",
     "config": "preservation",
     "doctor": "command salvage session setup",
-    "editors": "prompt questions server session updates",
+    "editors": "questions server session updates",
     "export": "chart markdown page page_entries",
     "extensions": "connection login plugins servers transport",
     "fleet": "attempt command places results_command summary",
     "library": "agent result",
     "models": "base probe",
-    "pages": "charts",
+    "pages": "charts templates",
     "proxy": "command wrap",
     "recordings": "builder tool_names",
-    "replay": "codex columns command ctxagent drawings json measures opencode parallel results",
+    "replay": "codex columns command ctxagent drawings json measures opencode parallel reader results",
     "security": "bubblewrap planted sandbox_paths",
     "session": "titles",
     "system": "child git_links process_table safe_open",
     "tools": "base download mcp ripgrep web_fetch",
     "ui": (
         "capabilities choose command_context completions context diffs files headless "
-        "history hooks input_filter input_queue intent keys layout markdown_stream memory "
+        "history hooks input_filter input_queue intent keys markdown_stream memory "
         "open_session pasted picker preserve_report questions screen session "
         "sessions settings status stream_input terminal theme tool_calls transcript "
         "window"
     ),
-    "worktree": "garbage git linked object_store restore staging",
+    "worktree": "garbage git object_store restore staging",
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(
@@ -271,7 +271,7 @@ STARTERS = {
         "addons.fleet.attempt",
     },
     "subprocess.run(": {
-        "addons.doctor.setup", "agent.ui.input.pasted", "agent.models.key_store",
+        "addons.doctor.setup", "agent.ui.input.pasted", "agent.models.keys",
         "agent.cli.github_action", "agent.worktree.git", "addons.fleet.steps",
         "agent.security.landlock", "agent.security.bubblewrap", "addons.proxy.service",
     },

@@ -50,7 +50,7 @@ FORMS = {
     "agent/compaction/document.py:render",
     "agent/compaction/summary/user_messages.py:without_messages_section",
     "agent/context/items.py:shown_blocks",
-    "agent/library/launching.py:expand_task",
+    "agent/library/launch_parts.py:expand_task",
     "agent/models/base.py:text_of",
     "agent/models/wire.py:encode",
     "agent/session/entries.py:decode",

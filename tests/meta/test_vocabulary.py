@@ -31,7 +31,7 @@ FORMS = {
         "## Compression Event Log · #",
         "## Compression Metrics · ",
     ),
-    "agent/ui/commands/registry.py": ("compression log",),
+    "agent/ui/commands/command_context.py": ("compression log",),
     "addons/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
 }
 LOWER_KEY = re.compile(r"\b(?:esc|enter|tab|ctrl-\w|shift-tab|alt-enter)(?::| to )")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.permissions.rules import Rule, parse_rule, path_matcher
-from ctxagent.agent.permissions.verdict import Verdict
 from ctxagent.tools.base import Context, Effect, Output, Params, Tool
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.permissions.claude_code_rules import convert_rule
+from ctxagent.agent.permissions.rules import convert_rule
 
 
 @pytest.mark.parametrize(

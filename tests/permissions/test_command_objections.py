@@ -6,10 +6,10 @@ import pytest
 
 from ctxagent.agent.permissions.command_objections import Collected, CommandObjections
 from ctxagent.agent.permissions.path_judge import PathJudge
+from ctxagent.agent.permissions.paths import WorkFolders
 from ctxagent.agent.permissions.rule_set import RuleSet
 from ctxagent.agent.permissions.shell.parser import parse
 from ctxagent.agent.permissions.shell.reach import Programs
-from ctxagent.agent.permissions.work_folders import WorkFolders
 
 RULES = {"deny": ["Bash(rm:*)", "Read(.env)"], "ask": ["Bash(git push:*)", "Read(kept)"]}
 

@@ -16,8 +16,7 @@ from ctxagent.agent.permissions import approval as approval_module
 from ctxagent.agent.permissions import objections as table_module
 from ctxagent.agent.permissions import path_judge
 from ctxagent.agent.permissions.approval import MAX_COMMAND_BYTES, Approval
-from ctxagent.agent.permissions.objections import TABLE, Objection, ObjectionKind
-from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.agent.permissions.objections import TABLE, Objection, ObjectionKind, Verdict
 from ctxagent.tests.install.site_pages import DOCS, objections_table
 from ctxagent.tests.permissions.test_approval import EFFECTS, Box, Fake, Subject
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.permissions.path_judge import PathJudge
+from ctxagent.agent.permissions.paths import WorkFolders
 from ctxagent.agent.permissions.rule_set import RuleSet
 from ctxagent.agent.permissions.shell.reach import Programs
-from ctxagent.agent.permissions.work_folders import WorkFolders
 
 
 def judge(project: Path, mode: Any = "ask", **rules: list[str]) -> PathJudge:

@@ -3,10 +3,10 @@
 import pytest
 
 from ctxagent.agent.errors import UsageError
+from ctxagent.agent.permissions.paths import WorkFolders
 from ctxagent.agent.permissions.rule_set import RuleSet
 from ctxagent.agent.permissions.shell.command_table import plainly_inside
 from ctxagent.agent.permissions.shell.parser import parse
-from ctxagent.agent.permissions.work_folders import WorkFolders
 
 
 def rules(**given: list[str]) -> RuleSet:

@@ -13,7 +13,7 @@ import pytest
 from ctxagent.addons.proxy import mcp_stub
 from ctxagent.addons.proxy.clients import CLIENTS, MCP_PATH, ClientStart, upstreams_for
 from ctxagent.addons.proxy.forward import UPSTREAMS
-from ctxagent.agent.session.given_back import SERVER
+from ctxagent.agent.session.archive import SERVER
 
 
 def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go() -> None:

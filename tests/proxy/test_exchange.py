@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.addons.proxy.asides import PHRASES
 from ctxagent.addons.proxy.bodies import BODY_FORMATS, format_at
 from ctxagent.addons.proxy.bodies.base import BodyFormat
-from ctxagent.addons.proxy.exchange import dumps, model_id, read_reply
+from ctxagent.addons.proxy.exchange import PHRASES, dumps, model_id, read_reply
 from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.session.entries import Assistant, Mask, Note
 from ctxagent.tests.support.proxy.clients import PATHS, Client, session_of

@@ -16,7 +16,7 @@ from ctxagent.addons.proxy.conversations import Conversations
 from ctxagent.addons.proxy.exchange import Exchanges
 from ctxagent.addons.proxy.forward import Upstream
 from ctxagent.addons.proxy.mcp_server import SessionServer
-from ctxagent.addons.proxy.routes import MAX_UNDO_BYTES, ProxyPages
+from ctxagent.addons.proxy.serve import MAX_UNDO_BYTES, ProxyPages
 from ctxagent.addons.proxy.session_tools import ServedSessions
 from ctxagent.addons.proxy.status import StatusReader
 from ctxagent.agent.compaction.policy import DEFAULT, Policy

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.addons.replay.misses import NeedDetector
 from ctxagent.addons.replay.parallel import compare
-from ctxagent.addons.replay.player import Player, Terms, play
+from ctxagent.addons.replay.player import NeedDetector, Player, Terms, play
 from ctxagent.addons.replay.results import ReplayRun, Share, Sums
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.models.catalog import cost

@@ -24,7 +24,7 @@ from ctxagent.addons.replay.report.measures import (
 from ctxagent.addons.replay.report.page import page
 from ctxagent.addons.replay.results import Comparison, ReplayRun, Share, Sums
 from ctxagent.agent.pages.charts import area_path, line_path, thinned
-from ctxagent.agent.pages.figures import format_percent, format_tokens
+from ctxagent.agent.pages.templates import format_percent, format_tokens
 
 from ..export.test_export import Page
 from ..support.sessions.outcomes import HOSTILE, LABELS, comparison, run

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.addons.replay.formats import FORMATS, load_recording
-from ctxagent.addons.replay.recorded_entries import EntryStorage
-from ctxagent.addons.replay.session_log import RECORDING_TOPIC, write_session_log
+from ctxagent.addons.replay.session_log import RECORDING_TOPIC, EntryStorage, write_session_log
 from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.settings import Settings
 from ctxagent.agent.context.request import build_request

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.session.command_work import (
+from ctxagent.agent.session.command_output import (
     MAX_COMMAND_CHARS,
     answers_no,
     find_work,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.session.given_back import recorded_sources
+from ctxagent.agent.session.archive import recorded_sources
 
 FILE = "/home/me/.local/state/ctxagent/projects/p/sessions/20260101-a1/offloaded/result_4.md"
 

@@ -25,8 +25,7 @@ from ctxagent.agent.session.entries import (
 )
 from ctxagent.agent.session.log import Log, find_entries, find_entry, lines_backwards, read_log
 from ctxagent.agent.session.search import INDEX_NAME, Hit, SearchIndex, index
-from ctxagent.agent.session.search.query import find_hits
-from ctxagent.agent.session.search.rows import OVERLAP_CHARS, PIECE_CHARS
+from ctxagent.agent.session.search.query import OVERLAP_CHARS, PIECE_CHARS, find_hits
 from ctxagent.agent.session.store import full_text
 
 FILLER = "the build went on and nothing was said about it\n"

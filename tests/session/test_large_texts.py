@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.session.entries import Note, ToolResult, User
-from ctxagent.agent.session.search import large_texts
-from ctxagent.agent.session.search.large_texts import best_place, is_large
+from ctxagent.agent.session.search import query
+from ctxagent.agent.session.search.query import best_place, is_large
 from ctxagent.tools.system.kept_text import KeptText
 
 FILLER = "lorem ipsum dolor\n" * 500
@@ -94,10 +94,10 @@ def test_texts_in_large_files(tmp_path: Path) -> None:
     result = ToolResult(tool_use_id="t", content="", offloaded="offloaded/a")
     assert not is_large(result, tmp_path)
     with path.open("wb") as file:
-        file.truncate(large_texts.LARGE_TEXT_BYTES)
+        file.truncate(query.LARGE_TEXT_BYTES)
     assert not is_large(result, tmp_path)
     with path.open("wb") as file:
-        file.truncate(large_texts.LARGE_TEXT_BYTES + 1)
+        file.truncate(query.LARGE_TEXT_BYTES + 1)
     assert is_large(result, tmp_path)
     assert is_large(User(content="", offloaded="offloaded/a"), tmp_path)
     assert not is_large(ToolResult(tool_use_id="t", content=""), tmp_path)

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.history import acts, marks
-from ctxagent.agent.compaction.metrics import session_metrics
+from ctxagent.agent.compaction.history import acts, marks, session_metrics
 from ctxagent.agent.compaction.recovery import recover_session
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold

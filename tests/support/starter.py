@@ -241,9 +241,9 @@ def _import_all() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{part}."):
             importlib.import_module(module.name)
     from ctxagent.agent.assembly import base_tools
-    from ctxagent.agent.models.messages import lazy_sdk
+    from ctxagent.agent.models.messages import sdk_transport
 
-    lazy_sdk.load()
+    sdk_transport.load()
     for tool in base_tools():
         tool.schema()  # cached by parameter class
     gc.freeze()  # keeps children from scanning shared objects

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.tools.system.plural import count_of, format_size
+from ctxagent.tools.system.phrasing import count_of, format_size
 
 
 def test_a_number_has_its_noun() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.features.environment import environment_text
-from ctxagent.agent.security.folders import project_folders, writable_folders
+from ctxagent.agent.security.sandbox_paths import project_folders, writable_folders
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.base import Context
@@ -169,7 +169,7 @@ def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
     (top / "deep").mkdir()
     code = (
         "import sys; from pathlib import Path\n"
-        "from ctxagent.agent.security.folders import distrust_writable_folders\n"
+        "from ctxagent.agent.security.sandbox_paths import distrust_writable_folders\n"
         "from ctxagent.agent.config.settings import SandboxSettings\n"
         "from ctxagent.tools.system.programs import program\n"
         f"environ = {{'HOME': {str(tmp_path / 'home')!r}, 'PATH': {shipped!r}}}\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.tools.system.shorten import (
+from ctxagent.tools.system.phrasing import (
     as_sentences,
     cut_after,
     cut_at_word,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ctxagent.agent.ui.terminal.layout import completions_menu
+from ctxagent.agent.ui.terminal.picker import completions_menu
 
 from ..support.command import Place
 from ..support.server.loopback import Say, Server

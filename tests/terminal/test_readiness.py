@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.ui.terminal.readiness import MIN_QUIET_S, MIN_SEEN_S, Readiness
+from ctxagent.agent.ui.terminal.output import MIN_QUIET_S, MIN_SEEN_S, Readiness
 from ctxagent.agent.ui.terminal.terminal import Terminal
 
 from ..support.command import Place

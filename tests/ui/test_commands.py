@@ -12,7 +12,7 @@ from ctxagent.agent.context.request import build_request
 from ctxagent.agent.errors import CompactionFailed, CtxagentError, UsageError
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.extensions.command import Prompt, command
-from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.interface import Feature
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step

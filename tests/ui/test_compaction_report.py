@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.history import Mark, acts, marks
+from ctxagent.agent.compaction.history import Mark, acts, marks, session_metrics, total_metrics
 from ctxagent.agent.compaction.layers import known
 from ctxagent.agent.compaction.layers.layer import Layer
-from ctxagent.agent.compaction.metrics import session_metrics, total_metrics
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import Compacted
 from ctxagent.agent.session.entries import (

@@ -14,7 +14,7 @@ from ....api.text import (
     as_text,
     plain_text,
 )
-from .branches import newest_branch
+from .reader import newest_branch
 
 _EXTENSION_ROLES = ("custom", "hookMessage")  # messages from extensions to the model
 _PROMPT_COUNTS = ("input", "cacheRead", "cacheWrite")

@@ -16,7 +16,7 @@ from ....api.text import (
     as_text,
     plain_text,
 )
-from .branches import newest_branch
+from .reader import newest_branch
 
 _KINDS = ("user", "assistant", "tool_result")
 _COMPRESSION, _MID_TURN = "chat_compression", "mid_turn_user_message"  # subtypes

@@ -18,7 +18,7 @@ from ...lazy import dataclass
 from ...session.entries import Block
 from ...session.ledger import DENIAL_REASON, FileFact, Ledger
 from ..document import SummaryDocument
-from ..language.words import (
+from ..words import (
     ends_with_question,
     fit_line,
     is_brief,

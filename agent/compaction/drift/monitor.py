@@ -16,8 +16,8 @@ from ...lazy import dataclass
 from ...session.entries import Block, Entry, Note, Summary, User
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
-from ..language.words import fit_line
 from ..summary.writer import document_of
+from ..words import fit_line
 from .detector import WATCHED_TURNS, Drift, DriftDetector, newest_ref
 from .scope import CallMemory
 

@@ -19,7 +19,7 @@ from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.ledger import Ledger
 from ..document import SummaryDocument
-from ..language.words import (
+from ..words import (
     MAX_LINE_CHARS,
     MIN_NAME_CHARS,
     STEM_CHARS,

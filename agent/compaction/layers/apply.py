@@ -19,8 +19,8 @@ from ..state_block import state_block
 from ..summary.request import max_tokens_after
 from .break_even import BreakEven, DueMask, HistoryEdit, PromptPrices
 from .known import LAYERS
+from .later_calls import MAX_MISS_SHARE, MISS_TOKENS
 from .layer import WITH_SUMMARY, Layer, LayerState, Pass, RefusedPart
-from .need_chances import MAX_MISS_SHARE, MISS_TOKENS
 
 
 def _own_layers() -> list[Layer]:

@@ -10,16 +10,16 @@ from dataclasses import field
 from typing import Any
 
 from ....tools.recall import MAX_CHARS
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
 from ...context.items import ViewResult
 from ...context.view import View
 from ...lazy import dataclass
+from ...session.archive import RECALLED
 from ...session.command_output import lines_of as output_lines
 from ...session.command_output import telling_lines
 from ...session.entries import CLEAR
-from ...session.given_back import RECALLED
 from ...session.searches import FOUND, listing
 from ..policy import Policy, clearing_trigger
 from . import images

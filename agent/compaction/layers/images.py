@@ -7,7 +7,7 @@ same images. The limits are those of the strictest servers of the Messages API.
 from collections.abc import Iterable
 from typing import Any
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context.items import ViewResult
 from ...context.request import build_messages

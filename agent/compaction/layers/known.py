@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ...lazy import regex
 from ...session.entries import SUMMARY
 from .clear import ClearResults

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ...context import tokens
 from ...context.items import ViewResult
 from ...context.view import View

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ....tools.base import FiledOutput
-from ....tools.system.shorten import cut_after
+from ....tools.system.phrasing import cut_after
 from ....tools.text import count_lines
 from ...context.items import ViewResult
 from ...context.tokens import estimate
 from ...lazy import dataclass
-from ...session.archive import offload
+from ...session.archive import RECALLED, offload
 from ...session.entries import MOVE
-from ...session.given_back import RECALLED
 from ...session.user_messages import PREVIEW_MARK
-from ..language.words import frequent_names
 from ..policy import Policy
+from ..words import frequent_names
 from .layer import Layer, LayerState, Pass, stub_target
 
 MESSAGE_LIMIT_FACTOR = 3  # limit for all results of a message, as a multiple of one result's limit

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
 from ...context.items import THINKING, Call, Item, ViewResult
@@ -22,9 +22,7 @@ from ...session.entries import OUTLINE
 from ..policy import Policy
 from .break_even import DueMask
 from .clear import error_lines, outcome
-from .later_calls import IGNORED_ARGUMENTS, ended_in_error, input_curve
-from .need_chances import CURVES
-from .told_calls import told_call
+from .later_calls import CURVES, IGNORED_ARGUMENTS, ended_in_error, input_curve, told_call
 from .truncate import KEPT_TOOLS
 
 MIN_AGE = 20  # replies after an exchange before it may be outlined

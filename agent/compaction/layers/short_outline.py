@@ -16,7 +16,7 @@ from dataclasses import field
 from itertools import groupby
 from typing import Any
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
 from ...context.items import Item, ViewResult
@@ -26,11 +26,9 @@ from ...session.entries import OUTLINE
 from . import outline
 from .break_even import DueMask
 from .clear import error_lines
-from .later_calls import CHANGING_TOOLS, ended_in_error, input_curve
+from .later_calls import CHANGING_TOOLS, CURVES, ended_in_error, input_curve, told_call
 from .layer import Layer, LayerState
-from .need_chances import CURVES
 from .outline import SAID_PREFIX, FinishedCache, FinishedCalls
-from .told_calls import told_call
 
 MIN_AGE = 80  # replies that came after the newest exchange of an outline
 OLDEST_AGE = 400  # likewise, for the list of steps

@@ -14,8 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from ....tools.system.plural import count_of
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import count_of, shorten
 from ....tools.text import count_lines, strings_in
 from ...context import tokens
 from ...context.items import Call, ViewResult

@@ -19,7 +19,7 @@ from typing import Any
 from ...lazy import dataclass, regex
 from ...session.ledger import CommandFact, Ledger
 from ..document import DENIED, SummaryDocument, SummaryFact, UserRule
-from ..language.words import MIN_NAME_CHARS, named_paths, terms
+from ..words import MIN_NAME_CHARS, named_paths, terms
 from .user_messages import quotations
 
 MIN_SHARED_ERROR_CHARS = 10  # common to an error and the claim that it is resolved

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...lazy import regex
 from ...session.ledger import FileFact, Ledger
 from ..document import DENIED, FileRow, ReadRow, SummaryDocument, SummaryFact
-from ..language.words import paths_in
+from ..words import paths_in
 from .facts import comparable, merged_facts, open_errors
 from .open_failures import still_open, with_open_failures
 from .shorten import (

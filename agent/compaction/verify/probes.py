@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ...context.items import Item
 from ...context.tokens import estimate
 from ...lazy import dataclass, regex

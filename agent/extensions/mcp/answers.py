@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import REQUEST_TIMEOUT
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import clean
 from ...lazy import dataclass
 from .messages import AS_SENT

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ....tools.mcp import shown_text
-from ....tools.system.shorten import one_line, shorten
+from ....tools.system.phrasing import one_line, shorten
 from ...errors import ToolError
 from ...lazy import dataclass, regex
 

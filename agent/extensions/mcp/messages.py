@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ...border.values import JsonObject, without_surrogates
 from ...lazy import regex
 

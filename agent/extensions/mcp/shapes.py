@@ -8,9 +8,7 @@ in `_meta` names it.
 from collections.abc import Callable
 from typing import Any
 
-from ...border.given import Drops, Given, as_json
-from ...border.json_schema import usable_schema
-from ...border.values import JsonObject
+from ...border.values import Drops, Given, JsonObject, as_json, usable_schema
 
 NOTES = "ctxagent/notes"  # key in `_meta` of a result, and of a tool
 # What every result needs in one of the protocol's versions.

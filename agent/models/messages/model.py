@@ -19,9 +19,8 @@ from ..refusals import ServerHints
 from ..retry import RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
-from .body import WIRE
+from .body import GAPS, WIRE, is_public
 from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
-from .gaps import GAPS, is_public
 from .sdk_transport import SdkTransport
 
 

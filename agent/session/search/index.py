@@ -28,8 +28,7 @@ from ....tools.system.files import open_kept
 from ...lazy import dataclass
 from ..log import LOG_NAME as LOG
 from ..log import end_of_whole_lines
-from .query import Hit, find_hits, query_words
-from .rows import LARGE, index_pieces, unindexed_lines
+from .query import LARGE, Hit, find_hits, index_pieces, query_words, unindexed_lines
 
 INDEX_NAME = "index.db"
 CATCH_UP_S = 1.0  # time that a search spends on indexing new log lines

@@ -1,19 +1,195 @@
-"""Run a query: ask the index in steps, and read the matching entries from the logs."""
+"""Run a query: ask the index in steps, read the matching entries from the logs, and search texts
+that are too large for the index.
+"""
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from ....tools.system.files import open_kept
-from ...lazy import dataclass
-from ..entries import Assistant, Entry, ToolResult
+from ....tools.system.kept_text import KeptText
+from ...lazy import dataclass, regex
+from ..archive import RECALLED
+from ..entries import Assistant, Entry, Pin, ToolResult, User
 from ..log import LOG_NAME as LOG
 from ..log import lines_backwards, try_parse_entry
-from ..store import entry_kept_text
-from .large_texts import best_place
-from .rows import LARGE, PIECE_CHARS, for_tokenizer, searchable_text
+from ..store import entry_kept_text, entry_text
+
+LARGE_TEXT_BYTES = 4 << 20
+_MAX_WORDS = 8  # the longest words of a query
+_SHORT_WORD_CHARS = 3
+_TEXT_NEAR_CHARS = 500  # searched on either side of a word for the other words
+_REGION_CHARS = 4_000  # returned on either side of the best place
+_MAX_PLACES = 200  # of a word in one piece
+
+
+@dataclass(frozen=True, slots=True)
+class BestPlace:
+    """The place in a text that matches the words of a query best."""
+
+    level: int  # 0: as a phrase, 1: all of them near each other, 2: some of them
+    region: str  # the surrounding text
+    offset: int  # start of the region in characters
+
+
+def is_large(entry: Entry, folder: Path) -> bool:
+    """Return True if the text of an entry is in a file that is too large for the index."""
+    if not isinstance(entry, ToolResult | User) or not entry.offloaded:
+        return False
+    try:
+        return (folder / entry.offloaded).lstat().st_size > LARGE_TEXT_BYTES
+    except (OSError, ValueError):
+        return False
+
+
+def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
+    """Return the place that matches the words of a query best, or None without any match."""
+    words = _words(query)
+    phrase = _finder(" ".join(query).lower()) if len(query) > 1 else None
+    finders = [_finder(word) for word in words]
+    best, best_score, before, carried = None, 0, 0, ""
+    for piece in text.pieces():
+        text_here = carried + piece
+        low = _lower(text_here)
+        begin = before - len(carried)
+        if phrase and (at := next(phrase(low), -1)) >= 0:
+            return _place(0, text_here, at, begin)
+        score, at = _densest_part(low, words, finders)
+        if score > best_score:
+            is_all = score == sum(map(len, words))
+            best, best_score = _place(1 if is_all else 2, text_here, at, begin), score
+            if is_all and phrase is None:
+                break
+        before += len(piece)
+        carried = text_here[-_TEXT_NEAR_CHARS:]
+    return best
+
+
+def _words(query: Sequence[str]) -> list[str]:
+    """Return the words to search for: the longest ones, without punctuation at their ends."""
+    stripped = (re.sub(r"^\W+|\W+$", "", word.lower()) for word in query)
+    words = sorted(dict.fromkeys(filter(None, stripped)), key=len, reverse=True)
+    long = [word for word in words if len(word) > _SHORT_WORD_CHARS]
+    return (long or words)[:_MAX_WORDS]
+
+
+def _lower(text: str) -> str:
+    low = text.lower()
+    return low if len(low) == len(text) else text  # some letters become two and move all offsets
+
+
+def _finder(word: str) -> Callable[[str], Iterator[int]]:
+    """Return a function that yields the places of a word in a text, except inside other words."""
+    if len(word) <= _SHORT_WORD_CHARS:  # part of many other words
+        pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+        return lambda text: (match.start() for match in pattern.finditer(text))
+
+    def find(text: str) -> Iterator[int]:
+        at = text.find(word)
+        while at >= 0:
+            end = at + len(word)
+            begins = not word[0].isalnum() or not text[at - 1 : at].isalnum()
+            if begins and not (word[-1].isalnum() and text[end : end + 1].isalnum()):
+                yield at
+            at = text.find(word, at + 1)
+
+    return find
+
+
+def _densest_part(
+    text: str, words: Sequence[str], finders: Sequence[Callable[[str], Iterator[int]]]
+) -> tuple[int, int]:
+    """Return a score and the best place: the score is the total length of the words found
+    near it.
+    """
+    places = [[at for _, at in zip(range(_MAX_PLACES), find(text), strict=False)]
+              for find in finders]  # fmt: skip
+    rarest = min((found for found in places if found), key=len, default=[])
+    best, place = 0, -1
+    for at in rarest:
+        score = sum(
+            len(word)
+            for word, found in zip(words, places, strict=True)
+            if any(abs(other - at) <= _TEXT_NEAR_CHARS for other in found)
+        )
+        if score > best:
+            best, place = score, at
+    return best, place
+
+
+def _place(level: int, text: str, at: int, begin: int) -> BestPlace:
+    first = max(0, at - _REGION_CHARS)
+    return BestPlace(level, text[first : at + _REGION_CHARS], begin + first)
+
+
+PIECE_CHARS = 8_000  # characters of text in one row
+OVERLAP_CHARS = 100  # characters that neighbouring rows share
+LARGE = -1  # start in the single row of a text that is too large for the index
+
+_UNSPACED = regex(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
+
+
+def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int, bytes]]:
+    """Yield whole lines with their offsets: first those from `done` on, then those before `first`,
+    backwards.
+    """
+    file.seek(done)
+    for line in file:
+        if not line.endswith(b"\n"):
+            break  # torn, or still being written
+        yield done, line
+        done += len(line)
+    yield from lines_backwards(file, first)
+
+
+def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the rows of a line as (start of the piece, first column, second column).
+
+    The piece is in one of the columns. The first column has the higher weight: it contains the
+    user's messages, pins and errors. A text that is too large gives one row that starts at LARGE.
+    """
+    entry = try_parse_entry(line)
+    if entry is None:
+        return
+    if is_large(entry, folder):
+        yield LARGE, "", ""
+        return
+    text = searchable_text(entry, folder)
+    weighty = isinstance(entry, Pin) or (isinstance(entry, User) and entry.source == "person")
+    weighty = weighty or (isinstance(entry, ToolResult) and entry.is_error)
+    for start in range(0, max(len(text) - OVERLAP_CHARS, 1), PIECE_CHARS - OVERLAP_CHARS):
+        if piece := for_tokenizer(text[start : start + PIECE_CHARS]):
+            yield (start, piece, "") if weighty else (start, "", piece)
+
+
+def searchable_text(entry: Entry, folder: Path) -> str:
+    """Return the text to index for an entry. Recall's results and the engine's internal replies are
+    left out.
+    """
+    if isinstance(entry, Assistant):
+        if entry.purpose != "turn":
+            return ""
+        entry = replace(entry, content=[b for b in entry.content if b.get("name") != "Recall"])
+    details = entry.details if isinstance(entry, ToolResult) else None
+    if isinstance(details, dict) and RECALLED in details:
+        return ""
+    try:
+        return entry_text(entry, folder) or ""
+    except RecursionError:  # arguments nested too deep to be written out
+        return ""
+
+
+def for_tokenizer(text: str) -> str:
+    """Return a text in a form for SQLite's tokenizer. In scripts without spaces, each character
+    becomes a word, so a word becomes a phrase.
+    """
+    if text.isascii():
+        return text
+    return _UNSPACED.sub(r" \1 ", text).encode("utf-8", "replace").decode()
+
 
 MAX_EXCERPT_CHARS = 300
 

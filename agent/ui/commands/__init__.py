@@ -4,11 +4,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from ...extensions.command import Command, commands_in
-from .command_context import CommandContext
+from .command_context import COMMANDS, CommandContext, parse
 from .completions import completions_for
 from .files import all_commands, read_command_files
 from .login import ask_key_again, first_start
-from .registry import COMMANDS, parse
 from .sessions import pick_recording, pick_session
 
 __all__ = [

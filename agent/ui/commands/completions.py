@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import one_line
 from ...errors import CtxagentError
 from ..foreign_names import foreign_names
 from ..screen import Offer
 from ..tasks import tasks_of
-from .command_context import CommandContext
+from .command_context import COMMANDS, CommandContext
 from .files import added_commands, all_commands, read_command_files
-from .registry import COMMANDS
 
 if TYPE_CHECKING:
     from ...context.items import Item

@@ -387,7 +387,8 @@ async def _recover(repl: CommandContext, argument: str) -> None:
     group="context",
 )
 async def _log(repl: CommandContext, argument: str) -> None:
-    from ...compaction import history, metrics
+    from ...compaction import history
+    from ...compaction import history as metrics
     from .. import compaction_report
 
     log = repl.agent.log

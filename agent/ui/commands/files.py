@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import one_line
 from ....tools.system.unicode import clean
 from ...events import Notice
 from ...extensions.command import Command, Prompt
-from .command_context import CommandContext
-from .registry import COMMANDS
+from .command_context import COMMANDS, CommandContext
 
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile

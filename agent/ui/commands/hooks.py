@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....tools.system.plural import count_of
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import count_of, one_line
 from ...border.entry_points import service
 from ...errors import UsageError
 from ...extensions.command import command

@@ -7,7 +7,7 @@ unfold output and check the setup.
 import asyncio
 from typing import TYPE_CHECKING
 
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import one_line
 from ...errors import CompactionFailed, UsageError
 from ...extensions.command import Prompt, command
 from ...lazy import regex

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....tools.system.files import replacing
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ...errors import CtxagentError, UsageError
 from ...extensions.command import command
 from ..screen import Menu, Option

@@ -13,8 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....tools.system.plural import count_of
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import count_of, one_line
 from ...errors import CtxagentError, UsageError
 from ...extensions.command import command
 from ...lazy import dataclass

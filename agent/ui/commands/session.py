@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ....tools.system.unicode import clean
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.history import FileHistory
 
-from ....tools.system.plural import count_of, format_size
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import count_of, format_size, one_line
 from ...errors import UsageError
 from ...extensions.command import Command, command
 from .. import status
 from ..screen import Menu, Option, Styled
 from . import completions
-from .command_context import CommandContext
+from .command_context import COMMANDS, CommandContext, parse
 from .files import all_commands
-from .registry import COMMANDS, parse
 
 if TYPE_CHECKING:
     from ...recordings.other_sessions import FoundRecording, OtherSessions

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ....tools.system.shorten import one_line
+from ....tools.system.phrasing import one_line
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
 from ...extensions.command import command

@@ -6,8 +6,16 @@ The command line passes the services: the project, its sessions and settings.
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
     from ...permissions.rule_set import RuleFiles
     from ...recordings.other_sessions import OtherSessions
+
 
 # Returns (command files by name, problems with files). Blocks.
 CommandFilesReader = Callable[[], tuple[Mapping[str, "CommandFile"], Sequence[str]]]
@@ -377,3 +386,75 @@ async def when_free(open: Callable[[], Awaitable[T]]) -> T:
         with suppress(SessionBusy):
             return await open()
         await asyncio.sleep(RETRY_INTERVAL_S)
+
+
+REDRAW_INTERVAL_S = 0.5  # interval while a task runs
+
+
+class RunningTask:
+    """The running turn or command, if any. `redraw` is called regularly until it ends."""
+
+    def __init__(self, redraw: Callable[[], None]) -> None:
+        self._redraw = redraw
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Run a turn or command to its end; return None if it was cancelled."""
+        self._task = task = asyncio.create_task(work)
+        try:
+            async with self.redrawing():
+                await asyncio.wait({task})
+            return None if task.cancelled() else task.result()
+        finally:
+            self._task = None
+
+    @asynccontextmanager
+    async def redrawing(self) -> AsyncIterator[None]:
+        """Call `redraw` regularly inside the block."""
+        ticker = asyncio.create_task(self._keep_redrawing())
+        try:
+            yield
+        finally:
+            ticker.cancel()
+
+    def cancel(self) -> bool:
+        """Interrupt the task; return False if there is none or it is already being interrupted."""
+        return self._task is not None and not self._task.cancelling() and self._task.cancel()
+
+    async def end(self, seconds: float) -> None:
+        """Interrupt the task, and wait at most `seconds` for its end."""
+        if self._task is not None:
+            self.cancel()
+            await asyncio.wait({self._task}, timeout=seconds)
+
+    async def _keep_redrawing(self) -> None:
+        while True:
+            self._redraw()
+            await asyncio.sleep(REDRAW_INTERVAL_S)
+
+
+class BackgroundTasks:
+    """Tasks that run until `end`. `failed` is called with each exception."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()):
+                self._failed(error)
+
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(done)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

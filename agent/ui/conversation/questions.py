@@ -10,8 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....tools.system.plural import count_of
-from ....tools.system.shorten import cut_after
+from ....tools.system.phrasing import count_of, cut_after
 from ....tools.system.unicode import clean, reveal_invisible
 from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from ....tools import image as images
 from ....tools.system.files import make_private_folder, write_private
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ....tools.system.programs import program
 from ...errors import CtxagentError
 from ...lazy import regex

@@ -22,7 +22,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ....tools.system.unicode import clean
 from ...lazy import dataclass, regex
 from . import theme

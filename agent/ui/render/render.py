@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ....tools.system.unicode import clean
 from ...events import Compacted
 from ...lazy import dataclass, regex

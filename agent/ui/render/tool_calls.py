@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ....tools.image import image_size
-from ....tools.system.plural import count_of
+from ....tools.system.phrasing import count_of
 from ....tools.system.unicode import clean, reveal_invisible
 from ...config.keyboard import KeyboardSettings, key_name
 from ...events import Answer, Question, ToolFinished

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.utils import get_cwidth
 
-from ....tools.system.shorten import shorten
+from ....tools.system.phrasing import shorten
 from ...config.start_gate import StartRefused
 from ...errors import ToolError
 from ...lazy import regex

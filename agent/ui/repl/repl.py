@@ -31,9 +31,14 @@ from ..commands import (
     pick_session,
     read_command_files,
 )
-from ..conversation.open_session import Conversation, ConversationServices
+from ..conversation.open_session import (
+    REDRAW_INTERVAL_S,
+    BackgroundTasks,
+    Conversation,
+    ConversationServices,
+    RunningTask,
+)
 from ..conversation.questions import Questions
-from ..conversation.running import REDRAW_INTERVAL_S, BackgroundTasks, RunningTask
 from ..screen import Offer
 from ..terminal.choose import screen_for
 from ..terminal.output import BatchedOutput

@@ -39,10 +39,8 @@ from ..input.pasted import PastedTexts
 from ..render.theme import choose_palette, prompt_toolkit_style
 from ..screen import BACK, ChoiceRow, Choices, OpenQuestion, ScreenHost, row_of
 from .input_filter import FilteredInput
-from .layout import MIN_ROOMY_ROWS, make_layout
-from .output import BatchedOutput, InlineRenderer, clipboard_sequence
-from .picker import Picker, picker_keys
-from .readiness import Readiness
+from .output import BatchedOutput, InlineRenderer, Readiness, clipboard_sequence
+from .picker import MIN_ROOMY_ROWS, Picker, make_layout, picker_keys
 from .window import ASKING_MARK, WORKING_MARK, Notices, TerminalWindow, TtyModes, notice_sequence
 
 if TYPE_CHECKING:

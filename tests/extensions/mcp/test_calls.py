@@ -9,7 +9,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from ctxagent.agent.errors import ToolError
-from ctxagent.agent.extensions.mcp.calls import MAX_ROUNDS, call_tool
+from ctxagent.agent.extensions.mcp.connection import MAX_ROUNDS, call_tool
 
 ASKED = types.ElicitRequest(
     params=types.ElicitRequestFormParams(message="?", requested_schema={"properties": {}})

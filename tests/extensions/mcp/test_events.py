@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ctxagent.agent.extensions.mcp.events import TooLarge, readable_events
+from ctxagent.agent.extensions.mcp.http import TooLarge, readable_events
 
 STREAM = (
     ": a comment\n\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.extensions.mcp.imported_servers import (
+from ctxagent.agent.extensions.mcp.config import (
     codex_server,
     gemini_server,
     opencode_server,

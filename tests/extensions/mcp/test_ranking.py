@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.extensions.mcp.catalog import ListedTool
-from ctxagent.agent.extensions.mcp.ranking import best_tools
+from ctxagent.agent.extensions.mcp.catalog import ListedTool, best_tools
 
 
 def tool(name: str, about: str, **parameters: str) -> ListedTool:

@@ -15,8 +15,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.agent.extensions import server_process
 from ctxagent.agent.extensions.mcp.config import ServerConfig
 from ctxagent.agent.extensions.mcp.messages import AS_SENT, read_messages
-from ctxagent.agent.extensions.mcp.results import parts_of
-from ctxagent.agent.extensions.mcp.servers import McpServers
+from ctxagent.agent.extensions.mcp.servers import McpServers, parts_of
 from ctxagent.agent.extensions.mcp.shapes import NOTES, usable_result
 
 from ...support.mcp.fuzz import LISTS, PARTS, lines, sample

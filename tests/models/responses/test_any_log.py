@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold
-from ctxagent.agent.models.responses.body import body, parameters
 from ctxagent.agent.models.responses.draft import ResponseDraft
+from ctxagent.agent.models.responses.wire import body, parameters
 from ctxagent.agent.session.entries import Assistant, Entry
 
 from ...context.test_request import MODEL, Line, decoded, honest, lines

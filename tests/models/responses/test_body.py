@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.models.responses.body import body, parameters
-from ctxagent.agent.models.responses.wire import WIRE
+from ctxagent.agent.models.responses.wire import WIRE, body, parameters
 from ctxagent.agent.models.wire import MAX_NAME_CHARS, encode
 
 TOOL = {"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}

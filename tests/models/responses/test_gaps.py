@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.models.gaps import ServerGaps
-from ctxagent.agent.models.responses.gaps import GAPS, OMITTED_FILE
+from ctxagent.agent.models.responses.wire import GAPS, OMITTED_FILE
 
 MARKED = {"type": "input_text", "text": "Be brief.", "prompt_cache_breakpoint": {}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}

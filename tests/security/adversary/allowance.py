@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.permissions.approval import Approval
-from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.tools.bash import BashParams, BashTool
 
 from .observer import Effects

@@ -18,7 +18,7 @@ import pytest
 from ctxagent.agent.events import Answer, Notice, Question
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.permissions import rule_set
-from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.session.entries import ToolResult

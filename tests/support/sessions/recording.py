@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxagent.addons.replay.host import ReplayHost
-from ctxagent.addons.replay.player import Player, Terms
+from ctxagent.addons.replay.player import Player, ReplayHost, Terms
 from ctxagent.addons.replay.results import ReplayRun
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.request import Request

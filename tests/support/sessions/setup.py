@@ -25,7 +25,7 @@ from ctxagent.agent.launch import LaunchOptions, Places
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.compaction_host import attach_engine
-from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
+from ctxagent.agent.loop.interface import Feature, ToolCall, Veto
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession

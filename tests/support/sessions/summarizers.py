@@ -7,7 +7,7 @@ parts that are not negated are as correct as the records.
 import re
 from collections.abc import Callable
 
-from ctxagent.addons.replay.host import ReplayHost
+from ctxagent.addons.replay.player import ReplayHost
 from ctxagent.agent.compaction.document import render
 from ctxagent.agent.compaction.summary.merge import document_from_ledger
 from ctxagent.agent.compaction.summary.request import max_summary_tokens

@@ -13,9 +13,12 @@ from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Answer, Ask, Emit, Question
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.ui.commands import CommandContext, all_commands, parse
-from ctxagent.agent.ui.conversation.open_session import Conversation, ConversationServices
+from ctxagent.agent.ui.conversation.open_session import (
+    Conversation,
+    ConversationServices,
+    RunningTask,
+)
 from ctxagent.agent.ui.conversation.questions import Questions
-from ctxagent.agent.ui.conversation.running import RunningTask
 from ctxagent.agent.ui.render import render
 from ctxagent.agent.ui.screen import Menu, Option
 from ctxagent.agent.ui.transcript import Transcript

@@ -28,12 +28,11 @@ from ctxagent.addons.replay.player import Player, Terms
 from ctxagent.addons.replay.report import drawings, measures
 from ctxagent.addons.replay.results import ReplayAct, ReplayRun
 from ctxagent.agent.cli.demo import CONTEXT_WINDOW
-from ctxagent.agent.compaction.layers.need_chances import CURVES, NeedClass
+from ctxagent.agent.compaction.layers.later_calls import CURVES, NeedClass
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.features.environment import system_prompt
 from ctxagent.agent.pages import charts
-from ctxagent.agent.pages.figures import short_tokens
-from ctxagent.agent.pages.templates import render
+from ctxagent.agent.pages.templates import render, short_tokens
 from ctxagent.agent.recordings.recording import (
     RecordedMessage,
     RecordedReply,

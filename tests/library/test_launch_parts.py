@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import ConfigError
-from ctxagent.agent.library.launching import load
+from ctxagent.agent.library.launch_parts import load
 
 
 def test_an_unreadable_home_is_reported(tmp_path: Path) -> None:

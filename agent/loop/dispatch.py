@@ -26,14 +26,7 @@ from ..extensions.command import Command, Offers, Prompt
 from ..lazy import regex
 from ..models.base import Reply
 from ..session.entries import Entry, User, encode
-from .feature import (
-    Feature,
-    IncomingMessage,
-    Ruling,
-    ToolCall,
-    Turn,
-    Veto,
-)
+from .interface import Feature, IncomingMessage, Ruling, ToolCall, Turn, Veto
 
 T = TypeVar("T")
 

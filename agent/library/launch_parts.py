@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..extensions.python_extensions import ExtensionSource
     from ..loop.agent import AgentState
 
+
 MCP_FOLDER = "mcp"  # in the state folder: login tokens, output of failed servers
 
 
@@ -305,8 +306,8 @@ def launch_options(
     """
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
-    from ..security.folders import distrust_writable_folders
     from ..security.program_starts import make_gate
+    from ..security.sandbox_paths import distrust_writable_folders
 
     settings = loaded.settings
     if safe:
@@ -356,8 +357,7 @@ def _project_commands(loaded: "LoadedSettings") -> Iterator[str]:
 
 
 def _check_directories(launch: LaunchOptions) -> None:
-    from ..permissions.paths import all_path_forms
-    from ..permissions.work_folders import checked_directory
+    from ..permissions.paths import all_path_forms, checked_directory
     from ..security.sandbox import agent_paths
 
     for folder in launch.settings.permissions.directories:

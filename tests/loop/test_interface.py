@@ -8,8 +8,8 @@ import pytest
 
 from ctxagent.agent.config.keys import Setting
 from ctxagent.agent.extensions.command import Prompt, command
-from ctxagent.agent.loop.feature import Feature, Veto, tool
-from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.dispatch import Features
+from ctxagent.agent.loop.interface import Feature, Veto, tool
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.extension import SessionHandle
 

@@ -10,8 +10,8 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 
-from ...context.tokens import estimate
-from ...lazy import regex
+from ..context.tokens import estimate
+from ..lazy import regex
 
 MIN_TEXT_NAME_CHARS = 8  # shorter names are common words
 MAX_NAME_CHARS = 120

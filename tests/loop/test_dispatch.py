@@ -13,7 +13,8 @@ from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import RecordError, RequestRejected
 from ctxagent.agent.events import Event, Notice, StatusPart, TurnFinished
 from ctxagent.agent.extensions.command import Command
-from ctxagent.agent.loop.feature import (
+from ctxagent.agent.loop.dispatch import Features
+from ctxagent.agent.loop.interface import (
     Feature,
     IncomingMessage,
     Ruling,
@@ -21,7 +22,6 @@ from ctxagent.agent.loop.feature import (
     Turn,
     Veto,
 )
-from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Assistant, Content, Entry, Note, Usage
@@ -384,7 +384,7 @@ def test_an_end_that_never_comes_is_not_waited_for(
     async def hangs() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("ctxagent.agent.loop.features.MAX_ENDING_SECONDS", 0.01)
+    monkeypatch.setattr("ctxagent.agent.loop.dispatch.MAX_ENDING_SECONDS", 0.01)
     features.add(made(session, "a", **{event: hangs}), guarded=True)
     run(getattr(features, event)())
     assert "TimeoutError: it took longer than 0.01 s" in str(events)

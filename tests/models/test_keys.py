@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import RecordError
-from ctxagent.agent.models.key_store import KeyStore
+from ctxagent.agent.models.keys import KeyStore
 
 KEY = "test-key-1"
 RING = """#!/bin/sh

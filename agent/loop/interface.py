@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
 from ..compaction.layers.layer import Layer
-from ..config.keys import Setting as Setting  # "as": features import these from here
+from ..config.keys import Setting as Setting
 from ..config.settings import ModelSettings
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, StatusPart, TurnFinished
