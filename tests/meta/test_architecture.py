@@ -76,7 +76,8 @@ WITHOUT_TEST_FILE = {
     "pages": "charts templates",
     "proxy": "command wrap",
     "recordings": "builder tool_names",
-    "replay": "codex columns command ctxagent drawings json measures opencode parallel reader results",
+    "replay": "codex columns command ctxagent drawings json measures opencode parallel reader "
+    "results",
     "security": "bubblewrap planted sandbox_paths",
     "session": "titles",
     "system": "child git_links process_table safe_open",
