@@ -230,8 +230,7 @@ def add_on_features(agent: AgentState, *, off: Collection[str] = ()) -> Iterator
 def _add_on_feature(agent: AgentState, point: EntryPoint) -> Feature | None:
     """Return the feature of an add-on, or warn and return None."""
     with foreign_code() as problems:
-        kind: type[Feature] = point.load()
-        add_tool_names(kind.tool_names())
+        kind = _add_on_class(point)
         try:
             return kind(agent)
         except CtxagentError as error:  # the feature says what it lacks
@@ -239,6 +238,35 @@ def _add_on_feature(agent: AgentState, point: EntryPoint) -> Feature | None:
             return None
     agent.warn_once(f"the add-on {point.name!r} of {point.package} is left out: {problems[0]}")
     return None
+
+
+def _add_on_class(point: EntryPoint) -> type[Feature]:
+    """Import the class of an add-on's feature. Permission rules may name its tools from now on.
+    Raises what its module raises, and TypeError for any other object.
+    """
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Feature)):
+        raise TypeError(f"{point.value} is not a subclass of Feature")
+    kind.name = kind.name or point.name
+    add_tool_names(kind.tool_names())
+    return kind
+
+
+def learn_add_on_tools(*, off: Collection[str], safe: bool) -> bool:
+    """Let permission rules name the tools of add-ons from other packages. Return False if the tools
+    of one are unknown: if it is `off`, fails, or may not be imported because the start is `safe`.
+    """
+    all_known = True
+    for name, point in entry_points(FEATURES).items():
+        if name in ADD_ON_SECTIONS:
+            continue  # it has no tools
+        if safe or name in off:
+            all_known = False
+            continue
+        with foreign_code() as problems:
+            _add_on_class(point)
+        all_known = all_known and not problems
+    return all_known
 
 
 def plain_feature(name: str) -> type[Feature]:

@@ -199,8 +199,9 @@ def load(
     skip_invalid: bool = False,
 ) -> "LoadedSettings":
     """Load all settings for work in `cwd`. `flags` are KEY=VALUE and override other settings. With
-    `safe`, extensions do not run, but rules may name their tools. With `skip_invalid`, invalid
-    values of a project file are left out. Short names of models become IDs. Raises ConfigError.
+    `safe`, add-ons and extensions do not run, but rules may name their tools. With `skip_invalid`,
+    invalid values of a project file are left out. Short names of models become IDs. Raises
+    ConfigError.
     """
     loaded = _load(cwd, environ, flags, safe=safe, skip_invalid=skip_invalid)
     return _with_model_ids(loaded, environ)
@@ -254,18 +255,19 @@ def _load(
     )
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
-    except ConfigError:  # perhaps a rule names the tool of a feature or an extension
-        from ..features import plain_features
+    except ConfigError:  # perhaps a rule names the tool of a feature, an add-on or an extension
+        from ..features import learn_add_on_tools, plain_features
 
         plain_features()  # adds the names of their tools
         loaded = settings_with()
         source = extension_source(loaded, cwd, environ)
-        if not source.exists:
-            return settings_with(check_rule=parse_rule)  # raises again, or skips
-    from ..features.extension_features import load_extensions
+    all_known = learn_add_on_tools(off=loaded.settings.features.off, safe=safe)
+    if source.exists:
+        from ..features.extension_features import load_extensions
 
-    if safe or load_extensions(source).warnings:
-        # Extensions that did not load may have these tools.
+        all_known = not safe and not load_extensions(source).warnings and all_known
+    if not all_known:
+        # Add-ons and extensions that did not load may have these tools.
         given = loaded.settings.permissions
         rules = (*given.allow, *given.ask, *given.deny)
         add_tool_names(rule.partition("(")[0].strip() for rule in rules)

@@ -571,14 +571,13 @@ def test_a_setting_of_an_extension(place: Place) -> None:
         assert "count_words" not in names(server.requests[0])
 
 
-def packaged(folder: Path, text: str) -> Path:
-    """Install a package with an extension in a folder, as pip does."""
+def packaged(folder: Path, text: str, point: str = "extensions]\nwords = words_package") -> Path:
+    """Install a package with an entry point in a folder, as pip does."""
     (folder / "words_package.py").write_text(text)
     about = folder / "words_package-1.2.dist-info"
-    about.mkdir(parents=True)
+    about.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: words-package\nVersion: 1.2\n")
-    points = "[ctxagent.extensions]\nwords = words_package\n"
-    (about / "entry_points.txt").write_text(points)
+    (about / "entry_points.txt").write_text(f"[ctxagent.{point}\n")
     return folder
 
 
@@ -594,6 +593,27 @@ def test_an_installed_package(place: Place) -> None:
         done = place.run("-p", "go", env=env, command=AS_MODULE)
     assert done.stdout == "Done.\n", done.stderr
     assert "3 words" in results(server.requests[1])[0]
+
+
+def test_rules_name_the_tool_of_an_installed_feature(place: Place) -> None:
+    folder = place.root / "packages"
+    folder.mkdir()
+    feature = "features]\nwords = words_package:Words"
+    packaged(folder, EXAMPLES["words.py"], feature)
+
+    def task(*arguments: str) -> tuple[str, str]:
+        with Server([COUNT, DONE]) as server:
+            env = place.server(server.url) | {"PYTHONPATH": str(folder)}
+            done = place.run("-p", "go", *arguments, env=env, command=AS_MODULE)
+        assert done.returncode == 0, done.stderr
+        return results(server.requests[1])[0], done.stderr
+
+    assert "3 words" in task()[0]
+    assert "Not allowed" in task("--deny", "count_words")[0]
+    for left_out in (["--safe"], ["-c", "features.off=['words']"]):
+        assert "There is no tool" in task("--deny", "count_words", *left_out)[0]
+    packaged(folder, "import walrus\n", feature)
+    assert "'words' of words-package 1.2 is left out" in task("--deny", "count_words")[1]
 
 
 FORMAT = """from ctxagent.api.extension import Feature, TranscriptBuilder

@@ -13,10 +13,11 @@ from ctxagent.agent.border.entry_points import EntryPoint
 from ctxagent.agent.config.add_on_settings import LspSettings, TelemetrySettings
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.events import Answer, Event, Notice, Question
-from ctxagent.agent.features import add_on_features
+from ctxagent.agent.features import add_on_features, learn_add_on_tools
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.interface import Feature, Setting, tool
 from ctxagent.agent.loop.live_session import LiveSession
+from ctxagent.agent.permissions import rules
 from ctxagent.agent.permissions.rules import parse_rule
 
 from ..support.sessions.setup import options_with
@@ -141,6 +142,47 @@ def test_a_failing_one_is_left_out_with_a_warning(
         "the add-on 'broken' of zoo 1.0 is left out: KeyError: 'walrus'",
         "there is no walrus. Install it.",
     ]
+
+
+class NamelessFeature(Feature):
+    settings: ClassVar = {"stripes": Setting(7, "How many.")}
+
+
+def test_one_without_a_name_has_that_of_its_entry_point(
+    session: LiveSession, installed: Installed
+) -> None:
+    installed(okapi=NamelessFeature)
+    assert names(session) == ["okapi"]
+    session.options = options_with({"okapi": {"stripes": 8}}, session.options)
+    (feature,) = add_on_features(cast(AgentState, session))
+    assert feature.setting("stripes") == 8
+
+
+def test_a_warning_names_an_object_that_is_no_feature(
+    session: LiveSession, events: list[Event], installed: Installed
+) -> None:
+    installed(zebra=cast(Any, object))
+    assert names(session) == []
+    (warning,) = warnings(events)
+    assert warning == (
+        "the add-on 'zebra' of zoo 1.0 is left out: "
+        "TypeError: zoo:zebra is not a subclass of Feature"
+    )
+
+
+def test_their_tools_are_known_before_a_session(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "_added_names", {})
+    installed(zebra=ZebraFeature, diagnostics=BrokenFeature)
+    assert not learn_add_on_tools(off=(), safe=True)
+    assert not learn_add_on_tools(off=(LAST,), safe=False)
+    with pytest.raises(UsageError):
+        parse_rule("count_stripes")
+    assert learn_add_on_tools(off=(), safe=False)
+    assert parse_rule("count_stripes").tool == "count_stripes"
+    installed(broken=cast(Any, object), zebra=ZebraFeature)
+    assert not learn_add_on_tools(off=(), safe=False)
 
 
 def test_a_wrong_setting_is_an_error(session: LiveSession, installed: Installed) -> None:
