@@ -85,8 +85,8 @@ MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped
 LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
 PICK = "?"  # value of --resume without an ID
 SAFE_START = (
-    "safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
-    "subagents from files"
+    "safe start: no MCP servers, plugins, extensions, features of add-ons and hooks, no commands, "
+    "skills and subagents from files"
 )
 NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

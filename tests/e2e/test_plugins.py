@@ -601,8 +601,8 @@ def test_safe_start_has_no_plugins(place: Place) -> None:
     steps = [call, Say("Done.")]
     server, done = ran(place, steps, "--safe", "--allow", "Bash(true)", task="/mine")
     assert done.stderr == (
-        "note: safe start: no MCP servers, plugins, extensions and hooks, no commands, skills "
-        "and subagents from files\n"
+        "note: safe start: no MCP servers, plugins, extensions, features of add-ons and hooks, no "
+        "commands, skills and subagents from files\n"
     )
     assert "/mine" in told(server.requests[0])
     assert "My command." not in told(server.requests[0])
