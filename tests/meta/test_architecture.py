@@ -33,7 +33,6 @@ LIBRARY_USERS = {
     "anthropic": (
         "agent.models.messages.sdk_transport",
         "agent.models.messages.cloud_transports",
-        "agent.models.messages.lazy_sdk",
     ),
     "httpx2": (
         "agent.models",

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-# The modules after `lazy_sdk.load`, after a normal import, and every re-exported name.
+# The modules after `sdk_transport.load`, after a normal import, and every re-exported name.
 REAL = """
 import importlib, os, pkgutil, sys
 from importlib.machinery import SourceFileLoader
-from ctxagent.agent.models.messages import lazy_sdk
+from ctxagent.agent.models.messages import sdk_transport
 
-lazy_sdk.load()
-loaded = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
+sdk_transport.load()
+loaded = {name for name in sys.modules if name.partition(".")[0] == sdk_transport.SDK}
 assert "anthropic.resources.beta" not in loaded, "the short way is not taken any more"
-assert sys.meta_path[0].__class__ is lazy_sdk._Finder, "the short way failed"
+assert sys.meta_path[0].__class__ is sdk_transport._Finder, "the short way failed"
 clouds = {"anthropic.lib.bedrock._mantle", "anthropic.lib.vertex._client"}
 assert not clouds & loaded, "a plain client needs none of the clouds"
-lazy_sdk.load("AsyncAnthropicBedrockMantle")
-lazy_sdk.load("AsyncAnthropicVertex")
+sdk_transport.load("AsyncAnthropicBedrockMantle")
+sdk_transport.load("AsyncAnthropicVertex")
 assert clouds <= {*sys.modules} and not {"boto3", "google.auth"} & {*sys.modules}
 import anthropic
 client = anthropic.AsyncAnthropic(api_key="k")
@@ -33,7 +33,7 @@ for found in [None, *pkgutil.walk_packages(anthropic.__path__, "anthropic.")]:
         continue
     package = importlib.import_module(found.name if found else "anthropic")
     assert "__getattr__" in vars(package), package
-    reexports = lazy_sdk._reexports(open(package.__file__).read())
+    reexports = sdk_transport._reexports(open(package.__file__).read())
     short = {name: getattr(package, name) for name in reexports}
     SourceFileLoader.exec_module(package.__loader__, package)
     differing += [(package, name) for name in short if vars(package)[name] is not short[name]]
@@ -41,7 +41,7 @@ for found in [None, *pkgutil.walk_packages(anthropic.__path__, "anthropic.")]:
     # and what is no re-export: made there, or had by a star
     assert all(hasattr(package, name) for name in getattr(package, "__all__", ()))
 assert issubclass(anthropic.AsyncAnthropicVertex, object)
-whole = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
+whole = {name for name in sys.modules if name.partition(".")[0] == sdk_transport.SDK}
 print(names, differing, len(loaded), len(whole))
 """
 
@@ -100,8 +100,8 @@ def test_the_real_sdk_is_imported_in_part_and_every_name_is_the_plain_one() -> N
 def test_a_name_is_imported_when_it_is_asked_for(tmp_path: Path) -> None:
     script = """
 import sys
-from ctxagent.agent.models.messages import lazy_sdk
-lazy_sdk.load()
+from ctxagent.agent.models.messages import sdk_transport
+sdk_transport.load()
 assert "anthropic.unused" not in sys.modules
 import anthropic
 assert not hasattr(anthropic, "__wrapped__") and "anthropic.unused" not in sys.modules
@@ -117,8 +117,8 @@ assert callable(same)
 def test_the_functions_of_its_telemetry_are_imported_when_they_are_called(tmp_path: Path) -> None:
     script = """
 import sys
-from ctxagent.agent.models.messages import lazy_sdk
-lazy_sdk.load()
+from ctxagent.agent.models.messages import sdk_transport
+sdk_transport.load()
 from anthropic import client
 assert client.Config is sys.modules["anthropic.lib._tracing.config"].Config
 assert "anthropic.lib._tracing.spans" not in sys.modules
@@ -132,8 +132,8 @@ assert finish_span is sys.modules["anthropic.lib._tracing.spans"].finish_span
 def test_the_classes_of_errors_are_made_when_the_first_error_comes(tmp_path: Path) -> None:
     script = """
 import sys
-from ctxagent.agent.models.messages import lazy_sdk
-lazy_sdk.load()
+from ctxagent.agent.models.messages import sdk_transport
+sdk_transport.load()
 import anthropic._error_classes as errors
 from anthropic._error_classes import make_status_error
 assert "anthropic.unused" not in sys.modules and not hasattr(errors, "__wrapped__")
@@ -155,11 +155,11 @@ def make_status_error(text): return text, origin
 def test_the_normal_import_is_the_fallback(tmp_path: Path, how: str) -> None:
     script = """
 import sys
-from ctxagent.agent.models.messages import lazy_sdk
-lazy_sdk.load()
+from ctxagent.agent.models.messages import sdk_transport
+sdk_transport.load()
 import anthropic
 assert "unused" in vars(anthropic) and anthropic.client.AsyncAnthropic is anthropic.AsyncAnthropic
-assert not any(isinstance(finder, lazy_sdk._Finder) for finder in sys.meta_path)
+assert not any(isinstance(finder, sdk_transport._Finder) for finder in sys.meta_path)
 """
     client = (
         "from anthropic import READY\nassert READY\n"
@@ -174,9 +174,9 @@ assert not any(isinstance(finder, lazy_sdk._Finder) for finder in sys.meta_path)
 
 def test_an_sdk_that_is_missing_is_told(tmp_path: Path) -> None:
     script = """
-from ctxagent.agent.models.messages import lazy_sdk
+from ctxagent.agent.models.messages import sdk_transport
 try:
-    lazy_sdk.load()
+    sdk_transport.load()
 except ImportError as error:
     print(error)
 """
