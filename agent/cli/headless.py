@@ -112,9 +112,10 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
 
 def _names_setting(argument: str) -> bool:
     """Return True if the argument of /settings starts with (part of) the name of a setting."""
-    from ..config.settings import KEYS
+    from ..config.settings import KEYS, current_name
 
-    return any(argument.split()[0] in key for key in KEYS)
+    name = current_name(argument.split()[0])
+    return any(name in key for key in KEYS)
 
 
 def _nearest(name: str, names: Collection[str], *, may_be_short: bool) -> str:

@@ -436,10 +436,13 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_document(path: Path, data: bytes, problems: list[str] | None = None) -> list[LayerValue]:
-    """Return the values in a settings file, in file order. With `problems`, skip invalid ones."""
+    """Return the values in a settings file: those of sections with an old name, then the others,
+    in file order. With `problems`, skip invalid ones.
+    """
     table, lines = parse_toml(data, path)
     given = []
-    for section, content in table.items():
+    for section in sorted(table, key=lambda name: name not in OLD_SECTIONS):
+        content = table[section]
         where = f"{path}:{lines[(section,)]}"
         with _skipping(problems):
             if current_name(section) not in (*SECTIONS, EXTENSIONS):
@@ -471,7 +474,9 @@ def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[
 
 
 def _read_variables(environ: Mapping[str, str]) -> list[LayerValue]:
-    """Return the values set by environment variables. Empty variables count as unset."""
+    """Return the values set by environment variables: those with an old name, then the others.
+    Empty variables count as unset.
+    """
     keys = {key.env: key for key in KEYS.values()}
     for old, section in OLD_SECTIONS.items():
         of_section = [key for key in KEYS.values() if key.name.startswith(f"{section}.")]
@@ -479,13 +484,14 @@ def _read_variables(environ: Mapping[str, str]) -> list[LayerValue]:
             key._replace(name=key.name.replace(section, old, 1)).env: key for key in of_section
         }
     given = []
-    for variable in sorted(environ):
+    current = {key.env for key in KEYS.values()}
+    for variable in sorted(environ, key=lambda name: (name in current, name)):
         if not environ[variable] or variable == USER_FILE_VARIABLE:
             continue
         if variable in keys:
             given.append(_layer_value(keys[variable], environ[variable], variable))
         elif variable.startswith(ENV_PREFIX):
-            near = _nearest(variable, [key.env for key in KEYS.values()])
+            near = _nearest(variable, sorted(current))
             hint = f"Did you mean {near}?" if near else LISTING_HINT
             raise ConfigError("no setting has this variable", where=variable, hint=hint)
     return given

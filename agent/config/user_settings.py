@@ -155,8 +155,9 @@ class UserSettings:
 
         before = read_settings_file(self.path)
         data = before or b""
-        section = _section_in(self.path, data, tables[0], leaf)
-        changed = with_section(self.path, data, section, change)
+        changed = data
+        for section in _sections_in(self.path, data, tables[0], leaf, removes=raw is None):
+            changed = with_section(self.path, changed, section, change)
         if changed != data:
             write_settings_file(self.path, changed, new_mode=USER_FILE_MODE)
         try:
@@ -167,12 +168,17 @@ class UserSettings:
         return self.row(name)
 
 
-def _section_in(path: Path, data: bytes, section: str, leaf: str) -> str:
-    """Return the name of a section in a file: current or old. Prefer the one that has the key."""
+def _sections_in(
+    path: Path, data: bytes, section: str, leaf: str, *, removes: bool
+) -> list[str]:
+    """Return the names, current or old, of the sections of a file in which to set a key: the one
+    that counts of those that have the key, or else the first. If the key is removed, return all.
+    """
     table, _ = parse_toml(data, path)
     names = [section, *(old for old, new in OLD_SECTIONS.items() if new == section)]
     found = [name for name in names if isinstance(table.get(name), dict)]
-    return next((name for name in found if leaf in table[name]), found[0] if found else section)
+    having = [name for name in found if leaf in table[name]]
+    return having if removes and having else (having or found or [section])[:1]
 
 
 def _restore(path: Path, data: bytes | None) -> None:

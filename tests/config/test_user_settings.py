@@ -87,6 +87,16 @@ def test_an_old_name_of_a_section_stays_in_the_file(home: Home) -> None:
     assert home.file.read_text() == "[demote]\nabove = 8\n\n[move]\npreview_chars = 3\n"
 
 
+def test_a_key_under_both_names_of_its_section_can_be_changed_and_removed(home: Home) -> None:
+    home.file.parent.mkdir(parents=True)
+    home.file.write_text("[move]\nabove = 7\n\n[demote]\nabove = 8\n")
+    settings = home.open()
+    assert settings.row("move.above").value == "7"
+    assert settings.set("move.above", "9").value == "9"
+    assert settings.set("move.above", "").origin == "default"
+    assert "above" not in home.file.read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [

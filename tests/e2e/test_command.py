@@ -996,3 +996,14 @@ def test_a_value_of_the_preset_is_shown(place: Place) -> None:
     assert rows["truncate.at"] == 'preset ("off")'
     presets = {name for name, key in KEYS.items() if key.default == "preset"} - {"compact.at"}
     assert {name for name, value in rows.items() if value.startswith("preset (")} == presets
+
+
+def test_the_new_name_of_a_section_counts(place: Place) -> None:
+    file = place.root / "agentrc"
+    file.write_text("[clear]\nkeep = 4\n\n[microcompact]\nkeep = 5\nabove = 6\n")
+    env = {"CTXAGENT_CONFIG": str(file)}
+    shown = place.run("config", env=env).stdout
+    assert "clear.keep = 4\n" in shown
+    assert "clear.above = 6\n" in shown
+    env |= {"CTXAGENT_CLEAR_KEEP": "7", "CTXAGENT_MICROCOMPACT_KEEP": "8"}
+    assert "clear.keep = 7\n" in place.run("config", env=env).stdout

@@ -160,6 +160,7 @@ def test_help_and_menu_show_the_origin_of_a_command(place: Place) -> None:
         ("/add-dir", "/add-dir is a command of the terminal"),
         ("/map", "there is no command /map\nThe agent searches the project"),
         ("/memory", "/memory is a command of the terminal"),
+        ("/settings demote.above 9", "/settings is a command of the terminal"),
         ("/settings ui.theme", "ctxagent config --explain"),
     ],
 )
