@@ -8,7 +8,7 @@ continue.
 import asyncio
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from .file_access import Place, binary, listed, locate, opened
 from .search.decoded_files import is_binary
 from .search.engine import search_files
 from .search.installed import find_ripgrep, missing_ripgrep
-from .search.request import GrepHit, Mode, Refused, Search
+from .search.request import Gaps, GrepHit, Mode, Refused, Search
 from .search.ripgrep import Ripgrep
 from .system.glob_patterns import compile_wildcard, literal_first, may_be_literal, normalize
 from .system.project_files import ignored_notice, list_files
@@ -121,9 +121,8 @@ class GrepTool(Tool[GrepParams]):
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
-                unreadable = await search_files(ripgrep, search, page.take)
-            if unreadable:
-                page.note = f"files or directories that could not be read: {unreadable:,}"
+                gaps = await search_files(ripgrep, search, page.take)
+            page.notes = [*_notes(gaps)]
         except TimeoutError:
             if not page.shown:
                 raise ToolError(
@@ -140,8 +139,8 @@ class GrepTool(Tool[GrepParams]):
             raise ToolError(f"Could not search {place.name}: {error.strerror}.") from error
         if page.seen:
             return Output(page.text(), page.details())
-        note = f"\n[{page.note}]" if page.note else ""
-        return Output(await _nothing(params, place, search) + note, page.details())
+        notes = "".join(f"\n[{note}]" for note in page.notes)
+        return Output(await _nothing(params, place, search) + notes, page.details())
 
 
 @dataclass(slots=True)
@@ -154,7 +153,7 @@ class _Page:
     limit: int
     is_denied: Callable[[str], bool]
     left_out: set[str] = field(default_factory=set)  # files that a rule hides; never mentioned
-    note: str = ""  # about unreadable files
+    notes: list[str] = field(default_factory=list)  # about gaps of the search
     seen: int = 0  # hits, including those before the offset
     shown: int = 0
     matches: int = 0
@@ -236,7 +235,7 @@ class _Page:
             notes.append(f"matches: {self.matches:,}, files: {len(self.files):,}")
         if self.cut_lines:
             notes.append("long lines are cut; grep -o in Bash shows other parts of them")
-        notes.append(self.note)
+        notes += self.notes
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
 
     def details(self) -> dict[str, Any]:
@@ -286,6 +285,13 @@ def _check_file(place: Place) -> str:
             told = binary(place, start, os.fstat(file.fileno()).st_size)
             raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
     return place.path.name
+
+
+def _notes(gaps: Gaps) -> Iterator[str]:
+    if gaps.unreadable:
+        yield f"files or directories that could not be read: {gaps.unreadable:,}"
+    if gaps.as_utf8:
+        yield f"too many files are not UTF-8: some were searched as UTF-8; {_NARROW}"
 
 
 def _glob(given: str) -> str:

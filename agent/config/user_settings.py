@@ -168,9 +168,7 @@ class UserSettings:
         return self.row(name)
 
 
-def _sections_in(
-    path: Path, data: bytes, section: str, leaf: str, *, removes: bool
-) -> list[str]:
+def _sections_in(path: Path, data: bytes, section: str, leaf: str, *, removes: bool) -> list[str]:
     """Return the names, current or old, of the sections of a file in which to set a key: the one
     that counts of those that have the key, or else the first. If the key is removed, return all.
     """

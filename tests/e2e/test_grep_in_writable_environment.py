@@ -140,3 +140,13 @@ def test_without_ripgrep_there_is_no_grep(place: Place, content: str | None, why
     assert "Glob" in names
     assert "Grep" not in names
     assert f"search: {said}" in place.run("doctor", env=env, command=command).stdout
+
+
+@pytest.mark.slow
+def test_many_files_in_other_encodings_need_few_descriptors(place: Place) -> None:
+    for number in range(150):
+        (place.project / f"src/{number:03}.txt").write_bytes("a café\n".encode("latin-1"))
+    call = ("Grep", {"pattern": "café", "output_mode": "count"})
+    limited = ["bash", "-c", 'ulimit -n 120; exec "$@"', "-", *under("none", own_python(place))]
+    (found,) = run(place, [call], limited)
+    assert "[matches: 151, files: 151]" in found

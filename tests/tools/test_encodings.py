@@ -3,7 +3,9 @@ bytes that they are asked to change.
 """
 
 import asyncio
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,6 +106,24 @@ def test_grep_in_several_runs(
             path.write_text(f"first\ncafé {number}\n", encoding)
             expected.append(f"{folder}/{number}.txt:2:café {number}")
     assert grep(tmp_path, "café").splitlines() == expected
+
+
+def test_grep_in_a_file_of_many_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("a" + CHINESE * 2_000, "gbk")
+    assert grep(tmp_path, "失败").splitlines()[-1].startswith("[lines 1 to 250")
+    assert grep(tmp_path, "不返回|\N{REPLACEMENT CHARACTER}").startswith("No matches")
+
+
+def test_grep_tells_which_files_it_did_not_decode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.c").write_text(FRENCH, "latin-1")
+    (tmp_path / "b.c").write_text(FRENCH, "utf-8")
+    monkeypatch.setattr(decoded_files, "time", SimpleNamespace(monotonic=lambda: math.inf))
+    first, *notes = grep(tmp_path, "Orléans").splitlines()
+    assert first.startswith("b.c:3:")
+    assert len(notes) == 1
+    assert notes[0].startswith("[too many files are not UTF-8: some were searched as UTF-8; ")
 
 
 @each_sample

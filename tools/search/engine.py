@@ -7,6 +7,7 @@ search; it does not include ignored files.
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -17,7 +18,7 @@ from ..system.child import child, pieces
 from ..system.glob_patterns import compile_wildcard, path_ends
 from ..system.kept_text import KeptText
 from .decoded_files import decoded_files, open_decoded
-from .request import DecodedFile, GrepHit, Mode, Refused, Search, SearchCommand, TextMatch
+from .request import DecodedFile, Gaps, GrepHit, Mode, Refused, Search, SearchCommand, TextMatch
 from .ripgrep import Ripgrep
 
 MAX_LINE_BYTES = 16 << 20  # bytes of one line; the rest is ignored
@@ -35,22 +36,21 @@ _BAD_RULE = regex(r"^.*: line \d+: error parsing glob .*\n?", re.MULTILINE)
 Take = Callable[[GrepHit], bool]  # returns True to continue
 
 
-async def search_files(ripgrep: Ripgrep, search: Search, take: Take) -> int:
+async def search_files(ripgrep: Ripgrep, search: Search, take: Take) -> Gaps:
     """Search files and pass hits to `take` until there are no more or `take` returns False.
 
     Files that are not UTF-8 are listed first. ripgrep gets their text as UTF-8, decoded as Read
     decodes it. If the list takes too long, the rest of these files is searched as UTF-8.
 
-    Returns the number of unreadable files and directories. Raises Refused, and OSError if the
-    program cannot run.
+    Raises Refused, and OSError if the program cannot run.
     """
-    chosen = cache(_chooser(search))
+    chosen, end = cache(_chooser(search)), time.monotonic() + search.listing_s
 
     def is_wanted(path: str) -> bool:
         return bool(search.only) or chosen(path)
 
     listing = _Run(search, ripgrep.encoding_command)
-    paths: list[str] = []
+    paths, is_listed = list[str](), False
     with contextlib.suppress(TimeoutError):
         async with (
             asyncio.timeout(search.listing_s),
@@ -59,7 +59,10 @@ async def search_files(ripgrep: Ripgrep, search: Search, take: Take) -> int:
             async for piece in names:
                 if is_wanted(path := _path(piece)):
                     paths.append(path)
-    decoded = await asyncio.to_thread(decoded_files, search, paths)
+        is_listed = True
+    waiting = iter(paths)
+    decoded = await asyncio.to_thread(decoded_files, search, waiting, end)
+    is_listed = is_listed and not next(waiting, "")
     run = _Run(search, ripgrep.command)
     skipped = {file.path for file in decoded}
     async with (
@@ -70,8 +73,8 @@ async def search_files(ripgrep: Ripgrep, search: Search, take: Take) -> int:
         async for hit, is_decoded in found:
             wanted = is_wanted(hit.path) and (is_decoded or hit.path not in skipped)
             if wanted and not take(hit):
-                return 0
-    return run.unreadable
+                break
+    return Gaps(run.unreadable, as_utf8=not is_listed)
 
 
 class _Run:

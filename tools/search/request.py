@@ -69,6 +69,14 @@ class GrepHit:
 
 
 @dataclass(frozen=True, slots=True)
+class Gaps:
+    """What a search left out."""
+
+    unreadable: int  # files and directories, known if the search went to its end
+    as_utf8: bool  # whether files that may have other encodings were searched as UTF-8
+
+
+@dataclass(frozen=True, slots=True)
 class TextMatch:
     """A match in a text, with the line around it."""
 
