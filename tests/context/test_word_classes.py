@@ -34,6 +34,12 @@ def test_runs_at_the_limits_of_a_match(text: str) -> None:
     assert count_word_classes(text) == len(_DEFINITION.findall(text))
 
 
+def test_runs_of_each_ascii_character() -> None:
+    for character in map(chr, range(128)):
+        for text in (character, character * 12, f"a{character * 3}"):
+            assert count_word_classes(text) == len(_DEFINITION.findall(text)), repr(text)
+
+
 def test_source_code() -> None:
     text = Path(__file__).read_text()
     assert count_word_classes(text) == len(_DEFINITION.findall(text))
