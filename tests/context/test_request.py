@@ -16,6 +16,7 @@ from ctxagent.agent.context.request import (
     EMPTY_RESULT,
     GO_ON_PROMPT,
     LOST_BEGINNING,
+    LOST_SEARCH,
     PAUSED_STOP_REASON,
     UNKNOWN_OUTCOME,
     Request,
@@ -456,11 +457,14 @@ def test_tools_that_an_older_log_loaded_late_are_sent_as_they_were() -> None:
     refused = Mask(
         seq=6, layer="late tools", targets=[stub], tokens_before=2, tokens_after=2, trigger=""
     )
-    assert [m["role"] for m in request([*log, refused])["messages"]] == [
-        "user",
-        "assistant",
-        "user",
-    ]
+    sent = _plain(request([*log, refused]))
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert sent[2]["content"][1:] == [{"type": "text", "text": "[found before]"}]
+    told = {"type": "text", "text": "Tools:"}
+    alone = build_messages(fold([User(seq=1, content=[block, told])]).items)
+    assert [message["content"] for message in alone] == [[told], [block]]
+    alone = build_messages(fold([User(seq=1, content=[block])]).items)
+    assert alone[0] == {"role": "user", "content": [{"type": "text", "text": LOST_BEGINNING}]}
 
 
 def test_an_empty_log_gives_a_request() -> None:
@@ -516,6 +520,27 @@ def test_an_empty_result_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "media", "data"),
+    [
+        ("image", "image/png", b"\x89PNG\r\n\x1a\n"),
+        ("image", "image/jpeg", b"\xff\xd8\xff\xe0"),
+        ("image", "image/gif", b"GIF89a"),
+        ("image", "image/webp", b"RIFF\0\0\0\0WEBP"),
+        ("document", "application/pdf", b"%PDF-1.7"),
+    ],
+)
+def test_media_are_sent_if_their_first_bytes_match_their_type(
+    kind: str, media: str, data: bytes
+) -> None:
+    text = base64.b64encode(data + b"\0" * 20).decode()
+    source = {"type": "base64", "media_type": media, "data": text}
+    block = {"type": kind, "source": source, "title": "not sent"}
+    other = {"type": kind, "source": {**source, "data": base64.b64encode(b"x" * 20).decode()}}
+    view = fold([User(seq=1, content=[block, other])])
+    assert build_messages(view.items)[0]["content"] == [{"type": kind, "source": source}]
+
+
+@pytest.mark.parametrize(
     "source",
     [
         {"type": "base64", "media_type": "image/bmp", "data": PNG},
@@ -552,9 +577,7 @@ def test_a_summary_that_cuts_a_pair_leaves_no_half_of_it() -> None:
 
 
 def test_a_pause_lets_the_reply_stand_last() -> None:
-    sent = content(
-        User(content="Go."), _said([{"type": "text", "text": "Hold on"}], PAUSED_STOP_REASON)
-    )
+    sent = content(User(content="Go."), _said([{"type": "text", "text": "Hold on"}], "pause_turn"))
     assert sent[-1][0]["text"] == "Hold on"
 
 
@@ -679,3 +702,89 @@ def test_a_signed_call_keeps_its_signature_and_the_messages_api_gets_none() -> N
     built = build_request(view, model=MODEL, max_tokens=1000)
     assert built.messages[1]["content"] == [{**_use("a"), "signature": "s1"}, _use("b")]
     assert body(built)["messages"][1]["content"] == [_use("a"), _use("b")]
+
+
+def test_a_request_leaves_the_rest_to_the_model_unless_told_otherwise() -> None:
+    built = build_request(fold([User(seq=1, content="go")]), model=MODEL, max_tokens=1000)
+    assert (built.thinking, built.effort, built.same_failures) == (True, None, None)
+    assert (built.system, built.has_thinking(), built.call_ids()) == ([], False, frozenset())
+    assert _plain(body(built)) == build_messages(fold([User(seq=1, content="go")]).items)
+
+
+def test_ids_of_calls_in_the_view_are_taken() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    outline = {"seq": 3, "reply": 2, "tool_use_id": "a", "outline": "Bash: ls"}
+    log = [
+        User(content="Go."), _said([_use("a")]), _done("a"),
+        _said([thought, *_searched("srvtoolu_1"), _use("b")]), _done("b"),
+        Mask(layer="outline", targets=[outline], tokens_before=2, tokens_after=1, trigger=""),
+    ]  # fmt: skip
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    before, after = (
+        build_request(fold(entries), model=MODEL, max_tokens=1000)
+        for entries in (numbered[:-1], numbered)
+    )
+    assert before.call_ids() == after.call_ids() == {"a", "b", "srvtoolu_1"}
+    assert [call.has_thinking() for call in (before, after)] == [True, False]
+
+
+def test_a_block_of_the_api_is_sent_first_and_otherwise_as_text() -> None:
+    def summary(words: str) -> Summary:
+        block = {"type": "compaction", "content": words, "signature": "s"}
+        return Summary(document={}, text="", covers=[1, 1], keep_from=2, block=block)
+
+    log = [User(content="One."), summary("Earlier."), User(content="Two."), summary("Later.")]
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    first = {"role": "assistant", "content": [numbered[3].block]}
+    sent = _plain(request(numbered))
+    assert sent[0] == first
+    assert [block["text"] for block in sent[1]["content"]] == ["Earlier.", "Two."]
+    asked = _plain(request([*numbered, replace(_said([_use("a")]), seq=5)]))
+    assert asked[0] == first
+    words = [User(content="One."), User(content=[numbered[3].block])]
+    assert [block["text"] for block in content(*words)[0]] == ["One.", "Later."]
+
+
+def test_words_in_the_same_message_stand_after_a_result() -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "out", "is_error": True}
+    words = {"type": "text", "text": "Wait."}
+    sent = content(User(content="Go."), _said([_use("a")]), User(content=[result, words]))
+    assert sent[2] == [result, words]
+
+
+def test_a_search_and_its_result_are_sent_unchanged() -> None:
+    failed = {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_2",
+        "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"},
+    }
+    blocks = [*_searched("srvtoolu_1"), {**_search("srvtoolu_2"), "caller": {"type": "direct"}}]
+    sent = content(User(content="Go."), _said([*blocks, failed]))
+    assert sent[1] == [*blocks, failed]
+
+
+def test_a_search_without_result_waits_for_results_of_calls_alone() -> None:
+    """The server continues a search only if nothing but results of calls comes after it."""
+    search, thought = _search("srvtoolu_1"), {"type": "thinking", "thinking": "Hm."}
+    thought["signature"] = "s"
+    reply = [search, thought, _use("a")]
+    log = [User(content="Go."), _said(reply, "tool_use"), _done("a")]
+    found = _said([_found("srvtoolu_1"), {"type": "text", "text": "So."}])
+    numbered = [replace(entry, seq=n) for n, entry in enumerate(log, 1)]
+    messages = build_messages(fold(numbered).items)
+    assert messages[1]["content"] == reply
+    assert content(*log, found)[3] == found.content
+    assert content(*log, User(content="Stop."))[1] == [_use("a")]
+    paused = [User(content="Go."), _said([search], "pause_turn")]
+    assert content(*paused)[1] == [search]
+    assert content(*paused, User(content="Stop."))[1] == [{"type": "text", "text": LOST_SEARCH}]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "sent"),
+    [("x" * 128, "x" * 128), ("x" * 129, "x" * 120), ("d e", "d_e"), ("", "_")],
+)
+def test_a_valid_id_is_sent_unchanged(recorded: str, sent: str) -> None:
+    calls = content(User(content="Go."), _said([_use(recorded)]), _done(recorded, "one"))
+    assert calls[1][0]["id"] == calls[2][0]["tool_use_id"] == sent
+    assert calls[2][0]["content"] == "one"

@@ -280,6 +280,8 @@ def test_what_the_model_has_not_answered_comes_after_its_newest_words() -> None:
     view.add(reply(9, text("Done.")))
     assert view.unanswered_results() == []
     assert fold([result(1, "a"), reply(2, text("x"))]).unanswered_results() == []
+    both = fold([reply(1, call("a"), call("b")), result(2, "b"), result(3, "a")])
+    assert [found.item.seq for found in both.unanswered_results()] == [2, 3]
 
 
 def test_altered_thinking_hides_all_earlier_thinking() -> None:
@@ -399,6 +401,54 @@ def test_a_search_and_its_result_are_removed_together() -> None:
     assert shown(view, 1) == [text("So.")]
 
 
+def test_a_mask_can_remove_only_the_thinking_of_a_reply() -> None:
+    """Later thinking is bound to the sent text, which does not include earlier thinking."""
+    thought = {"type": "thinking", "thinking": "later " * 30}
+    log = [*WORK, reply(8, thought, text("Done."))]
+    view = fold(log)
+    assert [item.seq for item in view.thinking_items()] == [3, 8]
+    view.add(mask(9, {"seq": 3, "thinking": False}))
+    assert shown(view, 3) == [call("a", command="ls\n  -l")]
+    assert [item.seq for item in view.thinking_items()] == [8]
+    assert (view.size, view.edits) == (whole_size(view), fold(log).edits)
+    view.add(asked(10, "m", "free"))
+    assert [item.seq for item in view.thinking_items()] == [8]
+    more = fold([*log, mask(9, {"seq": 3, "thinking": False}, stub(4, "a"))])
+    assert [found.masked for found in more.results()] == [True, False]
+
+
+def outline(seq: int, reply: int, id: str) -> dict[str, Any]:
+    return {"seq": seq, "reply": reply, "tool_use_id": id, "outline": f"Outline of {id}"}
+
+
+def test_an_outline_replaces_a_result_and_the_reply_with_its_call() -> None:
+    thought = {"type": "thinking", "thinking": "later " * 30}
+    log = [*WORK, reply(8, thought, text("Done."))]
+    view = fold([*log, replace(mask(9, outline(4, 3, "a")), state="State.")])
+    assert (shown(view, 3), shown(view, 4)) == ([], [text("Outline of a"), text("State.")])
+    assert [found.masked for found in view.results()] == [True, False]
+    assert [item.masked_at for item in view.items] == [0, 0, 9, 0, 0, 0, 0]
+    assert shown(view, 8) == [text("Done.")]
+    assert (view.state_seq(), view.edits) == (4, fold(log).edits + 1)
+    assert view.size == whole_size(view)
+    view.add(replace(mask(10, outline(6, 5, "b")), state="Newer."))
+    assert shown(view, 4) == [text("Outline of a")]
+    assert shown(view, 6) == [text("Outline of b"), text("Newer.")]
+    assert (view.state_seq(), view.size) == (6, whole_size(view))
+    view.add(replace(mask(11), state="Newest."))
+    assert shown(view, 6)[1] == text("Newest.")
+    assert (view.items[4].masked_at, view.edits) == (10, fold(log).edits + 3)
+
+
+def test_an_outline_without_its_reply_replaces_the_result_alone() -> None:
+    view = fold([*WORK, mask(8, {"seq": 4, "outline": "Outline of a"})])
+    assert shown(view, 3) == shown(fold(WORK), 3)
+    assert shown(view, 4) == [text("Outline of a")]
+    assert view.state_seq() is None
+    nothing = fold([*WORK, replace(mask(8), state="State.")])
+    assert (nothing.state_seq(), nothing.edits) == (None, fold(WORK).edits)
+
+
 def test_a_changed_copy_leaves_the_view_unchanged() -> None:
     view = fold(WORK)
     before = view.size
@@ -428,6 +478,25 @@ def test_a_summary_stands_first_and_keeps_what_it_says() -> None:
     assert view.size == view.size_changed == whole_size(view)
 
 
+def test_results_after_a_summary_keep_what_their_entries_say() -> None:
+    view = fold([*WORK, summary(8, 3)])
+    first, second = view.results()
+    assert (first.details, first.offloaded) == ({"exit_code": 0}, "offloaded/a")
+    assert [first.call.id, second.call.id] == [*view.calls] == ["a", "b"]
+    view.add(summary(9, 5))
+    assert [found.call.id for found in view.results()] == [*view.calls] == ["b"]
+
+
+def test_the_facts_of_a_state_block_are_in_the_summary_unless_thinking_is_kept() -> None:
+    log = [*WORK, replace(mask(8, outline(4, 3, "a")), state="State.")]
+    view = fold([*log, summary(9, 3)])
+    assert shown(view, 4) == [text("Outline of a")]
+    assert (view.state_seq(), view.size) == (None, whole_size(view))
+    kept = fold([*log, summary(9, 3, keeps_thinking=True)])
+    assert shown(kept, 4) == [text("Outline of a"), text("State.")]
+    assert (kept.state_seq(), kept.edits) == (4, fold(log).edits)
+
+
 def test_an_earlier_summary_goes_if_the_later_one_says_so() -> None:
     log = [*WORK, summary(8, 6)]
     assert [item.seq for item in fold([*log, summary(9, 7)]).items] == [9, 8, 7]
@@ -444,7 +513,10 @@ def test_a_block_of_the_api_comes_first_and_the_text_last() -> None:
 
 
 def test_reinserted_entries_are_removed_with_their_summary() -> None:
-    again = [User(seq=seq, content="again", source="instructions") for seq in (9, 10)]
+    again = [
+        User(seq=seq, content="again", source=source)
+        for seq, source in ((9, "environment"), (10, "instructions"))
+    ]
     log = [*WORK, summary(8, 6), *again, User(seq=11, content="New."), Revert(seq=12, target=8)]
     view = fold(log)
     assert [item.seq for item in view.items] == [2, 3, 4, 5, 6, 7, 11]
@@ -452,6 +524,24 @@ def test_reinserted_entries_are_removed_with_their_summary() -> None:
     assert view.summary is None
     later = [*log, User(seq=13, content="said", source="instructions")]
     assert [item.seq for item in fold(later).items][-2:] == [11, 13]
+
+
+def test_only_a_revert_needs_the_whole_log_again() -> None:
+    folding = Folding()
+    log = [*WORK, mask(8, stub(4, "a")), summary(9, 6), User(seq=10, content="New.")]
+    assert all(map(folding.add, log))
+    assert not folding.add(Revert(seq=11, target=8))
+    undone = start_folding([*log, Revert(seq=11, target=8)])
+    assert undone.add(mask(12, stub(6, "b")))
+    assert not undone.add(mask(8, stub(6, "b")))
+
+
+def test_entries_of_the_start_stay_after_a_revert() -> None:
+    begun = [User(seq=1, content="/", source="environment"), *WORK[1:]]
+    view = fold([*begun, mask(8, stub(4, "a")), Revert(seq=9, target=8)])
+    assert [shown_blocks(item) for item in view.items] == [
+        shown_blocks(item) for item in fold(begun).items
+    ]
 
 
 def test_a_mask_that_was_undone_is_remembered() -> None:
