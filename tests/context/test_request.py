@@ -708,6 +708,7 @@ def test_a_request_leaves_the_rest_to_the_model_unless_told_otherwise() -> None:
     built = build_request(fold([User(seq=1, content="go")]), model=MODEL, max_tokens=1000)
     assert (built.thinking, built.effort, built.same_failures) == (True, None, None)
     assert (built.system, built.has_thinking(), built.call_ids()) == ([], False, frozenset())
+    assert Request(MODEL, [], [], built.messages, 1000).call_ids() == frozenset()
     assert _plain(body(built)) == build_messages(fold([User(seq=1, content="go")]).items)
 
 
@@ -765,8 +766,8 @@ def test_a_search_and_its_result_are_sent_unchanged() -> None:
 
 def test_a_search_without_result_waits_for_results_of_calls_alone() -> None:
     """The server continues a search only if nothing but results of calls comes after it."""
-    search, thought = _search("srvtoolu_1"), {"type": "thinking", "thinking": "Hm."}
-    thought["signature"] = "s"
+    search = _search("srvtoolu_1")
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     reply = [search, thought, _use("a")]
     log = [User(content="Go."), _said(reply, "tool_use"), _done("a")]
     found = _said([_found("srvtoolu_1"), {"type": "text", "text": "So."}])
