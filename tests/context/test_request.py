@@ -545,6 +545,7 @@ def test_media_are_sent_if_their_first_bytes_match_their_type(
     [
         {"type": "base64", "media_type": "image/bmp", "data": PNG},
         {"type": "base64", "media_type": "image/png", "data": ""},
+        {"type": "base64", "media_type": "image/png", "data": "x"},
         {"type": "url", "url": "http://127.0.0.1/"},
         {},
     ],
@@ -744,6 +745,12 @@ def test_a_block_of_the_api_is_sent_first_and_otherwise_as_text() -> None:
     assert asked[0] == first
     words = [User(content="One."), User(content=[numbered[3].block])]
     assert [block["text"] for block in content(*words)[0]] == ["One.", "Later."]
+
+
+def test_a_failed_call_is_sent_as_an_error() -> None:
+    failed = replace(_done("a"), is_error=True)
+    sent = content(User(content="Go."), _said([_use("a"), _use("b")]), failed, _done("b"))
+    assert [block.get("is_error") for block in sent[2]] == [True, None]
 
 
 def test_words_in_the_same_message_stand_after_a_result() -> None:

@@ -549,6 +549,8 @@ def test_a_mask_that_was_undone_is_remembered() -> None:
     view = fold([*log, Revert(seq=10, target=8)])
     assert [found.masked for found in view.results()] == [False, True]
     assert view.unmasked_calls == {"a"}
+    both = fold([*log, Revert(seq=10, target=8), Revert(seq=11, target=9)])
+    assert both.unmasked_calls == {"a", "b"}
     again = fold([*log, Revert(seq=10, target=8), Revert(seq=11, target=10)])
     assert [found.masked for found in again.results()] == [True, True]
 
