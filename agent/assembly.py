@@ -150,7 +150,7 @@ def add_features(
     off = {*agent.options.settings.features.off, *(not_brief() if agent.policy.brief else ())}
     given = state, names, unrecorded, skills, types, open_subagent
     agent.features.add(*built_in_features(agent, *given, off=off))
-    agent.features.add(*add_on_features(agent, off=off))
+    agent.features.add(*add_on_features(agent, off=off), guarded=True, add_on=True)
     add_extensions(agent, agent.features)
     agent.tools[:] = _tools(agent, type)
     attach_engine(agent)

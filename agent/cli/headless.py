@@ -75,7 +75,7 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
-    from ..features import plain_features
+    from ..features import add_on_classes, plain_features
     from ..features.extension_features import extensions_of
     from ..features.skills import skills_of
     from ..library.launch_parts import command_files_of
@@ -94,6 +94,9 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
     name, has_more = called[1], bool(called[2])
     is_path = name == "settings" and has_more and not _names_setting(called[2])
     if name in callable_here or is_path:
+        return
+    add_ons = [] if launch.extras.safe else add_on_classes(launch.settings.features.off)
+    if any(name in kind.command_names() for kind in add_ons):
         return
     if name not in COMMANDS and not has_more:
         if hint := foreign_names("commands").get(name):

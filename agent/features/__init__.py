@@ -227,6 +227,18 @@ def add_on_features(agent: AgentState, *, off: Collection[str] = ()) -> Iterator
             agent.warn_once(f"[{section}] has no effect: the add-on {name!r} is not installed")
 
 
+def add_on_classes(off: Collection[str] = ()) -> list[type[Feature]]:
+    """Return the classes of the features of other packages, without those that are `off` or cannot
+    be loaded.
+    """
+    found = list[type[Feature]]()
+    for name, point in entry_points(FEATURES).items():
+        if name not in ADD_ON_SECTIONS and name not in off:
+            with foreign_code():
+                found.append(_add_on_class(point))
+    return found
+
+
 def _add_on_feature(agent: AgentState, point: EntryPoint) -> Feature | None:
     """Return the feature of an add-on, or warn and return None."""
     with foreign_code() as problems:

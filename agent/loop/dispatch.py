@@ -162,14 +162,18 @@ class Features:
     def __init__(self, emit: Emit) -> None:
         self._features: list[Feature] = []
         self._guarded: dict[int, Feature] = {}  # by `id`: an extension may override equality
+        self._add_ons = set[int]()  # by `id`; they stay when extensions are reloaded
         self._by_event: dict[str, list[Feature]] = {}
         self._layers: dict[int, list[Layer]] = {}  # by `id` of the feature
         self._emit = emit
         self.extension_tools: list[Tool[Any]] = []  # also of extensions that are switched off
 
-    def add(self, *features: Feature, guarded: bool = False) -> None:
-        """Append features. `guarded` ones are switched off when they fail."""
+    def add(self, *features: Feature, guarded: bool = False, add_on: bool = False) -> None:
+        """Append features. `guarded` ones are switched off when they fail. They are extensions, or
+        features of an `add_on`.
+        """
         self._features += features
+        self._add_ons |= {id(each) for each in features if add_on}
         self._guarded |= {id(each): each for each in features} if guarded else {}
         self._by_event.clear()
         for each in features:
@@ -192,7 +196,10 @@ class Features:
     @property
     def extensions(self) -> list[Feature]:
         """The features that are extensions."""
-        return [each for each in self._features if id(each) in self._guarded]
+        return [each for each in self._features if self._is_extension(each)]
+
+    def _is_extension(self, feature: Feature) -> bool:
+        return id(feature) in self._guarded and id(feature) not in self._add_ons
 
     def drop(self, feature: Feature) -> None:
         """Switch a feature off."""
@@ -226,7 +233,7 @@ class Features:
     def tools_of(self, feature: Feature) -> list[Tool[Any]]:
         """Return the tools of a feature."""
         found: list[Tool[Any]] = self._call(feature, "tools") or []
-        self.extension_tools += found if id(feature) in self._guarded else []
+        self.extension_tools += found if self._is_extension(feature) else []
         return found
 
     def commands(self) -> list[Command]:
@@ -398,7 +405,7 @@ class Features:
 
     async def _ask(self, feature: Feature, event: str, *given: Any, **named: Any) -> Any:
         """Call a method that may be asynchronous."""
-        is_bounded = event in ENDING_EVENTS and id(feature) in self._guarded
+        is_bounded = event in ENDING_EVENTS and self._is_extension(feature)
         with self._guard(feature, event):
             try:
                 async with asyncio.timeout(MAX_ENDING_SECONDS if is_bounded else None) as bound:
@@ -411,18 +418,21 @@ class Features:
 
     @contextmanager
     def _guard(self, feature: Feature, event: str) -> Iterator[None]:
-        """Switch an extension off if it fails. Errors of built-in features are not caught."""
+        """Switch an extension or a feature of an add-on off if it fails. Errors of built-in features
+        are not caught.
+        """
         if id(feature) not in self._guarded:
             yield
             return
+        named = f"the {'extension' if self._is_extension(feature) else 'add-on'} {feature.name}"
         allowed = (Veto, RecordError) if event in VETO_EVENTS else (RecordError,)
         try:
             with foreign_code(*allowed) as problems:
                 yield
         except Veto as veto:
-            text = f"the extension {feature.name} prevented it: {veto.message}"
+            text = f"{named} prevented it: {veto.message}"
             raise Veto(text) from None
         if problems:
             self.drop(feature)
-            text = f"the extension {feature.name} failed in {event} and is switched off for this "
+            text = f"{named} failed in {event} and is switched off for this "
             self._emit(Notice("warning", f"{text}session: {problems[0]}"))

@@ -616,6 +616,37 @@ def test_rules_name_the_tool_of_an_installed_feature(place: Place) -> None:
     assert "'words' of words-package 1.2 is left out" in task("--deny", "count_words")[1]
 
 
+ADD_ON = """from ctxagent.api.extension import Feature, command
+
+
+class Hello(Feature):
+    name = "hello"
+
+    @command("Greet")
+    def hi(self, text):
+        return "hello"
+
+    def message_received(self, message):
+        raise ValueError("broken on purpose")
+"""
+
+
+def test_an_installed_feature_that_fails_is_switched_off(place: Place) -> None:
+    folder = place.root / "packages"
+    folder.mkdir()
+    packaged(folder, ADD_ON, "features]\nhello = words_package:Hello")
+    with Server([DONE]) as server:
+        env = place.server(server.url) | {"PYTHONPATH": str(folder)}
+        done = place.run("-p", "go", env=env, command=AS_MODULE)
+        assert done.stdout == "Done.\n", done.stderr
+        said = "the add-on hello failed in message_received and is switched off for this session"
+        assert said in done.stderr
+        done = place.run("-p", "/hi", env=env, command=AS_MODULE)
+        assert done.stdout == "hello\n", done.stderr
+        done = place.run("--safe", "-p", "/hi", env=env, command=AS_MODULE)
+        assert "there is no command /hi" in done.stderr
+
+
 FORMAT = """from ctxagent.api.extension import Feature, TranscriptBuilder
 
 
