@@ -108,8 +108,12 @@ CONVERSATION_FLAGS = {  # options that subcommands do not take
 
 def configure_streams() -> None:
     """Make the standard streams replace characters that they cannot encode. Apply PYTHONIOENCODING,
-    which Python ignores in isolated mode.
+    which Python ignores in isolated mode. Open those that are closed, so that no other file has
+    their numbers: a child could not inherit it.
     """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
     encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0] or None
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         errors = "backslashreplace" if stream is sys.stderr else "replace"

@@ -418,8 +418,8 @@ class Features:
 
     @contextmanager
     def _guard(self, feature: Feature, event: str) -> Iterator[None]:
-        """Switch an extension or a feature of an add-on off if it fails. Errors of built-in features
-        are not caught.
+        """Switch an extension or add-on off if it fails. Errors of built-in features are not
+        caught.
         """
         if id(feature) not in self._guarded:
             yield

@@ -150,3 +150,14 @@ def test_many_files_in_other_encodings_need_few_descriptors(place: Place) -> Non
     limited = ["bash", "-c", 'ulimit -n 120; exec "$@"', "-", *under("none", own_python(place))]
     (found,) = run(place, [call], limited)
     assert "[matches: 151, files: 151]" in found
+
+
+@pytest.mark.slow
+def test_the_standard_streams_may_be_closed(place: Place) -> None:
+    script = place.root / "script.json"
+    call = {"name": "Grep", "input": {"pattern": "needle|café", "output_mode": "count"}}
+    script.write_text(json.dumps({"steps": [{"tools": [call]}, {"text": "done"}]}))
+    closed = ["bash", "-c", 'exec "$@" <&- >&- 2>&-', "-", *under("none", own_python(place))]
+    place.run("-p", "look", "--model", f"scripted:{script}", command=closed)
+    (found,) = (each["content"] for each in place.entries() if each["kind"] == "tool_result")
+    assert "[matches: 5, files: 4]" in found

@@ -13,6 +13,7 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.config.compaction_settings import PRESET_NAMES
 
 from ..support.command import Place
+from ..support.ripgreps import PROGRAM
 from ..support.server.loopback import Body, Say, Server, Step
 from ..support.terminal.screen import Terminal
 from .test_compact import KEEP_LITTLE, RECORD
@@ -30,6 +31,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for installed in Path(sysconfig.get_path("purelib")).iterdir():
         if not installed.name.startswith(NOT_OURS):
             (packages / installed.name).symlink_to(installed)
+    (place / "bin/rg").symlink_to(PROGRAM)  # as the dependency ripgrep installs it
     own = packages / "ctxagent"
     for part in ("agent", "tools", "api"):
         shutil.copytree(ROOT / part, own / part, ignore=shutil.ignore_patterns("__pycache__"))
