@@ -426,10 +426,9 @@ def _cache_key() -> str:
 def fold_sources() -> list[Path]:
     """Return the source files that compute the cached state."""
     agent = Path(__file__).parents[1]
-    rooms = ("context", "session", "worktree", "compaction/drift", "compaction/language")
-    return sorted(
-        [Path(__file__), *(path for room in rooms for path in (agent / room).rglob("*.py"))]
-    )
+    rooms = ("context", "session", "worktree", "compaction/drift")
+    found = [path for room in rooms for path in (agent / room).rglob("*.py")]
+    return sorted([Path(__file__), agent / "compaction" / "words.py", *found])
 
 
 def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
