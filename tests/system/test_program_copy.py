@@ -1,4 +1,4 @@
-"""Copies of programs that nothing can change, in memory and in a file."""
+"""Copies of programs, in memory and in a file, that a command cannot change."""
 
 import os
 import shutil
