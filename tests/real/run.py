@@ -12,13 +12,11 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -34,9 +32,8 @@ from ctxagent.agent.recordings.recording import RecordedMessage, RecordedReply, 
 from ctxagent.agent.session.store import Project, locate_log
 
 from ..support.command import Place, comes
+from .model import SMOLLM2, free_port, served
 
-FOLDER = Path(__file__).parent
-PYTHON = FOLDER.parents[1] / ".real" / "bin" / "python"
 WINDOW = 8_192  # of the model
 RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
 MAX_REPEATS = 6  # identical calls with identical results in a row, before the turn ends
@@ -244,7 +241,7 @@ def play_errors(desk: Desk) -> None:
     """Settings that cannot work: the error names the one to change."""
     desk.reset()
     cases = {
-        "no server": ("base_url", f"model.base_url=http://127.0.0.1:{_free_port()}"),
+        "no server": ("base_url", f"model.base_url=http://127.0.0.1:{free_port()}"),
         "tiny window": ("context_window", "model.context_window=1500"),
     }
     for name, (named, setting) in cases.items():
@@ -328,28 +325,6 @@ def _fitting(steps: Sequence[RecordedStep]) -> int:
     return len(steps)
 
 
-@contextmanager
-def served(threads: int) -> Iterator[str]:
-    """Serve the model; yield the address."""
-    port = _free_port()
-    command = [str(PYTHON), str(FOLDER / "serve.py"), str(port), str(WINDOW), str(threads)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as server:
-        try:
-            assert server.stdout
-            if not any(b"serving at" in line for line in server.stdout):
-                sys.exit("The server did not start.")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def table(runs: Sequence[Run], seconds: float) -> Iterator[str]:
     """Yield the report, a line for each run, and the totals."""
     yield _line(None)
@@ -381,7 +356,7 @@ def main() -> int:
     given, began = parser.parse_args(), time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="ctxagent-real-") as folder,
-        served(given.threads) as url,
+        served(SMOLLM2, WINDOW, given.threads) as url,
     ):
         model, variable, end = PROTOCOLS[given.protocol]
         flags = [

