@@ -30,6 +30,7 @@ from .apply_summary import (
 from .full_window import full_window_error
 from .history import act_with_masks, last_acts
 from .host import EngineHost
+from .in_time import policy_in_time
 from .layers.apply import LayerRunner
 from .layers.images import NOT_TAKEN, REFUSED, results_with_images
 from .layers.layer import Layer, RefusedPart
@@ -42,6 +43,7 @@ from .summary.background import (
     SummaryAccount,
     SummaryCost,
 )
+from .summary.preview import SummaryPreview
 from .summary.request import (
     MIN_SUMMARY_CAP_TOKENS,
     Cut,
@@ -54,6 +56,7 @@ from .summary.writer import SummaryDraft, SummaryWriter, UnusableSummaries, docu
 from .verify import exam
 from .verify.exam import ExamReport
 
+MANUAL = "manual"  # trigger of a summary that the user asks for
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps too much
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
@@ -64,33 +67,6 @@ INSTRUCTIONS_IGNORED = (
     "-c compact.summarizer=model lets the model write it"
 )
 NOTHING_YET = "there is nothing to summarise yet"
-MIN_WORTHWHILE_SHARE = 0.2  # of the context, saved by a manual summary
-
-PreviewRow = tuple[int, str, int]  # seq, headline, tokens
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryPreview:
-    """The estimated effect of a summary made now."""
-
-    kept: list[PreviewRow]
-    masked: list[PreviewRow]  # kept as stubs
-    dropped: list[PreviewRow]
-    fixed: int  # tokens of the system prompt and the tools
-    tokens_before: int  # size of the context
-    tokens_after_estimate: int
-    call_tokens: int  # of the request for the summary
-    call_cost_usd: float | None
-
-    @property
-    def share_saved(self) -> float:
-        """The share of the context that the summary saves; 0 if the context would grow."""
-        return max(0.0, 1 - self.tokens_after_estimate / max(1, self.tokens_before))
-
-    @property
-    def is_worthwhile(self) -> bool:
-        """True if a manual summary would save enough."""
-        return self.share_saved >= MIN_WORTHWHILE_SHARE
 
 
 @dataclass
@@ -126,6 +102,7 @@ class CompactionEngine:
         and RecordError if a background reply was not recorded.
         """
         self._background.raise_record_error()
+        self._follow_speed()
         self._calls_since_summary += 1
         self._calls_to_wait -= 1
         self._layers.act_first()
@@ -142,6 +119,11 @@ class CompactionEngine:
             elif self._calls_since_summary == 0:
                 self._layers.clear_after_summary()
         await self.force_fit()
+
+    def _follow_speed(self) -> None:
+        """Adapt the layers to the speed of a server whose price is time."""
+        speed, window = self.host.token_seconds(), self.host.current_window()
+        self._layers.policy = policy_in_time(self.policy, speed, window)
 
     async def force_fit(self, *, again: bool = False) -> None:
         """Shrink the context until the next request fits; results that the model has not answered
@@ -194,7 +176,7 @@ class CompactionEngine:
         self,
         instructions: str = "",
         *,
-        trigger: str = "manual",
+        trigger: str = MANUAL,
         draft: SummaryDraft | None = None,
         must_halve: bool = False,
         max_words: int | None = None,
@@ -207,6 +189,8 @@ class CompactionEngine:
         exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
         """
         self.host.record_model()  # a resumed session may have another model
+        self._follow_speed()
+        policy = self.policy if trigger == MANUAL else self._layers.policy
         self._layers.act_first()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
@@ -215,7 +199,7 @@ class CompactionEngine:
         cut = prepared.cut if prepared else self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
             self._check_worth(cut, before, max_after)
-        if instructions and draft is None and not self._uses_model:
+        if instructions and draft is None and not self._uses_model(policy):
             self.host.emit(Notice("warning", INSTRUCTIONS_IGNORED))
         event = {
             "trigger": trigger,
@@ -234,9 +218,9 @@ class CompactionEngine:
                 draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
-            await self._check_can_shrink(cut, before, max_after)
+            await self._check_can_shrink(cut, before, max_after, policy)
             # The length of an API summary cannot be limited.
-            draft = await self._writer().write(
+            draft = await self._writer(policy).write(
                 cut, instructions, emit=self.host.emit, by_api=max_words is None
             )
             draft = replace(draft, max_words=max_words)
@@ -257,8 +241,10 @@ class CompactionEngine:
         self.host.record_model()
         self._background.discard()
         cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
-        await self._check_can_shrink(cut, before, max_tokens_after(before))
-        draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)
+        await self._check_can_shrink(cut, before, max_tokens_after(before), self.policy)
+        draft = await self._writer(self.policy).write(
+            cut, instructions, emit=self.host.emit, by_api=False
+        )
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return replace(draft, document=fitted.document), fitted.text
 
@@ -446,6 +432,9 @@ class CompactionEngine:
 
     def _output_price(self) -> float:
         """Return the price of an output token, as a multiple of an input token's."""
+        if (speed := self.host.token_seconds()) is not None:
+            context = self.host.current_window().tokens
+            return speed.output_at(context) / speed.prefill_at(context)
         read, written = self.host.call_cost_usd(1_000, 0), self.host.call_cost_usd(0, 1_000)
         if not read or written is None:
             return OUTPUT_PRICE
@@ -507,7 +496,8 @@ class CompactionEngine:
             cut = self._find_cut(max_after)
             self._check_worth(cut, self.host.current_window(), max_after)
             if self._background.should_start(cut):
-                self._background.start(cut, self._applier.prepare(cut, self._writer()))
+                writer = self._writer(self._layers.policy)
+                self._background.start(cut, self._applier.prepare(cut, writer))
 
     def _would_leave_room(self, cut: Cut) -> bool:
         """Return True if a summary at this cut would leave enough room."""
@@ -548,27 +538,28 @@ class CompactionEngine:
         if after > max_after:
             raise CompactionFailed(too_large_message(before, after))
 
-    async def _check_can_shrink(self, cut: Cut, before: Window, max_after: int) -> None:
+    async def _check_can_shrink(
+        self, cut: Cut, before: Window, max_after: int, policy: Policy
+    ) -> None:
         """Raise CompactionFailed if even the shortest summary would leave too much. The check uses
         a summary of the recorded facts, user messages and rules, so no model is called. After a
         refused request, also remove what may be the cause, whatever the size.
         """
         if self.host.ledger.was_refused:
             self.drop_optional(images=True)
-        elif self._uses_model:
-            draft = self._writer().from_ledger(document_of(self.host.view.summary))
+        elif self._uses_model(policy):
+            draft = self._writer(policy).from_ledger(document_of(self.host.view.summary))
             await self._applier.fit(cut, draft, before, max_after, is_estimate=True)
 
-    @property
-    def _uses_model(self) -> bool:
-        """True if a model writes the summaries."""
-        writer = self.policy.model or self.host.model_id
-        return self.policy.summarizer != "mechanical" and not self._unusable.should_skip(writer)
+    def _uses_model(self, policy: Policy) -> bool:
+        """Return True if a model writes the summaries."""
+        writer = policy.model or self.host.model_id
+        return policy.summarizer != "mechanical" and not self._unusable.should_skip(writer)
 
     @property
     def _writes_in_background(self) -> bool:
         """True if summaries are prepared in the background, which needs a second server slot."""
-        return self._uses_model and not self.host.has_one_slot()
+        return self._uses_model(self._layers.policy) and not self.host.has_one_slot()
 
     def _check_preserved(self) -> None:
         """Warn once about each required section that is missing, and about an outdated decision
@@ -589,8 +580,8 @@ class CompactionEngine:
                 self._warned_sections.add(text)
                 self.host.emit(Notice("warning", text))
 
-    def _writer(self) -> SummaryWriter:
-        return SummaryWriter(self.host, self.policy, self._unusable)
+    def _writer(self, policy: Policy) -> SummaryWriter:
+        return SummaryWriter(self.host, policy, self._unusable)
 
     def _fits(self) -> bool:
         return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0

@@ -15,6 +15,7 @@ from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.store import find_texts
+from ..session.timings import TokenSeconds
 from .preserve import PreservedSection
 
 CompactionPurpose = Literal["summary", "verify"]
@@ -44,6 +45,11 @@ class EngineHost(Protocol):
 
     def cache_terms(self) -> CacheTerms:
         """Return the prices and the lifetime of the server's prompt cache."""
+
+    def token_seconds(self) -> TokenSeconds | None:
+        """Return the speed of a server whose price is time; None for a paid model, and before the
+        first timings.
+        """
 
     def price_factor(self, prompt: int) -> float:
         """Return the factor for all prices of a request with `prompt` tokens."""
@@ -158,6 +164,9 @@ class BareHost:
 
     def cache_terms(self) -> CacheTerms:
         return cache_terms(self.model_id)
+
+    def token_seconds(self) -> TokenSeconds | None:
+        return None
 
     def price_factor(self, prompt: int) -> float:
         return price_factor(self.model_id, prompt)

@@ -15,7 +15,7 @@
 | also summarise | | | | todo list done, 20 turns | at the end |
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from math import ceil
 from typing import Any, Literal
 
@@ -84,6 +84,8 @@ class Policy:
     brief: bool = False  # fewer tools and shorter texts, for small models
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # categories that are kept or may be cleared
+    saves_time: bool = True  # follows the speed of a local server, see `in_time`
+    fixed: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by the user
 
     def moves_above(self, tool: str) -> int | None:
         """Return the token limit above which a result of a tool is moved to a file; None if off."""
@@ -102,6 +104,7 @@ PRESETS: dict[str, Policy] = {
     "v5": replace(
         DEFAULT,
         preset="v5",
+        saves_time=False,
         outline=False,
         line_numbers=True,
         move_above=40_000,
@@ -118,6 +121,7 @@ PRESETS: dict[str, Policy] = {
     "ctx-001": replace(
         DEFAULT,
         preset="ctx-001",
+        saves_time=False,
         outline=False,
         line_numbers=True,
         move_above=15_000,
@@ -135,6 +139,7 @@ PRESETS: dict[str, Policy] = {
     "anchored": replace(
         DEFAULT,
         preset="anchored",
+        saves_time=False,
         outline=False,
         line_numbers=True,
         move_above=10_000,
@@ -154,6 +159,7 @@ PRESETS: dict[str, Policy] = {
     "ledger": replace(
         DEFAULT,
         preset="ledger",
+        saves_time=False,
         outline=False,
         line_numbers=True,
         move_above=10_000,
@@ -277,4 +283,4 @@ def policy_of(settings: Settings) -> Policy:
         "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
     }
     given = {name: value for name, value in chosen.items() if value != PRESET}
-    return replace(PRESETS[compact.preset], **given)
+    return replace(PRESETS[compact.preset], **given, fixed=frozenset(given))

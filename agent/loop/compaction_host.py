@@ -41,7 +41,7 @@ class CompactionHost:
         self.record, self.rebuild_view = agent.record, agent.rebuild_view
         self.record_model = agent.record_model
         self.sync, self.recall = agent.log.sync_all, partial(find_texts, agent.log.path)
-        self.current_window = model.current_window
+        self.current_window, self.token_seconds = model.current_window, model.token_seconds
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction
         self.reinserted, self.after_summary = features.reinserted, features.after_summary
         self.file_sha256 = truncate.file_sha256

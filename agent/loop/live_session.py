@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ...tools.base import Context, Tool
 from ...tools.system.git_links import current_branch
 from ...tools.system.take_turn import starting_programs
+from ..compaction.in_time import policy_in_time
 from ..compaction.policy import Policy
 from ..errors import UsageError
 from ..events import Ask, Notice
@@ -115,6 +116,11 @@ class LiveSession(SessionRecord):
 
     def __post_init__(self) -> None:
         self.turn_rules = TurnRules(self.approval)
+
+    @property
+    def policy_now(self) -> Policy:
+        """The policy, as adapted to the speed of a local server."""
+        return policy_in_time(self.policy, self.model.token_seconds(), self.model.current_window())
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

@@ -40,10 +40,12 @@ from ..models.base import Model, Reply, ReplyStream, text_of
 from ..models.catalog import Limits, cache_terms, cost
 from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 from ..session.store import locate_log
+from ..session.timings import TokenSeconds
 from ..session.totals import request_note
 from .budget import BudgetMeter
 from .model_roles import ModelRoles
 from .open_log import SessionRecord
+from .prefix_reuse import NO_REUSE, PrefixReuse
 from .repeated_text import RepeatedReply
 
 BROKEN_ATTEMPT = "attempt"  # purpose of a failed call: only its cost counts
@@ -129,6 +131,7 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
         broken=reply.broken,
         dialect=dict(reply.dialect),
         request={**request.origin, **reply.sent} if reply.sent else {},
+        timings=dict(reply.timings),
     )
 
 
@@ -262,6 +265,8 @@ class ModelSession:
     token_correction: float = 1.0  # the server's token count divided by our estimate
     _cut_prompts: CutPrompts = field(default_factory=CutPrompts)
     _has_asked_again: bool = False  # for the limits, after the first reply
+    _reuse: PrefixReuse = field(default_factory=PrefixReuse)
+    _has_warned_of_reuse: bool = False
     # When this process last called each model for this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
 
@@ -276,6 +281,7 @@ class ModelSession:
     def change(self, client: Model) -> None:
         """Use another model, starting with the next call."""
         self.client, self.limits, self.learned_window = client, None, LearnedWindow()
+        self._reuse = PrefixReuse()
 
     def share(self, other: "ModelSession") -> None:
         """Copy the limits, the learned window and the effort of another conversation with this
@@ -298,6 +304,11 @@ class ModelSession:
         size = (self.limits or self.client.assumed_limits()).window
         window = measure(self.session.view, self.learned_window.limit(size))
         return replace(window, tokens=round(window.tokens * self.token_correction))
+
+    def token_seconds(self) -> TokenSeconds | None:
+        """Return the speed of the model's server if time is its only price, else None."""
+        speed = self.session.totals.speeds.get(self.id)
+        return None if speed is None or cost(self.id, Usage(1, 1, 1, 1)) else speed.per_token()
 
     def accept(self, prompt: int, estimate: int) -> None:
         """Note that the server accepted a request and counted `prompt` tokens. `estimate` is our
@@ -424,6 +435,14 @@ class ModelSession:
         self.session.record(entry)
         if purpose == "turn":
             self.session.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
+            self._check_reuse(reply)
+
+    def _check_reuse(self, reply: Reply) -> None:
+        """Warn once if a local server seems to read the whole prompt at every call."""
+        if reply.timings and self._reuse.add(reply.timings) and not self._has_warned_of_reuse:
+            self._has_warned_of_reuse = True
+            text = NO_REUSE.format(seconds=reply.timings["read_s"])
+            self.session.emit(Notice("warning", text))
 
     def _record_failed_attempt(self, partial: PartialReply, request: Request) -> None:
         attempt = partial.reply("")

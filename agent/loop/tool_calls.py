@@ -198,7 +198,7 @@ class ToolRunner:
         """The writer of result files."""
         session = self.session
         return ResultFiles(
-            self.tools, session.context, session.policy, lambda: self._next_seq, session.emit
+            self.tools, session.context, session.policy_now, lambda: self._next_seq, session.emit
         )
 
     @property

@@ -40,6 +40,8 @@ class Reply:
     sent: Mapping[str, Any] = field(default_factory=dict)
     # How the reply was changed into the form of the API: see `Assistant.dialect`.
     dialect: Mapping[str, Any] = field(default_factory=dict)
+    # From a local server: the tokens and seconds of `Assistant.timings`.
+    timings: Mapping[str, Any] = field(default_factory=dict)
     repeats: str = ""  # repeated text, if the reply was stopped for repetition
 
 

@@ -7,8 +7,9 @@ before the first byte, obey any retry-after, and accept a truncated stream as fi
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,6 +27,7 @@ from .providers import CHAT, LOOPBACK_HOSTS, host_of
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
 from .shared_wait import OTHERS_WAIT, SharedWait
+from .timings import Stopwatch
 from .transport import (
     ErrorAnswer,
     NotConnected,
@@ -215,6 +217,7 @@ class ServerModel:
         draft = wire.draft(request)
         if request.on_send is not None:
             request.on_send()
+        watch = Stopwatch()
         with self._translated(draft, limit):
             async with asyncio.timeout_at(deadline):
                 response = await transport.post(wire.path, data, wire.headers(request, content))
@@ -222,13 +225,23 @@ class ServerModel:
             try:
                 async with aclosing(self._read(response, draft, deadline)) as deltas:
                     async for delta in deltas:
+                        watch.note(delta)
                         yield delta
             finally:
                 await response.aclose()
         if not draft.complete:
             words = "the stream ended before the reply was finished"
             raise Fault(words, no_reply=not draft.began)
-        yield draft.reply()
+        reply = draft.reply()
+        yield replace(reply, timings=self._timings(reply, watch))
+
+    def _timings(self, reply: Reply, watch: Stopwatch) -> Mapping[str, Any]:
+        """Return the timings of a reply; an empty mapping for a server elsewhere."""
+        if not self._is_local:
+            return {}
+        if reply.timings:
+            return {"cached": reply.usage.cache_read, **reply.timings}
+        return watch.timings(reply.usage)
 
     async def _read(
         self, response: "httpx2.Response", draft: Draft, deadline: float

@@ -174,6 +174,9 @@ class Assistant(Entry):
     # The request: `sha256` of its bytes, its `parameters`, and the `origin` as defined by `Request`
     # in agent/context/request.py; {} if unknown.
     request: dict[str, Any] = field(default_factory=dict)
+    # Of a reply of a local server: the prompt tokens `cached` and `read`, the tokens `written`, the
+    # seconds `read_s` and `written_s`, and `by`: "server", or "clock" if they were measured here.
+    timings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +442,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     ),
     **dict.fromkeys(
         ("usage", "broken", "dialect", "client", "details", "document", "probes", "data",
-         "compaction", "request"),
+         "compaction", "request", "timings"),
         (dict,),
     ),
     **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),

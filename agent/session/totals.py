@@ -28,6 +28,7 @@ from .entries import (
     Usage,
     User,
 )
+from .timings import ServerSpeed
 
 REQUEST_TOPIC = "request"  # topic of the note
 FIRST_OUTPUT_TOKENS = 200  # assumed for a reply before the first one
@@ -160,6 +161,7 @@ class Totals:
     own: Counts = field(default_factory=Counts)  # without the subagents
     by_agent: dict[str, Counts] = field(default_factory=dict)  # by subagent ID
     in_flight: InFlight = field(default_factory=InFlight)  # requests without a recorded reply
+    speeds: dict[str, ServerSpeed] = field(default_factory=dict)  # of servers, by model
 
     def add(self, entry: Entry) -> None:
         own = self.own
@@ -175,18 +177,26 @@ class Totals:
             if entry.purpose in ("turn", WARMING) and entry.at:
                 self.replied[self.model] = entry.at
             own.usage += Usage.from_json(entry.usage)
+            if entry.timings:
+                self.speeds.setdefault(self.model, ServerSpeed()).add(entry)
             if own.cost_usd is not None:
                 own.cost_usd = None if entry.cost_usd is None else own.cost_usd + entry.cost_usd
         elif isinstance(entry, ToolResult):
             own.tool_calls += 1
         elif isinstance(entry, Mask):
+            self._note_edit()
             saved = entry.tokens_before - entry.tokens_after
             self._count_compaction(count_name(entry.layer), len(entry.targets), saved)
         elif isinstance(entry, Summary):
+            self._note_edit()
             saved = entry.tokens_before - entry.tokens_after
             self._count_compaction(count_name(entry.kind), 1, saved)
         if isinstance(entry, (ToolResult, User)) and entry.offloaded:
             self._count_compaction(MOVE.counted, 1, _count(entry.details, "tokens_saved"))
+
+    def _note_edit(self) -> None:
+        for speed in self.speeds.values():
+            speed.note_edit()
 
     def _count_compaction(self, name: str, replaced: int, saved: int) -> None:
         counts = self.own.compaction

@@ -39,7 +39,7 @@ from ..session.totals import count_name
 from .status import WOULD_COST
 
 if TYPE_CHECKING:
-    from ..compaction.engine import SummaryPreview
+    from ..compaction.summary.preview import SummaryPreview
     from ..context.window import Level, Window
     from ..events import Compacted
     from ..loop.agent import AgentState

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ctxagent.agent.compaction.engine import SummaryPreview
+from ctxagent.agent.compaction.summary.preview import SummaryPreview
 from ctxagent.agent.ui import compaction_report
 
 PLAN = SummaryPreview(

@@ -7,12 +7,14 @@ them and emits the events. It knows no layer by name.
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import takewhile
 from typing import Any
 
 from ...context.window import Window
 from ...events import Compacted
 from ...lazy import dataclass
 from ...session.entries import Mask
+from ...session.timings import TokenSeconds
 from ..host import EngineHost
 from ..policy import Policy, summary_due_at
 from ..state_block import state_block
@@ -184,7 +186,7 @@ class LayerRunner:
     def prices(self) -> PromptPrices:
         """Return the prices of the next prompt."""
         cache, window = self.host.cache_terms(), self.host.current_window()
-        return PromptPrices(
+        prices = PromptPrices(
             read=cache.read,
             write=cache.write,
             prompt=window.tokens,
@@ -192,6 +194,21 @@ class LayerRunner:
             factor=self.host.price_factor,
             margin=self.policy.edit_margin,
             is_cold=self.host.cache_is_cold(),
+        )
+        speed = self.host.token_seconds()
+        return self._in_time(prices, speed) if speed and self.policy.saves_time else prices
+
+    def _in_time(self, prices: PromptPrices, speed: TokenSeconds) -> PromptPrices:
+        """Return the prices as seconds, divided by the seconds to read a token at the end of the
+        prompt.
+        """
+        view = self.host.view
+        new = takewhile(lambda item: item.role != "assistant", reversed(view.items))
+        return replace(
+            prices,
+            read=min(1.0, speed.kept() / speed.prefill_at(prices.prompt)),
+            write=1.0,
+            new=view.scaled(sum(item.size for item in new)),
         )
 
     def _state(self) -> LayerState:

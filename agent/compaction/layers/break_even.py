@@ -86,6 +86,7 @@ class PromptPrices:
     factor: Callable[[int], float]  # factor of all prices, by tokens of the prompt
     margin: float  # the policy's `edit_margin`, while the cache is valid
     is_cold: bool = False  # the cache has expired: the whole next prompt is written
+    new: int = 0  # tokens at its end that are written anyway, if they count in the decision
 
     @property
     def rewrite(self) -> float:
@@ -175,7 +176,7 @@ class BreakEven:
             after += sum(item.size for item in view.items[place:end])
             end, saved, worth = place, saved + each.saved, worth + its_worth
             chosen.append(each)
-            rewritten = max(0, view.scaled(after) - saved)
+            rewritten = max(0, view.scaled(after) - saved - prices.new)
             then = prices.factor(prices.prompt - saved)
             spared = self.surcharge if then < factor else 0.0
             written = -saved if prices.is_cold else prices.margin * rewritten

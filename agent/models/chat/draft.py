@@ -9,7 +9,7 @@ counts are limited. IDs that are already used, or cannot be sent back, are repla
 import json
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ...context.request import Request
@@ -17,6 +17,7 @@ from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
+from ..timings import cached_tokens, server_timings
 from ..transport import parse_arguments, parse_error
 from ..wire import StreamError, cut_name, shorten_name
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, REASONING_PARTS
@@ -124,6 +125,7 @@ class ChatDraft:
     stopped: bool = False
     stop_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
+    timings: Mapping[str, Any] = field(default_factory=dict)  # see `Reply.timings`
     message_id: str | None = None
     _text: list[str] = field(default_factory=list)
     _tags: _Tags = field(default_factory=_Tags)
@@ -150,6 +152,7 @@ class ChatDraft:
         choice = choices[0] if isinstance(choices, list) and choices else {}
         if not isinstance(choice, dict):
             raise ValueError(f"an invalid choice: {json.dumps(event)[:120]}")
+        self.timings = server_timings(event) or self.timings
         has_usage = self._count(event.get("usage")) or self._count(choice.get("usage"))
         if not self.began:
             self.began = True
@@ -180,7 +183,19 @@ class ChatDraft:
             content.append(self._complete(call, taken))
         reason = "tool_use" if self._calls and self.stop_reason == "end_turn" else self.stop_reason
         broken = dict(self._broken)
-        return Reply(content, reason, self.usage, self.model, self.message_id, broken, self.sent)
+        usage = self._usage_with_cache()
+        return Reply(
+            content, reason, usage, self.model, self.message_id, broken, self.sent,
+            timings=self.timings,
+        )  # fmt: skip
+
+    def _usage_with_cache(self) -> Usage:
+        """Return the usage. If only the timings report what was read from the cache, use them."""
+        usage = self.usage
+        if usage.cache_read or not self.timings:
+            return usage
+        read = min(usage.input, cached_tokens(self.timings, usage.prompt))
+        return replace(usage, input=usage.input - read, cache_read=read)
 
     def _thoughts(self) -> Iterator[Block]:
         """Yield the reasoning blocks. The signature records in which field to send reasoning back.
