@@ -120,6 +120,10 @@ class CompactionEngine:
                 self._layers.clear_after_summary()
         await self.force_fit()
 
+    def _follow_model(self) -> None:
+        self.host.record_model()  # a resumed session may have another model
+        self._follow_speed()
+
     def _follow_speed(self) -> None:
         """Adapt the layers to the speed of a server whose price is time."""
         speed, window = self.host.token_seconds(), self.host.current_window()
@@ -188,8 +192,7 @@ class CompactionEngine:
         (automatic summaries), the context must at least halve. With `newest_only`, only the newest
         exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
         """
-        self.host.record_model()  # a resumed session may have another model
-        self._follow_speed()
+        self._follow_model()
         policy = self.policy if trigger == MANUAL else self._layers.policy
         self._layers.act_first()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
