@@ -1,6 +1,6 @@
 """Measure the program with a small real model.
 
-    .venv/bin/python benchmarks/real/run.py [tasks] [--minutes N] [--name NAME]
+    .venv/bin/python benchmarks/real/run.py [tasks] [summaries] [--minutes N] [--name NAME]
 
 README.md explains the parts and has the results. `make real` installs the model first. What was
 measured is kept in `.real/results` by NAME, by default the commit of the program: a stopped run
@@ -11,16 +11,24 @@ import argparse
 import sys
 from pathlib import Path
 
+import summaries
 import tasks
 from results import Clock, Results, markdown, state_of_program
 
-PARTS = ("tasks",)
+PARTS = ("tasks", "summaries")
 
 
 def _tasks(results: Results, clock: Clock, given: argparse.Namespace) -> None:
     variants = given.variants or tasks.VARIANTS
     tasks.measure(results, clock, variants, given.seeds, given.threads)
     table = list(tasks.report(results, variants))
+    print(markdown(table))
+    results.write(table)
+
+
+def _summaries(results: Results, clock: Clock, given: argparse.Namespace) -> None:
+    summaries.measure(results, clock, given.sessions, given.threads)
+    table = list(summaries.report(results))
     print(markdown(table))
     results.write(table)
 
@@ -38,7 +46,7 @@ def main() -> int:
     clock = Clock(given.minutes)
     for part in given.parts:
         print(f"\n## {part}\n", flush=True)
-        {"tasks": _tasks}[part](Results(part, given.name), clock, given)
+        {"tasks": _tasks, "summaries": _summaries}[part](Results(part, given.name), clock, given)
     return 0
 
 

@@ -8,7 +8,6 @@ nothing, so success does not count. Every run must end by itself, leave a sessio
 """
 
 import argparse
-import asyncio
 import json
 import shutil
 import signal
@@ -17,22 +16,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ctxagent.addons.replay.formats import load_recording
-from ctxagent.addons.replay.player import Player, Terms
-from ctxagent.agent.compaction.policy import policy_of
-from ctxagent.agent.config.load import settings_from_flags
-from ctxagent.agent.context import tokens
-from ctxagent.agent.features.environment import system_prompt
-from ctxagent.agent.recordings.recording import RecordedMessage, RecordedReply, RecordedStep
-from ctxagent.agent.session.store import Project, locate_log
+from ctxagent.agent.session.store import locate_log
 
 from ..support.command import Place, comes
 from .model import SMOLLM2, free_port, served
+from .recorded import beginning, make_session, recordings
 
 WINDOW = 8_192  # of the model
 RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
@@ -286,43 +279,10 @@ def _sessions(desk: Desk, folder: Path | None) -> Iterator[Path]:
         logs = [log for log in desk.place.logs() if log.read_text().count('"tool_result"') > 2]
         yield from reversed(logs)
         return
-    for file in sorted(folder.rglob("*.gz")):
-        if _fitting(load_recording(file).steps) > MIN_STEPS:
-            yield _beginning(desk, file)
-
-
-def _beginning(desk: Desk, file: Path) -> Path:
-    """Make a session of the first part of a recording; return its log."""
-    recording = load_recording(file)
-    steps = recording.steps[: _fitting(recording.steps)]
-    off = ("move.above=1_000", "clear.when=off", "truncate.at=off", "compact.mode=off")
-    policy = policy_of(settings_from_flags(off))
-    terms = Terms("", policy, "claude-sonnet-5", 10 * RECORDED_TOKENS, system_prompt(), ())
-    log = Project(desk.place.state, desk.place.project).new_log()
-    with tempfile.TemporaryDirectory() as scratch:
-        player = Player(replace(recording, steps=steps, system=""), terms, Path(scratch))
-        asyncio.run(player.run())
-        made = shutil.move(Path(scratch, "session"), log.parent)
-    text = log.read_text("utf-8").replace(str(Path(scratch, "session")), str(made))
-    first, _, rest = text.partition("\n")
-    opened = {**json.loads(first), "id": log.parent.name, "cwd": str(desk.place.project)}
-    log.write_text(f"{json.dumps(opened, ensure_ascii=False)}\n{rest}", "utf-8")
-    return log
-
-
-def _fitting(steps: Sequence[RecordedStep]) -> int:
-    """Return how many steps have no more than RECORDED_TOKENS, with long results cut."""
-    total = 0
-    for number, step in enumerate(steps):
-        if isinstance(step, RecordedMessage):
-            total += tokens.estimate(step.text)
-        elif isinstance(step, RecordedReply):
-            said = [step.text, *(json.dumps(call.input) for call in step.calls)]
-            total += sum(map(tokens.estimate, said))
-            total += sum(min(1_000, tokens.estimate(call.text)) for call in step.calls)
-        if total > RECORDED_TOKENS:
-            return max(number, 2)
-    return len(steps)
+    for recording in recordings(folder):
+        begun = beginning(recording, RECORDED_TOKENS)
+        if len(begun.steps) > MIN_STEPS:
+            yield make_session(desk.place, begun)
 
 
 def table(runs: Sequence[Run], seconds: float) -> Iterator[str]:
