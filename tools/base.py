@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..agent.lazy import dataclass
+from .offered import EVERY, Offered
 from .system.capture import MAX_OUTPUT_BYTES, OutputFile
 from .system.kept_text import KeptText
 from .system.spawn import Enclosed
@@ -119,6 +120,14 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of a text that matches a query."""
+
+    offset: int  # in characters
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubagentTask:
     """Work for a subagent."""
 
@@ -210,6 +219,7 @@ class Context:
     cwd: Path  # the project directory
     session_dir: Path | None = None  # None when nothing is recorded
     env: Mapping[str, str] = field(default_factory=dict)  # for child processes; without secrets
+    offered: Offered = EVERY  # the tools of the conversation; texts for the model name only these
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
@@ -228,6 +238,10 @@ class Context:
     recall_images: Callable[[int | str], Sequence[bytes]] = lambda ref: ()
     # Searches the records of a scope: "session", "project" or a session's ID.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
+    # Finds the parts of a text that match a query best, in the order of the text.
+    find_parts: Callable[[KeptText, str], Sequence[TextPart]] = lambda text, query: ()
+    # Returns the tokens of the model's context window; 0 if unknown.
+    window_tokens: Callable[[], int] = lambda: 0
     # Returns True if a rule names the host. Then the tool may connect to it even if it is private.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
     # Running and queued subagents by ID; `stop` interrupts one, `work` is its task.
@@ -313,7 +327,9 @@ class Tool(ABC, Generic[P]):
         return ""
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool for the Messages API: name, description, input_schema."""
+        """Return the tool for the Messages API: name, description, input_schema. `Offered.rendered`
+        makes its texts name only offered tools.
+        """
         schema, description = deepcopy(input_schema(self.Params)), self.description
         if self.is_brief and self.brief:
             description, known = self.brief.description, schema["properties"]

@@ -30,6 +30,7 @@ from .base import (
     Tool,
 )
 from .job import BackgroundJob, adopt, run_command, set_aside_notice, start_job
+from .offered import JOB_WAYS, Offered, Wording
 from .system.capture import Capture
 from .system.process import Process, ending
 
@@ -55,14 +56,16 @@ NETWORK_ERRORS = (
 MAX_COMPLAINT_CHARS, MAX_COMPLAINT_PATHS = 4_000, 20
 _PATH = regex(r"""/[^\s:'"`,;()<>\[\]]+""")
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
-ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
+ADVICE = ("to see all of it, redirect the output to a file", " and {Grep or Read} that")
 IN_FILE = "the file of this output has them"
 
 
 class BashParams(Params):
     command: str = Field(min_length=1)
     timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
-    run_in_background: bool = Field(False, description="Returns at once, with an id for Job")
+    run_in_background: bool = Field(
+        False, description=Wording("Returns at once", ", with an id for {Job}")
+    )
     unsandboxed: bool = Field(
         False, description="Ask the user to run it outside the sandbox: only if it failed inside"
     )
@@ -73,12 +76,12 @@ class BashParams(Params):
 
 class BashTool(Tool[BashParams]):
     name = "Bash"
-    description = (
+    description = Wording(
         "Runs a command in bash in the project directory. Returns stdout and stderr together, and "
         "the exit code if it is not 0. Each call is a new shell: `cd` and variables do not last, "
         "so chain with &&. stdin is empty; there is no terminal. Use run_in_background for "
-        "servers, watchers and what runs longer than the timeout. For files, prefer Read, Grep, "
-        "Glob and Edit."
+        "servers, watchers and what runs longer than the timeout.",
+        " For files, prefer {Read, Grep, Glob and Edit}.",
     )
     brief = Brief(
         "Runs a command in bash, in the project directory. Returns its output. To make a file, "
@@ -117,10 +120,11 @@ class BashTool(Tool[BashParams]):
                 "must write it, call it again with unsandboxed."
             )
         if params.run_in_background:
-            return _started(await start_job(params.command, context, sandbox))
+            job = await start_job(params.command, context, sandbox)
+            return _started(job, context.offered)
         capture = Capture(context.progress, open_file=context.open_file, sieve=context.sieve)
         process = await run_command(params.command, context, sandbox, sink=capture)
-        outcome = _Outcome(params, process, capture, sandbox, context.redact)
+        outcome = _Outcome(params, process, capture, sandbox, context.redact, context.offered)
         try:
             ended = await outcome.waited(context)
             if outcome.job:
@@ -154,6 +158,7 @@ class _Outcome:
     capture: Capture
     sandbox: Confinement | None
     redact: Callable[[Output], Output]
+    offered: Offered
     began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     interrupted: bool = False
@@ -208,7 +213,7 @@ class _Outcome:
 
     def text(self) -> str:
         """Return the output, or both its ends with a line that names the place of the rest."""
-        advice = ADVICE
+        advice = self.offered.say(*ADVICE)
         if self.job:
             advice = f"all of it is in {self.job.spool.path}"
         elif self.capture.output.file:
@@ -275,7 +280,8 @@ class _Outcome:
         code = self.process.exit_code
         notes = [f"[{ending(code)}]"] if code else []
         if self.job:
-            notes.append(f"[{self.job.id}: {self.job.status}; the Job tool reads or ends it]")
+            way = self.offered.say("; the {Job} tool reads or ends it")
+            notes.append(f"[{self.job.id}: {self.job.status}{way}]")
         return "\n".join(notes)
 
     def note_of_job(self, job: BackgroundJob, text: str) -> str:
@@ -284,8 +290,8 @@ class _Outcome:
         so_far = "above is its output so far" if text else "no output so far"
         return (
             f"[after {seconds:.0f} s the user sent it to the background, where it has no timeout; "
-            f"{job.id}: {job.status}; {so_far}, all of it goes to {job.spool.path}. "
-            "The Job tool reads it, waits for it and ends it]"
+            f"{job.id}: {job.status}; {so_far}, all of it goes to {job.spool.path}"
+            f"{self.offered.say(JOB_WAYS)}]"
         )
 
     def details(self) -> dict[str, Any]:
@@ -338,9 +344,9 @@ def confined(params: BashParams, context: Context) -> Confinement | None:
     return None if unsandboxed or sandbox.absent else sandbox
 
 
-def _started(job: BackgroundJob) -> Output:
+def _started(job: BackgroundJob, offered: Offered) -> Output:
     text = (
-        f"[{job.id} started, pid {job.process.pid}; its output goes to {job.spool.path}. "
-        "The Job tool reads it, waits for it and ends it]"
+        f"[{job.id} started, pid {job.process.pid}; its output goes to {job.spool.path}"
+        f"{offered.say(JOB_WAYS)}]"
     )
     return Output(text, job.details())

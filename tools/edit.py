@@ -1,6 +1,7 @@
 """Edit: replace a text in a file.
 
-The text must occur exactly once, unless `replace_all` is set. The exact match proves that the model
+An empty text creates the file, as Write does. Any other text must occur exactly once, unless
+`replace_all` is set. The exact match proves that the model
 knows the file. Matching ignores the kind of line end; the result keeps the file's line ends. All
 bytes outside the match stay unchanged. If nothing matches, a single text that looks the same counts
 as a match (`look_alikes`). Otherwise the error shows the most similar text.
@@ -11,6 +12,7 @@ There are four causes: the text contains Read's line numbers, differs only in ch
 the same, differs only in whitespace, or differs in a few words. The cost is bounded for any file.
 """
 
+import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -34,8 +36,10 @@ from .file_access import (
     locate,
 )
 from .look_alikes import LookAlike, look_alikes, with_characters_of
+from .offered import EVERY, READ_AGAIN, SEARCH_FILE, Offered, Wording
 from .redaction_marks import lost, not_found
 from .system.take_turn import in_thread
+from .whole_file import draft_whole, report
 
 MAX_PLACES = 3
 MAX_LINES_SHOWN = 20  # lines of the file in one message
@@ -46,7 +50,9 @@ MIN_LIKENESS = 0.6
 _NUMBERED = regex(r"^ *\d+\t")
 
 
-def explain(name: str, text: str, old: str, like: Sequence[LookAlike] = ()) -> str:
+def explain(
+    name: str, text: str, old: str, like: Sequence[LookAlike] = (), offered: Offered = EVERY
+) -> str:
     """Return a message for the model that explains why `old` is not in `text`. `like` has the texts
     that look the same.
 
@@ -58,8 +64,8 @@ def explain(name: str, text: str, old: str, like: Sequence[LookAlike] = ()) -> s
         bare = "\n".join(_NUMBERED.sub("", line, count=1) for line in old.split("\n"))
         there = " Without them it is there." if bare in text else ""
         return (
-            f"{lost} It holds the line numbers that Read shows (`12<tab>`).{there} Leave the "
-            "numbers and the tab out."
+            f"{lost} It holds the line numbers{offered.say(' that {Read} shows')} (`12<tab>`)."
+            f"{there} Leave the numbers and the tab out."
         )
     if like:
         where = [texts.line_at(text, each.start) for each in like]
@@ -71,7 +77,7 @@ def explain(name: str, text: str, old: str, like: Sequence[LookAlike] = ()) -> s
     place = _most_similar(lines, old)
     if place:
         return f"{lost} Most like it: {_quote(lines, [place], old)}"
-    return f"{lost} Nothing in the file is like it: Read it, or Grep for a word of it."
+    return f"{lost} Nothing in the file is like it: {offered.say(SEARCH_FILE)}."
 
 
 def _numbered(old: str) -> bool:
@@ -179,14 +185,19 @@ class _Edited:
 
 class EditTool(Tool[EditParams]):
     name = "Edit"
-    description = (
+    description = Wording(
         "Replaces text in a file. old_string must match the file exactly, with indentation and "
-        "without the line numbers of Read, and occur once: include enough lines around it, or set "
-        "replace_all."
+        "without ",
+        ("the line numbers of {Read}", "line numbers"),
+        ", and occur once: include enough lines around it, or set replace_all.",
     )
     brief = Brief(
-        "Replaces old_string with new_string in a file. Copy old_string from the file, without "
-        "the line numbers of Read. It must occur once.",
+        Wording(
+            "Replaces old_string with new_string in a file. Copy old_string from the file, "
+            "without ",
+            ("the line numbers of {Read}", "line numbers"),
+            ". It must occur once. With an empty old_string it creates the file.",
+        ),
         ("path", "old_string", "new_string"),
     )
     effect = "edit"
@@ -196,22 +207,41 @@ class EditTool(Tool[EditParams]):
         return params.path
 
     async def run(self, params: EditParams, context: Context) -> Output:
+        if not params.old_string:
+            change = await in_thread(_plan_new, params, context)
+            return await applied(change, context, partial(report, change, params.new_string))
         edited = await in_thread(_plan, params, context)
-        report = partial(_report, edited)
-        return await applied(edited.change, context, report, replacements=edited.count)
+        return await applied(
+            edited.change, context, partial(_report, edited), replacements=edited.count
+        )
 
     async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
+        if not params.old_string:
+            return {"diff": (await in_thread(_plan_new, params, context)).diff.whole}
         edited = await in_thread(_plan, params, context)
         return {"diff": edited.change.diff.whole}
 
 
+def _plan_new(params: EditParams, context: Context) -> Change:
+    """Return the change that gives a missing or empty file its first text. Raises ToolError."""
+    check_text("new_string", params.new_string)
+    place = locate(context, params.path)
+    if os.path.lexists(place.path) and contents(place):
+        raise ToolError(
+            f"old_string is empty, and {place.name} is not. Give the text to replace"
+            + context.offered.say("; to make a whole file, use {Write}", ".")
+        )
+    return draft_whole(place, params.new_string, params.encoding, context)
+
+
 def _plan(params: EditParams, context: Context) -> _Edited:
-    old, new = _checked(params)
+    old, new = _checked(params, context)
     place = locate(context, params.path)
     data = contents(place)
     if context.seen.changed(place.path, data):
         raise ToolError(
-            f"{place.name} has changed on disk since you saw it. Read it again, then edit."
+            f"{place.name} has changed on disk since you saw it. "
+            f"{context.offered.say(READ_AGAIN)}, then edit."
         )
     before, form = decoded(place, data, params.encoding)
     check_bytes_kept(place, old + new, before)
@@ -223,10 +253,10 @@ def _plan(params: EditParams, context: Context) -> _Edited:
         like = look_alikes(text, old, MAX_PLACES)
         kept = with_characters_of(like[0].text, old, new) if len(like) == 1 else None
         if kept is None:
-            raise ToolError(explain(place.name, text, old, like))
+            raise ToolError(explain(place.name, text, old, like, context.offered))
         found, there, new = [like[0].start], like[0].text, kept
         note = f"\n[The text in the file differs from old_string: {like[0].named}. {_LEFT_AS_IS}]"
-    if refusal := lost(place.name, new, text):
+    if refusal := lost(place.name, new, text, context.offered):
         raise ToolError(refusal)
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
@@ -236,20 +266,18 @@ def _plan(params: EditParams, context: Context) -> _Edited:
     return _Edited(change, len(found), start, start + len(parts[0].text), note)
 
 
-def _checked(params: EditParams) -> tuple[str, str]:
+def _checked(params: EditParams, context: Context) -> tuple[str, str]:
     """Return the old and the new text with LF line ends. Raises ToolError."""
     for name in ("old_string", "new_string"):
         check_text(name, getattr(params, name))
     old, new = texts.unix(params.old_string), texts.unix(params.new_string)
-    if not old:
-        raise ToolError(
-            "old_string is empty. Give the text to replace; to make a whole file, use Write."
-        )
     if old == new:
         what = "are the same" if params.old_string == params.new_string else "differ in line ends"
         raise ToolError(
-            f"old_string and new_string {what}: there is nothing to change. Edit keeps a file's "
-            "line ends; Bash (sed) can convert them."
+            f"old_string and new_string {what}: there is nothing to change. "
+            + context.offered.say(
+                "{Edit} keeps a file's line ends", "; {Bash} (sed) can convert them", "."
+            )
         )
     return old, new
 

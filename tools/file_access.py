@@ -9,6 +9,7 @@ import asyncio
 import difflib
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,7 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from . import text as texts
 from .base import Context, Interrupted, Output
+from .offered import FIND_FILE, LIST_DIRECTORY, Offered
 from .project_encodings import ProjectEncodings
 from .system.files import edit_file
 from .system.process import MISSING_CWD
@@ -47,6 +49,7 @@ class Place:
 
     name: str  # for the user and the model
     path: Path  # links resolved, as at the permission check
+    offered: Offered  # the tools that messages about it may name
     is_moved: bool = False  # in the private temporary folder; `name` is valid only in the sandbox
 
     @contextmanager
@@ -59,8 +62,8 @@ class Place:
                 raise ToolError(ELSEWHERE.format(name=self.name), path=str(self.path)) from error
             reason = error.strerror or str(error)
             raise ToolError(
-                f"Could not {doing} {self.name}: {reason}. Nothing was changed. Look at it with "
-                "ls -ld in Bash.",
+                f"Could not {doing} {self.name}: {reason}. Nothing was changed."
+                f"{self.offered.say(' Look at it with ls -ld in {Bash}.')}",
                 path=str(self.path),
             ) from error
 
@@ -77,9 +80,8 @@ def locate(context: Context, path: str) -> Place:
             raise ToolError(MISSING_CWD.format(cwd=context.cwd))
         path = context.judged_path or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
-        return Place(
-            printable(context.shown(named)), Path(path), path == moved != os.path.realpath(named)
-        )
+        is_moved = path == moved != os.path.realpath(named)
+        return Place(printable(context.shown(named)), Path(path), context.offered, is_moved)
     except OSError as error:  # a link was replaced by a file during the lookup
         why = error.strerror or str(error)
         raise ToolError(
@@ -132,10 +134,11 @@ def _in_a_circle(path: Path) -> bool:
 
 def check_regular(place: Place, mode: int) -> None:
     if stat.S_ISDIR(mode):
-        raise ToolError(f"{place.name} is a directory. List it with Glob, or with ls in Bash.")
+        raise ToolError(f"{place.name} is a directory.{place.offered.say(LIST_DIRECTORY)}")
     special = next((name for test, name in _SPECIAL if test(mode)), None)
     if special:
-        raise ToolError(f"{place.name} is {special}, not a file. Bash can work with it.")
+        way = place.offered.say(" {Bash} can work with it.")
+        raise ToolError(f"{place.name} is {special}, not a file.{way}")
 
 
 def contents(place: Place) -> bytes:
@@ -145,8 +148,8 @@ def contents(place: Place) -> bytes:
         if len(data) > MAX_FILE_BYTES:
             size = os.fstat(file.fileno()).st_size
             raise ToolError(
-                f"{place.name} has {size:,} bytes; at most {MAX_FILE_BYTES:,} can be edited here. "
-                "Use Bash (sed, awk or a script)."
+                f"{place.name} has {size:,} bytes; at most {MAX_FILE_BYTES:,} can be edited here."
+                f"{place.offered.say(' Use {Bash} (sed, awk or a script).')}"
             )
     return data
 
@@ -159,7 +162,8 @@ def decoded(place: Place, data: bytes, encoding: str | None = None) -> tuple[str
         form = form_of(place, data, encoding)
         return texts.decode_as(data, form), form
     except NotText:
-        raise ToolError(f"{binary(place, data, len(data))} Use Bash to change it.") from None
+        way = place.offered.say(" Use {Bash} to change it.")
+        raise ToolError(f"{binary(place, data, len(data))}{way}") from None
 
 
 def form_of(place: Place, data: bytes, encoding: str | None, *, whole: bool = True) -> Form:
@@ -197,7 +201,8 @@ def check_bytes_kept(place: Place, text: str, before: str) -> None:
     if "\ufffd" in text and "\ufffd" not in before and texts.printable(before) != before:
         raise ToolError(
             f"\ufffd stands for bytes of {place.name} that are not valid UTF-8, and is not in the "
-            "file. Nothing was changed. Use Edit on the text around these bytes, which keeps them."
+            "file. Nothing was changed."
+            + place.offered.say(" Use {Edit} on the text around these bytes, which keeps them.")
         )
 
 
@@ -276,8 +281,13 @@ def _encoded(place: Place, text: str, form: Form, *, first_line: int) -> bytes:
         line = first_line - 1 + texts.line_at(text, error.start)
         raise ToolError(
             f"{_named(text[error.start], line)} does not exist in {form.encoding}, the encoding of "
-            f"{place.name}. Nothing was changed. Use other characters. To convert the file, Write "
-            "all of it with encoding=utf-8."
+            f"{place.name}. Nothing was changed. Use other characters."
+            + place.offered.say(
+                (
+                    " To convert the file, {Write} all of it with encoding=utf-8.",
+                    " To convert the file, use iconv in {Bash}.",
+                )
+            )
         ) from error
 
 
@@ -351,7 +361,9 @@ def _missing(place: Place) -> str:
         for n in difflib.get_close_matches(wanted.lower(), names, 3, 0.6)
     ]
     found = f" Near in name: {', '.join(near)}." if near else ""
-    return f"{place.name} does not exist{what}.{found} Glob **/{place.path.name} searches for it."
+    name = place.path.name
+    way = place.offered.say(FIND_FILE, file=name, quoted=shlex.quote(name))
+    return f"{place.name} does not exist{what}.{found}{way}"
 
 
 def _distinct(name: str, wanted: str) -> str:

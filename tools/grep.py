@@ -19,6 +19,7 @@ from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
+from .offered import Wording
 from .search.decoded_files import is_binary
 from .search.engine import search_files
 from .search.installed import find_ripgrep, missing_ripgrep
@@ -43,7 +44,9 @@ class GrepParams(Params):
     pattern: str
     path: str = "."
     output_mode: Mode = "files"
-    glob: str | None = Field(None, description="As for Glob; also `!*.js`")
+    glob: str | None = Field(
+        None, description=Wording(("As for {Glob}; also `!*.js`", "`*.py`, `!*.js`"))
+    )
     type: str | None = Field(None, description="py, ts, rust …")
     ignore_case: bool = False
     literal: bool = False
@@ -82,7 +85,7 @@ class GrepTool(Tool[GrepParams]):
     async def run(self, params: GrepParams, context: Context) -> Output:
         place = locate(context, params.path)
         search = await in_thread(_plan, params, context, place)
-        folder = Place(place.name, search.root)
+        folder = replace(place, path=search.root, is_moved=False)
         with listed(folder) as inside:
             if search.glob and may_be_literal(search.glob):
                 search = await self._with_literal_glob(search, inside)
@@ -96,7 +99,8 @@ class GrepTool(Tool[GrepParams]):
             ripgrep, search = await in_thread(prepared)
             if ripgrep is None:
                 why = missing_ripgrep(context.env.get("PATH"))
-                raise ToolError(f"Grep cannot be used: {why}. Use grep in Bash.")
+                way = context.offered.say(" Use grep in {Bash}.")
+                raise ToolError(f"{self.name} cannot be used: {why}.{way}")
             return await self._found(params, context, place, ripgrep, search)
 
     async def _with_literal_glob(self, search: Search, inside: Path) -> Search:
@@ -118,7 +122,7 @@ class GrepTool(Tool[GrepParams]):
         ripgrep: Ripgrep,
         search: Search,
     ) -> Output:
-        page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
+        page = _Page(search, place, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
                 gaps = await search_files(ripgrep, search, page.take)
@@ -148,7 +152,7 @@ class _Page:
     """The output lines for the model: at most `limit`, starting at `offset`."""
 
     search: Search
-    name: str  # the name of the root, or of the single file
+    place: Place  # the root, or the single file
     offset: int
     limit: int
     is_denied: Callable[[str], bool]
@@ -206,8 +210,9 @@ class _Page:
 
     def _path(self, hit: GrepHit) -> str:
         if self.search.only:
-            return self.name
-        return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
+            return self.place.name
+        name = self.place.name
+        return hit.path if name == "." else f"{name.rstrip('/')}/{hit.path}"
 
     def _gap(self, hit: GrepHit) -> bool:
         """Return True if context is shown and lines are left out before this one."""
@@ -234,7 +239,8 @@ class _Page:
         if self.search.mode == "count" and not self.end and not self.offset:
             notes.append(f"matches: {self.matches:,}, files: {len(self.files):,}")
         if self.cut_lines:
-            notes.append("long lines are cut; grep -o in Bash shows other parts of them")
+            way = self.place.offered.say("; grep -o in {Bash} shows other parts of them")
+            notes.append(f"long lines are cut{way}")
         notes += self.notes
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
 
@@ -283,7 +289,8 @@ def _check_file(place: Place) -> str:
         start = file.read(CHUNK_BYTES)
         if is_binary(start):
             told = binary(place, start, os.fstat(file.fileno()).st_size)
-            raise ToolError(f"{told} Search it in Bash, with strings or grep -a.")
+            way = place.offered.say(" Search it in {Bash}, with strings or grep -a.")
+            raise ToolError(f"{told}{way}")
     return place.path.name
 
 

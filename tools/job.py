@@ -19,6 +19,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from .base import Confinement, Context, Output, Params, Tool
+from .offered import Wording
 from .system.capture import KeptOutput, OutputFile, Sink, clean, excerpt
 from .system.descriptors import has_spare_descriptors
 from .system.phrasing import cut_after
@@ -241,7 +242,7 @@ class JobParams(Params):
 
 class JobTool(Tool[JobParams]):
     name = "Job"
-    description = "Manages commands that Bash runs in the background."
+    description = Wording("Manages commands that ", ("{Bash} runs", "run"), " in the background.")
     effect = "none"
     Params = JobParams
 
@@ -253,7 +254,8 @@ class JobTool(Tool[JobParams]):
             for job in context.jobs.values():
                 job.end_is_known = not job.process.running
             return Output(
-                listing(context.jobs) or "[no background jobs; Bash starts them]",
+                listing(context.jobs)
+                or context.offered.say("[no background jobs", "; {Bash} starts them", "]"),
                 {"jobs": [job.details() for job in context.jobs.values()]},
             )
         job = _find(params.id, context.jobs)

@@ -148,7 +148,7 @@ class McpCall(Tool[CallParams]):
 
     async def run(self, params: CallParams, context: Context) -> Output:
         answer = await self._servers.call(self.name, params.model_dump())
-        text, files = await asyncio.to_thread(_kept, answer.parts, context.session_dir)
+        text, files = await asyncio.to_thread(_kept, answer.parts, context)
         details = {"mcp": self.name, OUTSIDE: self.name, **({"files": files} if files else {})}
         return Output(text, details, is_error=answer.is_error)
 
@@ -164,9 +164,10 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, default=str)
 
 
-def _kept(parts: Sequence[Part], folder: Path | None) -> tuple[str, list[str]]:
+def _kept(parts: Sequence[Part], context: Context) -> tuple[str, list[str]]:
     """Return an answer as text for the model, and the files with its binary parts. Blocks."""
     lines, files, room = list[str](), list[str](), MAX_TEXT_CHARS
+    folder = context.session_dir
     for part in parts:
         if part.data is None:
             text = printable(part.text)
@@ -185,7 +186,7 @@ def _kept(parts: Sequence[Part], folder: Path | None) -> tuple[str, list[str]]:
             lines.append(f"[{about}: not kept: {error.strerror}]")
             continue
         files.append(str(path.relative_to(folder)))
-        what = " Read shows it." if part.media_type in _READABLE else ""
+        what = context.offered.say(" {Read} shows it.") if part.media_type in _READABLE else ""
         lines.append(f"[{about}, kept in {path}.{what}]")
     return "\n".join(lines).strip("\n") or "[the tool answered nothing]", files
 

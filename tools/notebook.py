@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from ..agent.lazy import dataclass
+from .offered import EVERY, Offered
 from .system.capture import clean
 from .system.phrasing import count_of
 from .text import printable
@@ -31,6 +32,7 @@ class CellPage:
     first: int
     language: str
     single: bool  # only one cell was requested, so more of it is shown
+    offered: Offered
     cells: list[str] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
 
@@ -41,13 +43,16 @@ class CellPage:
     def shown(self, name: str) -> str:
         """Return the cells as Read shows them, and the next step."""
         kind = f"notebook ({self.language})" if self.language else "notebook"
-        about = f"[{name}: {kind}, {count_of(self.total, 'cell')}; Edit and Grep see it as JSON]"
+        about = f"[{name}: {kind}, {count_of(self.total, 'cell')}"
+        about += self.offered.say(
+            ("; {Edit} and {Grep} see it as JSON", "; {Edit or Grep} sees it as JSON"), "]"
+        )
         more = f"[cells {self.first:,}-{self.last:,} of {self.total:,}; go on with "
         more += f"offset={self.last + 1}]"
         return "\n\n".join([about, *self.cells, *([more] if self.last < self.total else [])])
 
 
-def read_cells(text: str, first: int, count: int) -> CellPage:
+def read_cells(text: str, first: int, count: int, offered: Offered = EVERY) -> CellPage:
     """Return `count` cells of a notebook, or fewer if they exceed MAX_CHARS. Raises ValueError for
     a text that is not a notebook.
     """
@@ -61,9 +66,8 @@ def read_cells(text: str, first: int, count: int) -> CellPage:
     if not isinstance(cells, list):
         raise ValueError("its JSON has no list of cells")
     language = _at(found, "metadata", "language_info", "name")
-    page = CellPage(
-        len(cells), first, language if isinstance(language, str) else "", single=count == 1
-    )
+    language = language if isinstance(language, str) else ""
+    page = CellPage(len(cells), first, language, single=count == 1, offered=offered)
     room = MAX_CHARS
     for number, cell in enumerate(cells[first - 1 : first - 1 + count], first):
         images = len(page.images)
@@ -116,7 +120,8 @@ def _rich(data: Mapping[str, Any], page: CellPage, number: int) -> Iterator[str]
 
 def _image(kind: str, encoded: str, page: CellPage, number: int) -> str:
     if len(page.images) >= MAX_IMAGES:
-        return f"[{kind}: not shown here; Read with offset={number} and limit=1 shows it]"
+        way = page.offered.say("; {Read} with offset={number} and limit=1 shows it", number=number)
+        return f"[{kind}: not shown here{way}]"
     try:
         page.images.append(b64decode(encoded))
     except ValueError:
@@ -128,11 +133,12 @@ def _cut(text: str, most: int, number: int, page: CellPage) -> str:
     """Return a text. A long one is cut in the middle, with advice on how to see the rest."""
     if len(text) <= most:
         return text
-    how = f"Read with offset={number} and limit=1 shows more"
+    how = page.offered.say("; {Read} with offset={number} and limit=1 shows more", number=number)
     if page.single:
-        how = f"cells[{number - 1}] of the file has them: use jq or python3 in Bash"
+        how = f"; cells[{number - 1}] of the file has them"
+        how += page.offered.say(": use jq or python3 in {Bash}")
     half = most // 2
-    note = f"[{len(text) - 2 * half:,} characters are left out; {how}]"
+    note = f"[{len(text) - 2 * half:,} characters are left out{how}]"
     return f"{text[:half]}\n… {note} …\n{text[-half:]}"
 
 

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from ..agent.lazy import dataclass
 from . import pdf_pages
+from .offered import Offered
 from .system.isolated import run_isolated
 from .system.phrasing import count_of, one_line
 from .system.unicode import clean
@@ -64,26 +65,33 @@ def _page(row: dict[str, Any]) -> str:
     return printable(row["text"]).strip()
 
 
-def shown(name: str, found: PdfText) -> str:
+def shown(name: str, found: PdfText, offered: Offered) -> str:
     """Return the pages as Read shows them, with a note on missing parts and the next step."""
     title = f"; title: {found.title}" if found.title else ""
     lines = [f"[{name}: PDF, {count_of(found.total, 'page')}{title}]", found.with_headings()]
     if found.pages and not any(found.pages):
         lines.append(
-            "[There is no text in these pages: they are probably scanned. To see them, make images "
-            f"with Bash (pdftoppm -r 100 -png -f {found.first} -l {found.last} FILE NAME) and Read "
-            "those.]"
+            offered.say(
+                "[There is no text in these pages: they are probably scanned.",
+                " To see them, make images with {Bash} (pdftoppm -r 100 -png -f {first} -l {last} "
+                "FILE NAME) and {Read} those.",
+                "]",
+                first=found.first,
+                last=found.last,
+            )
         )
     if found.cut:
         lines.append(
-            f"[Page {found.last} has {found.cut:,} characters and is cut; Bash pdftotext -f "
-            f"{found.last} -l {found.last} can show all of it]"
+            f"[Page {found.last} has {found.cut:,} characters and is cut"
+            + offered.say(
+                "; {Bash} pdftotext -f {page} -l {page} can show all of it", "]", page=found.last
+            )
         )
     next_page = found.last + 1
     if found.stopped:
         lines.append(
             f"[Page {next_page} cannot be read: {found.stopped}. Go on behind it with "
-            f"offset={next_page + 1}, or try Bash pdftotext.]"
+            f"offset={next_page + 1}{offered.say(', or try {Bash} pdftotext')}.]"
         )
     elif next_page <= found.total:
         lines.append(

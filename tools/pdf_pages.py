@@ -17,7 +17,7 @@ from typing import Any
 
 MAX_SECONDS = 20  # of computing
 MAX_MEMORY_BYTES = 2 << 30
-TOO_LARGE = "it is too large when it is unpacked; try Bash pdftotext"
+TOO_LARGE = "it is too large when it is unpacked; try pdftotext"
 
 
 def main(first: int, count: int, chars: int) -> None:
@@ -35,7 +35,7 @@ def main(first: int, count: int, chars: int) -> None:
     reader = PdfReader(stdin if stdin.seekable() else io.BytesIO(stdin.read()))
     if reader.is_encrypted and not reader.decrypt(""):
         raise ValueError(
-            "it is encrypted and needs a password; Bash can make a copy without one "
+            "it is encrypted and needs a password; a command can make a copy without one "
             "(qpdf --password=WORD --decrypt FILE COPY)"
         )
     total = len(reader.pages)

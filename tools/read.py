@@ -22,6 +22,7 @@ from . import notebook, pdf
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, form_of, locate, opened
+from .offered import EVERY, Offered
 from .system.phrasing import count_of, one_line
 from .system.take_turn import in_thread
 from .system.unicode import clean
@@ -33,6 +34,15 @@ MAX_PAGE_CHARS = 100_000  # per answer
 MAX_LINE_CHARS = 2_000  # longer lines are cut in the middle
 LONG_LINE_START_CHARS = 1_500
 LONG_LINE_END_CHARS = 400
+_REST_OF_LINE = (
+    "; {Grep} -o or {Bash} `sed -n {number}p FILE | cut -c {first}-{last}` can show the rest",
+    "; {Bash} `sed -n {number}p FILE | cut -c {first}-{last}` can show the rest",
+)
+_ENCODINGS = ("; {Edit} and {Write} keep it", "; {Edit or Write} keeps it")
+_UNKNOWN_ENCODING = (
+    ". {Edit} and {Write} accept only ASCII for this file, unless you state its encoding",
+    ". {Edit or Write} accepts only ASCII for this file, unless you state its encoding",
+)
 
 
 class ReadParams(Params):
@@ -70,9 +80,10 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
     with opened(place) as file:
         data = file.read(MAX_FILE_BYTES + 1)
         if data is None:  # a kernel file that would block
-            raise ToolError(f"{place.name} has no data now. Read it with timeout in Bash.")
+            way = context.offered.say(" {Read} it with timeout in {Bash}.")
+            raise ToolError(f"{place.name} has no data now.{way}")
         size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
-        if output := image_output(place.name, data, size):
+        if output := image_output(place.name, data, size, context.offered):
             return replace(output, details={"path": str(place.path), **output.details})
         if data.startswith(pdf.MAGIC):
             return _pdf(place, file, params)
@@ -87,7 +98,8 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
                 return _as_text(output, "it is too large") if is_notebook else output
         except NotText:
             raise ToolError(
-                f"{binary(place, data, size)} Look into it with Bash (file, strings, xxd, tar -t)."
+                binary(place, data, size)
+                + place.offered.say(" Look into it with {Bash} (file, strings, xxd, tar -t).")
             ) from None
     seen = context.seen.note(place.path, data)
     if place.path.suffix != notebook.SUFFIX:
@@ -109,12 +121,13 @@ def _pdf(place: Place, file: BinaryIO, params: ReadParams) -> Output:
     except ValueError as error:
         why = str(error).rstrip(".")
         raise ToolError(
-            f"{place.name}, a PDF, cannot be read: {why}. Look into it with Bash (pdfinfo, "
-            "pdftotext, strings)."
+            f"{place.name}, a PDF, cannot be read: {why}."
+            + place.offered.say(" Look into it with {Bash} (pdfinfo, pdftotext, strings).")
         ) from None
     if first > found.total:
         raise _past_end(place, found.total, "page", first)
-    return Output(pdf.shown(place.name, found), {"path": str(place.path), "pages": found.total})
+    text = pdf.shown(place.name, found, place.offered)
+    return Output(text, {"path": str(place.path), "pages": found.total})
 
 
 def _notebook(place: Place, text: str, params: ReadParams, seen: dict[str, str]) -> Output:
@@ -122,13 +135,13 @@ def _notebook(place: Place, text: str, params: ReadParams, seen: dict[str, str])
     that is not a notebook.
     """
     first = max(1, params.offset)
-    page = notebook.read_cells(text, first, params.limit)
+    page = notebook.read_cells(text, first, params.limit, place.offered)
     if first > max(1, page.total):
         raise _past_end(place, page.total, "cell", first)
     shown, blocks = page.shown(place.name), list[dict[str, Any]]()
     for number, data in enumerate(page.images, 1):
         try:
-            image = image_output(f"image {number}", data, len(data))
+            image = image_output(f"image {number}", data, len(data), place.offered)
             blocks += (image and image.blocks) or ()
             problem = "" if image else f"image {number} is of no known format"
         except ToolError as error:
@@ -188,7 +201,7 @@ def _page(place: Place, chunks: Iterator[str], params: ReadParams) -> _Page:
     lines: list[str] = []
     size, more = 0, False
     for n, line in enumerate(_lines(rest), first):
-        shown = f"{n}\t{line.shown(n)}"
+        shown = f"{n}\t{line.shown(n, place.offered)}"
         size += len(shown) + 1
         if len(lines) == params.limit or (lines and size > MAX_PAGE_CHARS):
             more = True
@@ -209,14 +222,15 @@ def _output(place: Place, page: _Page, form: Form, of: str, details: dict[str, A
         word = "lines" if len(page.lines) > 1 else "line"
         text += f"\n[{word} {shown}{of}; go on with offset={page.last + 1}]"
     if form.errors != "strict":
-        text += "\n[some bytes are not valid UTF-8 and are shown as \ufffd; Edit keeps them]"
+        text += "\n[some bytes are not valid UTF-8 and are shown as \ufffd"
+        text += place.offered.say("; {Edit} keeps them", "]")
     elif not form.is_certain:
         text += (
-            f"\n[the encoding is unknown: shown as {form.encoding}, which may be wrong. Edit and "
-            "Write accept only ASCII for this file, unless you state its encoding]"
+            f"\n[the encoding is unknown: shown as {form.encoding}, which may be wrong"
+            f"{place.offered.say(_UNKNOWN_ENCODING)}]"
         )
     elif form.encoding != "utf-8":
-        text += f"\n[the file's encoding is {form.encoding}; Edit and Write keep it]"
+        text += f"\n[the file's encoding is {form.encoding}{place.offered.say(_ENCODINGS)}]"
     details |= {
         "path": str(place.path),
         "encoding": form.encoding,
@@ -250,14 +264,12 @@ class _Line:
         self.start += part[: MAX_LINE_CHARS - len(self.start)]
         self.end = (self.end + part)[-LONG_LINE_END_CHARS:]
 
-    def shown(self, number: int) -> str:
+    def shown(self, number: int, offered: Offered) -> str:
         if self.length <= MAX_LINE_CHARS:
             return self.start.removesuffix("\r")
         first, last = LONG_LINE_START_CHARS + 1, LONG_LINE_START_CHARS + MAX_LINE_CHARS
-        note = (
-            f"[line {number} has {self.length:,} characters; Grep -o or Bash "
-            f"`sed -n {number}p FILE | cut -c {first}-{last}` can show the rest]"
-        )
+        way = offered.say(_REST_OF_LINE, number=number, first=first, last=last)
+        note = f"[line {number} has {self.length:,} characters{way}]"
         return f"{self.start[:LONG_LINE_START_CHARS]} … {note} … {self.end.removesuffix(chr(13))}"
 
 
@@ -274,7 +286,7 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
         yield line
 
 
-def image_output(name: str, data: bytes, size: int) -> Output | None:
+def image_output(name: str, data: bytes, size: int, offered: Offered = EVERY) -> Output | None:
     """Return an image with its original, shrunk or converted as needed; None if the data is not an
     image. Blocks. Raises ToolError if the image cannot be shown.
     """
@@ -288,8 +300,10 @@ def image_output(name: str, data: bytes, size: int) -> Output | None:
     except ValueError as error:
         why = one_line(clean(str(error)), MAX_WHY_CHARS)
         raise ToolError(
-            f"{name}, an image ({format}, {size:,} bytes), cannot be shown: {why}. Make another "
-            "copy with Bash, e.g. convert FILE -resize 1500x1500 COPY.png."
+            f"{name}, an image ({format}, {size:,} bytes), cannot be shown: {why}."
+            + offered.say(
+                " Make another copy with {Bash}, e.g. convert FILE -resize 1500x1500 COPY.png."
+            )
         ) from None
     width, height = image.original_size
     text = f"{name}: {format}, {width} x {height} pixels, {size:,} bytes"

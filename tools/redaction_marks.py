@@ -5,8 +5,10 @@ marks.
 """
 
 from ..agent.lazy import regex
+from .offered import Offered
 
 _MARK = regex(r"\[redacted: [^\[\]\r\n]{1,60}\]")
+_AROUND = (" Use {Edit} on the parts around it.", " Change the parts around it.")
 _STANDS_FOR = "stands for a secret that was taken out of what you were shown"
 
 
@@ -26,7 +28,7 @@ def not_found(name: str, old: str) -> str:
     )
 
 
-def lost(name: str, text: str, before: str) -> str:
+def lost(name: str, text: str, before: str, offered: Offered) -> str:
     """Return why a new text may not replace an old one: it has a mark that the old text lacks.
 
     Returns "" if it may.
@@ -36,5 +38,5 @@ def lost(name: str, text: str, before: str) -> str:
         return ""
     return (
         f"{new} {_STANDS_FOR}. Written to {name} it would take the secret's place, so nothing was "
-        "written. Use Edit on the parts around it."
+        f"written.{offered.say(_AROUND)}"
     )

@@ -35,6 +35,9 @@ class WebSearchTool(Tool[WebSearchParams]):
 
     async def run(self, params: WebSearchParams, context: Context) -> Output:
         raise ToolError(
-            "This server leaves the search to the client, which has none. Do without, or look with "
-            "Mcp for a tool that searches."
+            context.offered.say(
+                "This server leaves the search to the client, which has none. Do without",
+                ", or look with {Mcp} for a tool that searches",
+                ".",
+            )
         )

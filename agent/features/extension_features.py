@@ -95,7 +95,7 @@ async def reload_extensions(agent: AgentState) -> tuple[list[str], list[str]]:
     agent.tools[:] = without_clashes([*kept, *new], agent.emit)
     if agent.is_open:
         await features.start_extensions()
-        if [tool.schema() for tool in agent.tools] != agent.view.tools:
+        if agent.tool_schemas() != agent.view.tools:
             agent.record_opening()
             agent.notify("info", "the list of tools has changed: the prompt cache starts again")
     return list(dict.fromkeys(each.name for each in features.extensions)), loaded.warnings

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
+from ...tools.offered import Offered
 from ...tools.system.git_links import current_branch
 from ...tools.system.take_turn import starting_programs
 from ..compaction.in_time import policy_in_time
@@ -79,7 +80,7 @@ class SessionOpening:
         """Return the entry. It has the system prompt and the tools only if they differ from the
         view's.
         """
-        schemas, view = [tool.schema() for tool in session.tools], session.view
+        schemas, view = session.tool_schemas(), session.view
         is_same = self.system == view.system
         return replace(
             self.model_entry(session),
@@ -116,6 +117,12 @@ class LiveSession(SessionRecord):
 
     def __post_init__(self) -> None:
         self.turn_rules = TurnRules(self.approval)
+        self.context.offered = Offered(lambda: {tool.name for tool in self.tools})
+        self.context.window_tokens = lambda: self.model.current_window().size
+
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """Return the tools as the model gets them."""
+        return [self.context.offered.rendered(tool.schema()) for tool in self.tools]
 
     @property
     def policy_now(self) -> Policy:

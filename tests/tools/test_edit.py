@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.base import Context, Output
 from ctxagent.tools.edit import EditParams, EditTool
+from ctxagent.tools.offered import Offered
 from ctxagent.tools.read import ReadParams, ReadTool
 from ctxagent.tools.text import Form, NotText, decode, encode, line_end, recognise
 
@@ -282,3 +283,25 @@ def test_an_edit_can_be_reversed(form: Form, parts: tuple[str, str, str, str], e
         assume(line_end(edited) == line_end(text))
         edit(context, "NEW", piece)
         assert (Path(folder) / "a").read_bytes() == data
+
+
+def test_an_empty_text_creates_a_file(context: Context, tmp_path: Path) -> None:
+    output = edit(context, "", "one\ntwo\n", "new/b")
+    assert (tmp_path / "new/b").read_text() == "one\ntwo\n"
+    assert output.text == "Created new/b: 2 lines."
+    assert output.details["created"]
+    assert output.details["seen"]["path"] == str(tmp_path / "new/b")
+    edit(context, "two", "2", "new/b")
+    (tmp_path / "empty").touch()
+    output = edit(context, "", "text\n", "empty")
+    assert (tmp_path / "empty").read_text() == "text\n"
+    assert not output.details["created"]
+
+
+def test_an_empty_text_replaces_no_file(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text\n")
+    assert refusal(context, "").endswith("to make a whole file, use Write.")
+    context.offered = Offered(lambda: {"Edit"})
+    told = refusal(context, "")
+    assert told == "old_string is empty, and a is not. Give the text to replace."
+    assert (tmp_path / "a").read_text() == "text\n"
