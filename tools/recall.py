@@ -52,13 +52,14 @@ class RecallTool(Tool[RecallParams]):
     Params = RecallParams
 
     def title(self, params: RecallParams) -> str:
-        return " ".join(params.query.split()) if params.query else _ref(params)
+        words = " ".join((params.query or "").split())
+        return " in ".join(filter(None, [words, _ref(params) if params.ref is not None else ""]))
 
     async def run(self, params: RecallParams, context: Context) -> Output:
-        if bool(params.query) == (params.ref is not None):
-            raise ToolError("Give either query or ref.")
-        if not params.query:
+        if params.ref is not None:
             return await asyncio.to_thread(_recalled, params, context)
+        if not params.query:
+            raise ToolError("Give a query or a ref.")
         scope = params.session or params.scope
         findings = await asyncio.to_thread(context.search, params.query, scope)
         refs = [passage.ref for passage in findings.passages]
@@ -68,11 +69,26 @@ class RecallTool(Tool[RecallParams]):
 def _recalled(params: RecallParams, context: Context) -> Output:
     ref = _ref(params)
     text, images = context.recall(ref), context.recall_images(ref)
+    if text is not None and params.query:
+        return _parts(ref, text, params.query, context)
     if shown := images_of_entry(ref, images, text, params.offset, params.limit):
         return shown
     if text is None:
         raise ToolError(f"There is no {ref} with text. A query finds what there is.")
     return part_of_text(ref, text, params.offset, params.limit)
+
+
+def _parts(ref: str, text: KeptText, query: str, context: Context) -> Output:
+    """Return the parts of a text that match the query, with their offsets."""
+    parts, shown_query = context.find_parts(text, query), repr(query[:MAX_QUERY_CHARS_SHOWN])
+    total = text.part(0, 0)[1]
+    details = {"recalled": [ref], "characters": total}
+    if not parts:
+        told = f"Nothing found for {shown_query} in {ref}, which has {total:,} characters."
+        return Output(f"{told} Without a query, ref returns its text.", details)
+    head = f"[the parts of {ref} that match {shown_query} best; it has {total:,} characters]"
+    shown = [f"[from offset={part.offset}]\n{part.text}" for part in parts]
+    return Output("\n".join([head, *shown])[:MAX_CHARS], details)
 
 
 def _ref(params: RecallParams) -> str:
@@ -125,9 +141,14 @@ def part_of_text(ref: str, text: KeptText, offset: int, limit: int) -> Output:
 def _listed(query: str, findings: Findings, context: Context) -> str:
     if findings.passages:
         return passages_text(findings)
-    return (
-        f"{nothing_found(query, findings)} Try other words or scope=project, or Grep "
-        f"{_archive(context)} for a part of a word."
+    return nothing_found(query, findings) + context.offered.say(
+        " Try other words or scope=project",
+        (
+            ", or {Grep} {archive} for a part of a word",
+            ", or search {archive} for a part of a word with grep in {Bash}",
+        ),
+        ".",
+        archive=_archive(context),
     )
 
 

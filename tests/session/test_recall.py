@@ -166,11 +166,20 @@ def test_refs_that_lead_nowhere_or_out(project: Path, ref: int | str) -> None:
         recall(talk, ref=ref)
 
 
-@pytest.mark.parametrize("given", [{}, {"query": "x", "ref": 1}, {"query": ""}])
-def test_either_a_query_or_a_ref(project: Path, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("given", [{}, {"query": ""}])
+def test_a_query_or_a_ref(project: Path, given: dict[str, Any]) -> None:
     talk = Conversation(project)
-    with pytest.raises(ToolError, match="either query or ref"):
+    with pytest.raises(ToolError, match="a query or a ref"):
         recall(talk, **given)
+
+
+def test_a_query_within_a_ref(project: Path) -> None:
+    talk = Conversation(project)
+    text = "".join(f"line {n} of the log\n" for n in range(900)) + "port 8123 is in use\n"
+    seq = talk.agent.record(ToolResult(tool_use_id="c", content=text)).seq
+    output = recall(talk, ref=f"#{seq}", query="port use")
+    assert "port 8123 is in use" in output.text
+    assert len(output.text) < len(text) / 2
 
 
 @pytest.mark.slow

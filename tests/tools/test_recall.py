@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from ctxagent.agent.errors import ToolError
+from ctxagent.agent.session.search.query import best_parts
 from ctxagent.tools import recall as module
 from ctxagent.tools.base import Context, Findings, Output, Passage
 from ctxagent.tools.recall import MAX_CHARS, RecallParams, RecallTool, full_ref
@@ -50,9 +52,9 @@ def png(width: int, height: int) -> bytes:
     return data.getvalue()
 
 
-@pytest.mark.parametrize("given", [{}, {"query": "x", "ref": "#1"}, {"query": ""}])
-def test_it_takes_either_words_or_a_ref(given: dict[str, Any]) -> None:
-    with pytest.raises(ToolError, match="either query or ref"):
+@pytest.mark.parametrize("given", [{}, {"query": ""}])
+def test_it_takes_words_or_a_ref(given: dict[str, Any]) -> None:
+    with pytest.raises(ToolError, match="a query or a ref"):
         Records(n1="text").run(**given)
 
 
@@ -195,3 +197,17 @@ def test_nothing_found_says_where_it_was_looked_and_what_to_try(tmp_path: Path) 
     assert f"Grep {tmp_path / 'conversation.md'} for" in recorded.run(query="x").text
     shown = module.MAX_QUERY_CHARS_SHOWN
     assert f"{'x' * shown!r}. Searched" in recorded.run(query="x" * 9_000).text
+
+
+def test_words_and_a_ref_give_the_parts_of_its_text() -> None:
+    lines = [f"line {number} of the build\n" for number in range(2_000)]
+    lines[1_500] = "error: the port 8123 is in use\n"
+    records = Records(n7="".join(lines))
+    records.context.find_parts = lambda text, query: best_parts(text, query.split(), 6)
+    output = records.run(query="port in use", ref="#7")
+    assert "the port 8123 is in use" in output.text
+    offset = int(re.findall(r"from offset=(\d+)", output.text)[0])
+    assert "the port 8123" in records.run(ref="#7", offset=offset, limit=900).text
+    assert len(output.text) < 6_000
+    nothing = records.run(query="unicorn", ref="#7").text
+    assert nothing.startswith("Nothing found for 'unicorn' in #7, which has ")

@@ -2,6 +2,7 @@
 that are too large for the index.
 """
 
+import heapq
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ....tools.base import TextPart
 from ....tools.system.files import open_kept
 from ....tools.system.kept_text import KeptText
 from ...lazy import dataclass, regex
@@ -24,6 +26,7 @@ _SHORT_WORD_CHARS = 3
 _TEXT_NEAR_CHARS = 500  # searched on either side of a word for the other words
 _REGION_CHARS = 4_000  # returned on either side of the best place
 _MAX_PLACES = 200  # of a word in one piece
+_PART_CHARS = 800  # of a part of a text that matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,35 @@ def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
         before += len(piece)
         carried = text_here[-_TEXT_NEAR_CHARS:]
     return best
+
+
+def best_parts(text: KeptText, query: Sequence[str], limit: int) -> list[TextPart]:
+    """Return the parts of a text that have the most words of a query, in the order of the text."""
+    words = _words(query)
+    finders = [_finder(word) for word in words]
+    found = list[tuple[int, TextPart]]()
+    for part in _parts_of(text):
+        low = _lower(part.text)
+        score = sum(
+            len(word) for word, find in zip(words, finders, strict=True) if next(find(low), -1) >= 0
+        )
+        if score:
+            found.append((score, part))
+    best = heapq.nlargest(limit, found, key=lambda each: each[0])
+    return sorted((part for _, part in best), key=lambda part: part.offset)
+
+
+def _parts_of(text: KeptText) -> Iterator[TextPart]:
+    """Yield a text in parts of about _PART_CHARS, which end with a line if possible."""
+    rest, offset = "", 0
+    for piece in text.pieces():
+        rest += piece
+        while len(rest) > _PART_CHARS:
+            end = rest.rfind("\n", _PART_CHARS // 2, _PART_CHARS) + 1 or _PART_CHARS
+            yield TextPart(offset, rest[:end])
+            rest, offset = rest[end:], offset + end
+    if rest:
+        yield TextPart(offset, rest)
 
 
 def _words(query: Sequence[str]) -> list[str]:

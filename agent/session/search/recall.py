@@ -12,9 +12,10 @@ from ....tools.system.kept_text import KeptText
 from ..log import LOG_NAME, find_entry
 from ..store import entry_images, find_text, kept_text
 from .index import CATCH_UP_S, SearchIndex
-from .query import Hit
+from .query import Hit, best_parts
 
 _MAX_REF_DIGITS = 18
+_MAX_PARTS = 6  # of one text that match a query
 _MAX_SHOWN_ID_CHARS = 80  # of an unknown ID in the answer
 
 _ENTRY_NAMES = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
@@ -29,6 +30,7 @@ def enable_recall(context: Context, folder: Path, log: Path) -> None:
     context.recall = lambda ref: text_of_ref(folder, here, ref)
     context.recall_images = lambda ref: images_of_ref(folder, here, ref)
     context.search = lambda query, scope: search_sessions(folder, here, query, scope)
+    context.find_parts = lambda text, query: best_parts(text, query.split(), _MAX_PARTS)
 
 
 def text_of_ref(folder: Path, here: str, ref: int | str) -> KeptText | None:
