@@ -3,7 +3,8 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from .system.safe_open import folder_descriptor
 from .system.take_turn import in_thread
 
 MAX_PATHS = 200
+WINDOW_SHARE = 0.02  # of the context window, for the paths of one answer
+MIN_PATHS = 10  # are shown in any window
+CHARS_PER_TOKEN = 3  # of a path
+MAX_FOLDERS = 4  # named with a list that is cut
 LISTING_TIMEOUT_S = 30.0
 
 _WILD = regex(r"[*?\[{\\]")
@@ -61,12 +66,13 @@ class GlobTool(Tool[GlobParams]):
             matching = [p for p in listing.paths if p == pattern or regex.fullmatch(p)]
             shown = [p for p in matching if not context.is_denied(f"{place.path}/{p}")]
             newest = await asyncio.to_thread(_newest_first, inside, shown)
+            shown_count = 0
             if newest:
-                text = _page(place, newest)
+                text, shown_count = _page(place, newest, context.window_tokens())
             else:
                 text = _nothing(place, pattern) + await ignored_notice(inside, env)
         return Output(
-            text + _notes(listing), {"files": len(newest), "truncated": len(newest) > MAX_PATHS}
+            text + _notes(listing), {"files": len(newest), "truncated": shown_count < len(newest)}
         )
 
 
@@ -96,7 +102,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _check_directory(place: Place) -> None:
     if not place.path.is_dir():
         with opened(place):  # reports another kind of file, or similar names
-            raise ToolError(f"{place.name} is a file. Give its directory as path, or Read it.")
+            way = place.offered.say(", or {Read} it")
+            raise ToolError(f"{place.name} is a file. Give its directory as path{way}.")
 
 
 def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
@@ -115,13 +122,34 @@ def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
     return sorted(times, key=lambda path: (-times[path], path))
 
 
-def _page(place: Place, paths: list[str]) -> str:
+def _page(place: Place, paths: list[str], window: int) -> tuple[str, int]:
+    """Return the newest paths as text, and their number. In a small window of so many tokens, fewer
+    paths are shown.
+    """
     prefix = "" if place.name == "." else f"{place.name.rstrip('/')}/"
-    lines = [prefix + printable(path) for path in paths[:MAX_PATHS]]
-    if len(paths) > MAX_PATHS:
-        more = len(paths) - MAX_PATHS
-        lines.append(f"[{more:,} more, all older; narrow the pattern or the path to see them]")
-    return "\n".join(lines)
+    room = int(WINDOW_SHARE * CHARS_PER_TOKEN * window) if window else None
+    lines = list[str]()
+    for path in paths[:MAX_PATHS]:
+        line = prefix + printable(path)
+        if room is not None:
+            room -= len(line) + 1
+            if room < 0 and len(lines) >= MIN_PATHS:
+                break
+        lines.append(line)
+    count = len(lines)
+    if more := len(paths) - count:
+        lines.append(
+            f"[{more:,} more, all older; narrow the pattern or the path to see them"
+            f"{_folders(paths)}]"
+        )
+    return "\n".join(lines), count
+
+
+def _folders(paths: Sequence[str]) -> str:
+    """Return the folders with the most paths, which a narrower call may name."""
+    counts = Counter(printable(path).split("/", 1)[0] for path in paths if "/" in path)
+    most = [f"{name}/ ({count:,})" for name, count in counts.most_common(MAX_FOLDERS)]
+    return f": most of {len(paths):,} are in {', '.join(most)}" if most else ""
 
 
 def _notes(listing: Listing) -> str:

@@ -129,3 +129,21 @@ def test_files_that_are_gone_or_links_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "dangling.py").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to(".")
     assert sorted(glob(tmp_path, "*.py").text.splitlines()) == ["a.py", "dangling.py"]
+
+
+def test_a_list_takes_a_small_part_of_a_small_window(tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / f"src/module_{number}.py").touch()
+    context = Context(cwd=tmp_path, window_tokens=lambda: 16_384)
+    output = asyncio.run(GlobTool().run(GlobParams(pattern="*.py"), context))
+    *paths, note = output.text.split("\n")
+    assert len(paths) >= 10
+    assert len(output.text) < 0.03 * 3 * 16_384
+    assert note == (
+        f"[{150 - len(paths)} more, all older; narrow the pattern or the path to see them: most of "
+        "150 are in src/ (150)]"
+    )
+    assert output.details == {"files": 150, "truncated": True}
+    context.window_tokens = lambda: 200_000
+    assert asyncio.run(GlobTool().run(GlobParams(pattern="*.py"), context)).text.count("\n") == 149
