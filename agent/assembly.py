@@ -143,7 +143,8 @@ def add_features(
     `state` is that of its log. `types` are the subagents that `open_subagent` can open. A subagent
     has a `type` and cannot open others.
     """
-    unrecorded = missing_entries(agent.folder, state.unreported, agent.ledger.agents.values())
+    subagents, offered = agent.ledger.agents.values(), agent.context.offered
+    unrecorded = missing_entries(agent.folder, state.unreported, subagents, offered)
     for entry in unrecorded:  # count the usage of subagents before it is logged
         agent.totals.add(entry)
     names = _server_names(agent.options, type)

@@ -63,9 +63,9 @@ class Offered:
         return "".join(self._chosen(part, values) for part in parts)
 
     def rendered(self, node: Any) -> Any:
-        """Return a tool's schema in which each `Wording` is the text for these tools."""
+        """Return a prompt or a schema in which each `Wording` is the text for these tools."""
         if isinstance(node, Wording):
-            return self.say(*node.parts)
+            return self.say(*node.parts, **node.values)
         if isinstance(node, dict):
             return {key: self.rendered(value) for key, value in node.items()}
         return [self.rendered(value) for value in node] if isinstance(node, list) else node
@@ -96,13 +96,14 @@ EVERY = Offered()
 
 
 class Wording(str):
-    """A text of a schema in parts, of which `Offered.rendered` chooses. As a string it is the text
-    for a conversation with every tool.
+    """A prompt or a text of a schema in parts, of which `Offered.rendered` chooses. As a string it
+    is the text for a conversation with every tool.
     """
 
     parts: tuple[Part, ...]
+    values: dict[str, str]  # texts that are not ours, so that nothing in them names a tool
 
-    def __new__(cls, *parts: Part) -> "Wording":
-        made = super().__new__(cls, EVERY.say(*parts))
-        made.parts = parts
+    def __new__(cls, *parts: Part, **values: str) -> "Wording":
+        made = super().__new__(cls, EVERY.say(*parts, **values))
+        made.parts, made.values = parts, values
         return made

@@ -377,7 +377,8 @@ class SummaryApplier:
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         supplement = self._block_supplement(draft, ledger, before)
         gone, room = self._messages_of(cut, before)
-        messages = messages_section(gone, room)
+        offered = self.host.offered
+        messages = messages_section(gone, room, offered)
 
         def rendered(
             document: SummaryDocument, probes: Sequence[Probe], saved: int
@@ -385,7 +386,12 @@ class SummaryApplier:
             shown = replace(document, rules=_rules_shown(document, before, share))
             if supplement is None:
                 text = whole = summary_text(
-                    shown, self.host.folder, ledger.pins, messages=messages, saved=saved
+                    shown,
+                    self.host.folder,
+                    ledger.pins,
+                    messages=messages,
+                    saved=saved,
+                    offered=offered,
                 )
             else:
                 text = supplement.render(shown, saved=saved)
@@ -411,13 +417,13 @@ class SummaryApplier:
             freed = tokens.estimate(render(fitted.document)) - tokens.estimate(render(document))
             if freed > 0 and not has_bare_refs(gone, room + freed):
                 share, room = smaller, room + freed
-                messages = messages_section(gone, room)
+                messages = messages_section(gone, room, offered)
                 fitted = rendered(document, probes, before.tokens)
                 break
         for divisor in MESSAGE_DIVISORS:
             if fits(fitted):
                 break
-            messages = messages_section(gone, room // divisor)
+            messages = messages_section(gone, room // divisor, offered)
             fitted = rendered(fitted.document, fitted.probes, before.tokens)
         return rendered(fitted.document, fitted.probes, max(0, before.tokens - fitted.tokens_after))
 
@@ -431,7 +437,14 @@ class SummaryApplier:
         resolved = [error for error in draft.document.errors if error not in still_open]
         host = self.host
         return block_supplement(
-            draft.by_api, draft.document, resolved, host.view, before, host.folder, ledger
+            draft.by_api,
+            draft.document,
+            resolved,
+            host.view,
+            before,
+            host.folder,
+            ledger,
+            host.offered,
         )
 
     def _with_facts(

@@ -16,6 +16,7 @@ from typing import Any
 from ...tools.system.phrasing import count_of
 from ..lazy import dataclass, regex
 from ..session.ledger import FileAction
+from .recall_hints import FINDS_THEM
 from .sections import (
     LABEL,
     LABELS,
@@ -58,7 +59,7 @@ _RULE_ITEM = regex(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
 _ANY_REF = regex(r"#(\d{1,9})\b")
 _QUOTE_PAIRS = ('""', "“”", "„“", "«»", "「」", "``", "''")
 _OLD_RULE = regex(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
-_OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
+_OLDER_FACTS = regex(rf"(\d+) older facts{FINDS_THEM}")
 _FACT = regex(
     rf"(?P<text>.*)[ \n]\[(?:#(?P<ref>\d{{1,9}})"
     rf"|{NOTE}(?:, (?P<age>\d{{1,4}}) summar(?:y|ies) ago)?)\]",
@@ -116,7 +117,7 @@ class SummaryFact:
 
 def older_facts(count: int) -> SummaryFact:
     """Return the line that counts dropped facts."""
-    return SummaryFact(f"{count} older facts: Recall finds them")
+    return SummaryFact(f"{count} older facts{FINDS_THEM}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ class CompactionEngine:
         If the server does not mention images, only images new in this request can be the cause.
         """
         if not self.host.takes_images():
-            return self._layers.leave_out(RefusedPart("images", NOT_TAKEN))
+            return self._layers.leave_out(RefusedPart("images", self.host.offered.say(*NOT_TAKEN)))
         unseen = not self.names_images(refusal)
         images = RefusedPart("images", refusal.message, every=False, only_unseen=unseen)
         return self._layers.leave_out(images)

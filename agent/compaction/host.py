@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ...tools.offered import EVERY, Offered
 from ...tools.system.kept_text import KeptText
 from ..context.request import Request
 from ..context.view import View, fold
@@ -35,6 +36,10 @@ class EngineHost(Protocol):
 
     @property
     def emit(self) -> Emit: ...
+
+    @property
+    def offered(self) -> Offered:
+        """The tools of the conversation; texts for the model name only these."""
 
     @property
     def folder(self) -> Path:
@@ -122,6 +127,7 @@ class BareHost:
     """
 
     effort: str | None = None
+    offered = EVERY
 
     def __init__(self, log: Log, model_id: str, window_tokens: int) -> None:
         self.log, self.model_id, self.window_tokens = log, model_id, window_tokens

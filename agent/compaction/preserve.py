@@ -263,7 +263,7 @@ def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
     end = first + whole.count("\n") - tail.count("\n")
     head = head[: head.rfind("\n")] if "\n" in head else head
     tail = tail[tail.find("\n") + 1 :] if "\n" in tail else tail
-    return f"{head}\n[… lines {start}-{end} of {path}: Read them there …]\n{tail}"
+    return f"{head}\n[… lines {start}-{end} of {path}: read them there …]\n{tail}"
 
 
 def _new_section(text: str, name: str) -> str:

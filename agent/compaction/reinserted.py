@@ -10,7 +10,7 @@ from .summary.request import first_tokens
 
 REINSERTED_SHARE = 0.25  # of the window, for all reinserted entries
 CUT_NOTE = (
-    "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
+    "[cut here, to leave room: {left:,} more characters; read what is named above for the rest]"
 )
 
 

@@ -12,11 +12,14 @@ the block's budget, the newest first; older ones are counted by folder.
 from collections import Counter
 from collections.abc import Iterator
 
+from ...tools.offered import EVERY, Offered
 from ...tools.system.unicode import replace_unprintable_but_tabs
 from ..context.tokens import estimate
+from ..session.archive import FILES_NAME
 from ..session.entries import Summary
 from ..session.ledger import Ledger
 from .document import SummaryDocument
+from .recall_hints import FOUND_BY, for_tools, names_each
 from .summary.merge import answered_steps
 from .summary.open_failures import with_open_failures
 from .summary.shorten import changed_file_rows, is_folder_row
@@ -29,7 +32,9 @@ MAX_LIST_SHARE = 0.125  # of the window, for changed files and for failures each
 _ACTIONS = ("created", "modified", "deleted")
 
 
-def state_block(ledger: Ledger, window_tokens: int, summary: Summary | None = None) -> str:
+def state_block(
+    ledger: Ledger, window_tokens: int, summary: Summary | None = None, offered: Offered = EVERY
+) -> str:
     """Return the block for a window of this size; "" if the ledger has no facts for it. `summary`
     is the newest summary in the context.
     """
@@ -41,7 +46,8 @@ def state_block(ledger: Ledger, window_tokens: int, summary: Summary | None = No
     budget = max(MIN_BLOCK_TOKENS, int(BLOCK_SHARE * window_tokens))
     read = _read(ledger, budget - estimate("\n".join([HEADER, *lines])))
     lines += [f"Files read: {read}"] if read else []
-    return "\n".join([HEADER, *map(replace_unprintable_but_tabs, lines)]) if lines else ""
+    text = "\n".join([HEADER, *map(replace_unprintable_but_tabs, lines)]) if lines else ""
+    return for_tools(text, offered, names_each(FILES_NAME))
 
 
 def _changed(ledger: Ledger, room: int) -> Iterator[str]:
@@ -85,7 +91,7 @@ def _read(ledger: Ledger, room: int) -> str:
             text = "; ".join([*(f"{n} in {folder}" for folder, n in folders.items()), *named])
             if estimate(text) <= room:
                 return text
-    return f"{len(paths)}, found by Recall" if paths else ""
+    return f"{len(paths)}{FOUND_BY}" if paths else ""
 
 
 def _roots(folders: Counter[str]) -> Counter[str]:

@@ -17,6 +17,7 @@ from ...tools import text as texts
 from ...tools.base import Output, Params, Tool
 from ...tools.glob import GlobParams, GlobTool
 from ...tools.image import image_size
+from ...tools.offered import Offered
 from ...tools.read import MAX_LINES, ReadParams, ReadTool, image_output
 from ...tools.system.phrasing import count_of
 from ..compaction.layers import move
@@ -176,7 +177,9 @@ class AttachmentsFeature(Feature):
         if output.is_error:
             content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
         elif not blocks and estimate(output.text) > self._most():
-            content, lines = _beginning(self.session.policy, mention, output)
+            content, lines = _beginning(
+                self.session.policy, mention, output, self.session.context.offered
+            )
             details |= {"lines": lines} if "lines" in details else {}
             told += ", as a reference because it is large"
         elif "width" in details:
@@ -267,6 +270,7 @@ class AttachmentsFeature(Feature):
                 seq=self.session.log.last_seq + 1,
                 folder=self.session.folder,
                 policy=policy,
+                offered=self.session.context.offered,
             )
         except OSError as error:
             raise RecordError(
@@ -297,7 +301,9 @@ def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
     return ReadTool(), ReadParams(path=mention.path, offset=mention.first, limit=limit)
 
 
-def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, list[int]]:
+def _beginning(
+    policy: Policy, mention: Mention, output: Output, offered: Offered
+) -> tuple[str, list[int]]:
     """Return a reference to a large file with its first lines, and the numbers of the first and
     last of these lines.
     """
@@ -313,8 +319,9 @@ def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, l
     head = (
         f"[The user attached the file {mention.as_written}: "
         f"{', '.join([f'{size:,} bytes', *facts])}, too large to be given whole. It begins with "
-        "the lines below; Read it with offset and "
-        f"limit{', or Grep it' if 'lines' in details else ''}.]"
+        "the lines below"
+        + offered.say("; {Read} it with offset and limit", ", or {Grep} it" * ("lines" in details))
+        + ".]"
     )
     return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
 

@@ -329,7 +329,7 @@ def _notice_text(ended: Sequence[str], changed: Sequence[str], outputs: Sequence
     """Return the notice for the model, or "" if there is nothing to report."""
     parts = []
     if outputs:
-        parts.append("What the unfinished calls had printed by then, to Read or Grep:")
+        parts.append("What the unfinished calls had printed by then is in these files:")
         parts += _bullets(outputs)
     if changed:
         parts.append("Files that are not as they were before the calls without a result:")

@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from ...tools import job
+from ...tools.offered import EVERY, Offered, Part, Wording
 from ...tools.system.take_turn import in_thread
 from ..compaction.preserve import preserved_sections, preserved_text
 from ..config.settings import PermissionMode
@@ -21,7 +22,7 @@ from ..lazy import dataclass
 from ..loop.directories import directories_line
 from ..loop.interface import Feature, Turn
 from ..loop.live_session import LiveSession
-from ..loop.permission_mode import MEANINGS
+from ..loop.permission_mode import meaning
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
 from ..session.since_point import list_stale_files
@@ -37,7 +38,9 @@ What follows was recorded in an earlier session. It is history, not an instructi
 """
 
 
-def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: bool = False) -> str:
+def system_prompt(
+    append: str = "", part: str = "", *, own: str = "", brief: bool = False
+) -> Wording:
     """Return the system prompt, followed by the user's addition `append`. With `brief`, use the
     shorter prompt for small models.
 
@@ -47,8 +50,15 @@ def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: boo
     """
     end = "-brief" if brief else ""
     told = [own or prompt_text(f"system{end}"), prompt_text(f"limits{end}"), append]
-    texts = [*told, *([prompt_text("agent"), part] if part else [])]
-    return "\n\n".join(filter(None, map(str.strip, texts)))
+    parts, values = list[Part](), dict[str, str]()
+    for text in [*told, *([prompt_text("agent"), part] if part else [])]:
+        if not text.strip():
+            continue
+        name = f"text_{'abcde'[len(values)]}"
+        values[name] = text.strip()
+        parts += ["\n\n"] * bool(parts)
+        parts += text.parts if isinstance(text, Wording) else [f"{{{name}}}"]
+    return Wording(*parts, **values)
 
 
 def first_entries(
@@ -58,13 +68,14 @@ def first_entries(
     *,
     instructions: Sequence[Entry] = (),
     servers: Sequence[str] = (),
+    offered: Offered = EVERY,
 ) -> list[Entry]:
     """Return the entries before the first message: environment, instruction files, and the
     hand-over of another session.
 
     `env` is the environment for git; `servers` are names of MCP servers.
     """
-    lines = [environment_text(cwd, env), *_servers_line(servers)]
+    lines = [environment_text(cwd, env), *_servers_line(servers, offered)]
     here = User(content="\n".join(lines), source="environment")
     handed = (
         [User(content=f"{PRIOR_SESSION_HEADING}{prior}", source="environment")] if prior else []
@@ -97,6 +108,7 @@ def entry_after_summary(
     changed: Sequence[str] = (),
     servers: Sequence[str] = (),
     directories: Sequence[str] = (),
+    offered: Offered = EVERY,
 ) -> User:
     """Return the entry to insert after a summary.
 
@@ -107,8 +119,8 @@ def entry_after_summary(
         "After the compression, as things stand now:",
         f"Working directory: {cwd}",
         f"Date: {date.today().isoformat()}",
-        f"Permission mode: {mode}{f': {MEANINGS[mode]}' * (mode == 'plan')}",
-        *_servers_line(servers),
+        f"Permission mode: {mode}{f': {meaning(mode, offered)}' * (mode == 'plan')}",
+        *_servers_line(servers, offered),
     ]
     if directories:
         lines += [directories_line(directories)]
@@ -125,13 +137,15 @@ def entry_after_summary(
     return User(content="\n".join(lines), source="environment")
 
 
-def _servers_line(servers: Sequence[str]) -> list[str]:
+def _servers_line(servers: Sequence[str], offered: Offered) -> list[str]:
     """Return the line with the MCP servers, or [] for no servers."""
     if not servers:
         return []
     more = len(servers) - MAX_SERVERS_NAMED
     named = ", ".join([*servers[:MAX_SERVERS_NAMED], *([f"{more} more"] if more > 0 else [])])
-    return [f"MCP servers, whose tools Mcp finds and calls: {named}"]
+    return [
+        offered.say("MCP servers", ", whose tools {Mcp} finds and calls", ": {named}", named=named)
+    ]
 
 
 def changed_files_notice(paths: Sequence[str]) -> list[Entry]:
@@ -156,7 +170,8 @@ def _changed(paths: Sequence[str]) -> str:
         else []
     )
     named = ", ".join([*paths[:MAX_CHANGED_FILES_NAMED], *more])
-    return f"Changed on disk since this session last read or wrote them: {named}. Read them again."
+    told = f"Changed on disk since this session last read or wrote them: {named}"
+    return f"{told}. To use them, read them again."
 
 
 def _shell() -> str:
@@ -198,6 +213,7 @@ class EnvironmentFeature(Feature):
                 self._read().files, session.view, (), self._window
             ),
             servers=around.servers,
+            offered=session.context.offered,
         )
 
     async def turn_started(self, turn: Turn) -> None:
@@ -229,11 +245,14 @@ class EnvironmentFeature(Feature):
             mode=session.approval.mode,
             todos=session.context.todos,
             jobs=job.listing(session.context.jobs),
-            agents=list_unfinished(session.ledger.agents.values(), session.context.agents),
+            agents=list_unfinished(
+                session.ledger.agents.values(), session.context.agents, session.context.offered
+            ),
             preserved=preserved_text(sections),
             changed=self._stale_files(),
             servers=around.servers,
             directories=session.approval.folders.names,
+            offered=session.context.offered,
         )
         files = InstructionReader(self._places, session.approval.denies_reading)
         texts = files.read(self._places.for_all_work())

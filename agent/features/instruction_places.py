@@ -392,7 +392,7 @@ class InstructionReader:
             except UnicodeDecodeError:
                 raise ValueError("it is not text in a known encoding") from None
         if len(text) > MAX_INSTRUCTION_CHARS:
-            cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"
+            cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; read {path} for the rest]"
             text = f"{text[:MAX_INSTRUCTION_CHARS]}\n{cut}"
         return text, True
 

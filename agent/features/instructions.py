@@ -46,8 +46,8 @@ _GONE = "{path} was deleted or is empty now: the instructions given from it no l
 _NOT_IMPORTED = "{path} is not imported any more: the instructions given from it no longer apply."
 _SAME = "{path} has changed: it now says the same as {other}. Its earlier text no longer applies."
 _ALIKE = "{path}{about}, says the same as {other}."
-_CUT = "[cut here: the rest is over the budget for instruction files. Read the file for it]"
-_LEFT_OUT = "[left out: over the budget for instruction files. Read the file before you work{to}]"
+_CUT = "[cut here: the rest is over the budget for instruction files; read the file for it]"
+_LEFT_OUT = "[left out: over the budget for instruction files; read the file before you work{to}]"
 _IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
 
 RedactEntry = Callable[[User], User]

@@ -9,7 +9,10 @@ from ..session.entries import User
 if TYPE_CHECKING:
     from ...tools.job import BackgroundJob
 
-ENDED = '{id} has ended after {seconds:.0f} s: {status}. Job with action "read" gives its output.'
+ENDED = (
+    "{id} has ended after {seconds} s: {status}.",
+    ' {Job} with action "read" gives its output.',
+)
 
 
 class JobsFeature(Feature):
@@ -21,6 +24,8 @@ class JobsFeature(Feature):
         for job in jobs.values():
             if job.process.running or job.end_is_known:
                 continue
-            text = ENDED.format(id=job.id, seconds=job.seconds, status=job.status)
+            text = self.session.context.offered.say(
+                *ENDED, id=job.id, seconds=f"{job.seconds:.0f}", status=job.status
+            )
             self.session.record(User(content=text, source="notice", details=job.details()))
             job.end_is_known = True

@@ -248,7 +248,7 @@ The next results will be the same. Do something else: change the arguments, use 
 read the results again for what they say. If you cannot go on, answer without a call and say what \
 is missing. If you repeat them further, your turn is ended.]"""
 
-NOT_RUN = "the same call ran {times} times or more in a row. Read its results."
+NOT_RUN = "the same call ran {times} times or more in a row. Use its results."
 
 
 class LoopsFeature(Feature):

@@ -42,9 +42,11 @@ PROPOSED = "This plan was proposed. The user has not agreed to it but by what th
 DECLINED = "The user does not agree to the plan yet.{why} Change it and propose it again."
 DONE = (
     "[The plan that was agreed to in #{ref}, {title}, is carried out: every step on the todo list "
-    "is completed. Recall #{ref} has it.]"
+    "is completed.",
+    " {Recall} #{ref} has it.",
+    "]",
 )
-_CUT = "\n[{left:,} more characters: Recall #{ref} has all of it.]"
+_CUT = ("\n[{left} more characters", ": {Recall} #{ref} has all of it", ".]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ class PlanFeature(Feature):
         self._pending = None
         mode = session.approval.mode
         if pending.agreed and announced_mode(session.view) != mode:
-            session.record(User(content=mode_notice(mode), source="notice"))
+            notice = mode_notice(mode, session.context.offered)
+            session.record(User(content=notice, source="notice"))
 
     def keep(self, text: str, *, agreed: bool = True) -> None:
         """Record a plan that applies from now on. Raises RecordError."""
@@ -187,19 +190,21 @@ class PlanFeature(Feature):
             return  # a subagent without the tool
         now, known = session.approval.mode, announced_mode(session.view)
         if now != known and "plan" in (now, known):
-            session.record(User(content=mode_notice(now), source="notice"))
+            notice = mode_notice(now, session.context.offered)
+            session.record(User(content=notice, source="notice"))
 
     def _reinserted_entry(self, fact: PlanFact) -> Entry:
         todos, details = self.session.ledger.todos, {"plan": {"ref": fact.ref}}
+        offered = self.session.context.offered
         if fact.agreed and todos and all(todo["status"] == "completed" for todo in todos):
-            text = DONE.format(ref=fact.ref, title=title_of(fact.text))
+            text = offered.say(*DONE, ref=fact.ref, title=title_of(fact.text))
         else:
             head = AGREED if fact.agreed else PROPOSED
             text = f"[{head}, in #{fact.ref}; it still holds:]\n\n{fact.text}"
             most = int(CUT_SHARE * self.session.model.current_window().size)
             if estimate(text) > most:
                 kept = first_tokens(text, most)
-                text = kept + _CUT.format(left=len(text) - len(kept), ref=fact.ref)
+                text = kept + offered.say(*_CUT, left=f"{len(text) - len(kept):,}", ref=fact.ref)
         return User(content=text, source=PLAN, details=details)
 
     def _unrecorded(self) -> _Pending | None:

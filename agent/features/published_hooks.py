@@ -221,7 +221,7 @@ MAX_CALL_CHARS = 80  # of a call's title in the head of a hook's text
 
 _CONTINUES = "The call continues without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
-_CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
+_CUT = ("[cut here: {left} more characters", "; {Recall} #{ref} has all of it", "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +429,8 @@ class PublishedHooks:
             return User(content=whole, source=HOOK, details=details)
         seq = session.log.last_seq + 1
         path = session.folder / "offloaded" / file_name("hook", seq, datetime.now())
-        shown = f"{whole[:limit]}\n{_CUT.format(left=len(whole) - limit, ref=seq)}"
+        left = f"{len(whole) - limit:,}"
+        shown = f"{whole[:limit]}\n{session.context.offered.say(*_CUT, left=left, ref=seq)}"
         offloaded = None
         try:
             offload(path, whole)

@@ -48,9 +48,10 @@ USES_FILE = "skill_uses.json"  # in the state folder: when each skill was last l
 
 _LIST_HEAD = (
     "Skills, which are instructions for certain work. Where one fits the task, load it with the "
-    "tool Skill before you begin."
+    f"tool {SkillTool.name} before you begin."
 )
-_MORE = "{more}, used longest ago, not shown here: Skill without a name lists all."
+_LISTS_ALL = f"{SkillTool.name} without a name lists all."
+_MORE = "{more}, used longest ago, not shown here: " + _LISTS_ALL
 _CHANGED = "Skills that are new or have changed:"
 _GONE = "Skills that are no longer there: {names}."
 _HEAD = "[The skill {name}. Relative paths in it count from {folder}."
@@ -59,8 +60,8 @@ _AGAIN = (
     "[The skill {name}, loaded in #{ref}, still holds. This is no new request: what it was loaded "
     "for is not to be done again. Relative paths in it count from {folder}.]"
 )
-_CUT = "[cut here: {left:,} more characters of this skill; Recall #{ref} has all of it]"
-_LEFT_OUT = "[its text is left out for want of room; Recall #{ref} has it]"
+_CUT = ("[cut here: {left} more characters of this skill", "; {Recall} #{ref} has all of it", "]")
+_LEFT_OUT = ("[its text is left out for want of room", "; {Recall} #{ref} has it", "]")
 _STANDS = "The skill {name} stands in the context already, as #{ref}."
 _CALLED_AGAIN = "[The user calls the skill {name} again, which stands above as #{ref}.]"
 
@@ -155,9 +156,7 @@ class SkillsFeature(Feature):
         if skill is None:
             near = difflib.get_close_matches(name, [each.name for each in self._listed()], 1)
             meant = f" Is {near[0]} meant?" if near else ""
-            raise ToolError(
-                f"There is no skill {name[:100]!r}.{meant} Skill without a name lists all."
-            )
+            raise ToolError(f"There is no skill {name[:100]!r}.{meant} {_LISTS_ALL}")
         name = skill.name
         if not skill.for_model:
             raise ToolError(f"The skill {name} is for people: the user loads it with /{name}.")
@@ -308,7 +307,8 @@ class SkillsFeature(Feature):
             most, whole = min(room, share), f"{head}\n\n{body}"
             text = self._cut(whole, most, fact.ref)
             if most < MIN_TEXT_TOKENS and estimate(text) > most:
-                text = f"{head}\n\n{_LEFT_OUT.format(ref=fact.ref)}"
+                left_out = self.session.context.offered.say(*_LEFT_OUT, ref=fact.ref)
+                text = f"{head}\n\n{left_out}"
             room = max(0, room - estimate(text))
             details: dict[str, Any] = {
                 "name": fact.name, "path": fact.path, "digest": fact.digest, "ref": fact.ref,
@@ -322,9 +322,10 @@ class SkillsFeature(Feature):
         """Return a text, cut to `room` tokens with a note about the rest."""
         if estimate(text) <= room:
             return text
-        note = _CUT.format(left=len(text), ref=ref)
+        say = self.session.context.offered.say
+        note = say(*_CUT, left=f"{len(text):,}", ref=ref)
         kept = first_tokens(text, max(1, room - estimate(note)))
-        return f"{kept}\n{_CUT.format(left=len(text) - len(kept), ref=ref)}"
+        return f"{kept}\n{say(*_CUT, left=f'{len(text) - len(kept):,}', ref=ref)}"
 
     def _whole_list(self) -> list[Entry]:
         """Return the list of skills within its limit, most recently loaded first. Return [] if
@@ -368,7 +369,7 @@ class SkillsFeature(Feature):
     def _cut_list(self, text: str, room: int) -> str:
         if estimate(text) <= room:
             return text
-        return f"{first_tokens(text, room)}…\nSkill without a name lists all."
+        return f"{first_tokens(text, room)}…\n{_LISTS_ALL}"
 
     def _listed(self) -> list[Skill]:
         """Return the skills that the model may load, most recently loaded first."""

@@ -79,7 +79,9 @@ def built_in_types() -> list[AgentType]:
             READ_ONLY_TOOLS,
             is_read_only=True,
         ),
-        AgentType("general", "does work of any kind, with all tools but Task", _prompt("general")),
+        AgentType(
+            "general", f"does work of any kind, with all tools but {TASK}", _prompt("general")
+        ),
         AgentType(
             "review",
             "reviews a change or plan, and changes nothing",
@@ -292,11 +294,11 @@ def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]
     if not named:
         raise ValueError("tools is empty; name some, or omit the line for all tools")
     if TASK in named:
-        raise ValueError("tools names Task, but subagents cannot start subagents")
+        raise ValueError(f"tools names {TASK}, but subagents cannot start subagents")
     if strange := [name for name in named if name not in known]:
         raise ValueError(f"unknown tools: {', '.join(strange)}; known: {', '.join(known)}")
     return named
 
 
 def _prompt(name: str) -> str:
-    return prompt_text(f"agent-{name}").strip()
+    return prompt_text(f"agent-{name}")

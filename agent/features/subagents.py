@@ -404,7 +404,7 @@ class SubagentsFeature(Feature):
                 Budget(calls=MAX_CALLS_PER_RUN),
                 within=parent.model.budget_meter,
                 records_requests=parent.model.budget_meter.records_requests,
-                hint="Task with resume goes on.",
+                hint=f"{TaskTool.name} with resume goes on.",
             ),
         )
         try:

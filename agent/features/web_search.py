@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tools.base import Tool
-from ...tools.mcp import Servers
+from ...tools.mcp import McpTool, Servers
 from ...tools.web_search import WebSearchTool
 from ..compaction.layers.clear import stub
 from ..config.settings import Settings
@@ -116,7 +116,7 @@ class WebSearchFeature(Feature):
         names = list(dict.fromkeys(_SEARCHES.findall(found)))
         if not names:
             return "an MCP server with a search tool could, but none is configured"
-        return f"Mcp can call {', '.join(names[:3])} instead"
+        return f"{McpTool.name} can call {', '.join(names[:3])} instead"
 
     def _drop_searches(self, why: str) -> bool:
         """Replace search results by their titles, and notify the user."""

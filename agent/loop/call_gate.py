@@ -16,7 +16,7 @@ from ..events import Answer, Question
 from ..lazy import dataclass
 from ..permissions import suggestions
 from ..permissions.approval import Approval
-from ..permissions.objections import Verdict
+from ..permissions.objections import PLAN_MODE_REFUSAL, Verdict
 from ..permissions.rule_set import RuleKind
 from ..security.planted import PlantedWatch
 from ..session.entries import Note
@@ -119,7 +119,7 @@ class CallGate:
         verdict = await self._judged_in_time(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
-            raise CallRefused(f"Not allowed: {verdict.reason}", denied=True)
+            raise self._refused(verdict)
         return verdict
 
     @contextmanager
@@ -165,13 +165,20 @@ class CallGate:
             return verdict
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
             self._deny(tool, title, now, asked=True)
-            raise CallRefused(f"Not allowed: {now.reason}", denied=True)
+            raise self._refused(now)
         self._deny(tool, title, replace(verdict, reason=answer.reason), asked=True, answer="no")
         why = f" They say: {answer.reason}" if answer.reason else ""
         details = {"reason": answer.reason} if answer.reason else {}
         raise CallRefused(
             f"The user declined this call.{why}", denied=True, declined=True, **details
         )
+
+    def _refused(self, verdict: Verdict) -> CallRefused:
+        """Return the refusal of a call that the rules or the mode deny."""
+        text = f"Not allowed: {verdict.reason}"
+        if verdict.reason == PLAN_MODE_REFUSAL:
+            text += self.session.context.offered.say(" with {Plan}")
+        return CallRefused(text, denied=True)
 
     async def network_refusal(self, host: str) -> str:
         """Return the reason why a sandboxed command may not connect to a host; "" if it may. Rules

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...tools.offered import Offered
 from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
 from ..compaction.host import CompactionPurpose
@@ -57,6 +58,10 @@ class CompactionHost:
     @property
     def emit(self) -> Emit:
         return self._agent.emit
+
+    @property
+    def offered(self) -> Offered:
+        return self._agent.context.offered
 
     @property
     def model_id(self) -> str:

@@ -61,7 +61,7 @@ class TurnRules:
 class SessionOpening:
     """The entry that records how this process opens a session."""
 
-    system: str  # the system prompt
+    system: str  # the system prompt, for a conversation with every tool if it is a `Wording`
     parent: Mapping[str, Any] | None = None  # ID and newest entry of the session it was forked from
 
     def model_entry(self, session: "LiveSession") -> Session:
@@ -81,10 +81,11 @@ class SessionOpening:
         view's.
         """
         schemas, view = session.tool_schemas(), session.view
-        is_same = self.system == view.system
+        system = session.context.offered.rendered(self.system)
+        is_same = system == view.system
         return replace(
             self.model_entry(session),
-            system=None if is_same else self.system,
+            system=None if is_same else system,
             own_prompt=None if is_same else session.options.prompts.own or None,
             tools=None if schemas == view.tools else schemas,
             parent=dict(self.parent) if self.parent else None,
@@ -117,7 +118,7 @@ class LiveSession(SessionRecord):
 
     def __post_init__(self) -> None:
         self.turn_rules = TurnRules(self.approval)
-        self.context.offered = Offered(lambda: {tool.name for tool in self.tools})
+        self.context.offered = Offered(self._tool_names)
         self.context.window_tokens = lambda: self.model.current_window().size
 
     def tool_schemas(self) -> list[dict[str, Any]]:
@@ -128,6 +129,10 @@ class LiveSession(SessionRecord):
     def policy_now(self) -> Policy:
         """The policy, as adapted to the speed of a local server."""
         return policy_in_time(self.policy, self.model.token_seconds(), self.model.current_window())
+
+    def _tool_names(self) -> set[str]:
+        """Return the names of the tools; before they are made, of those in the log."""
+        return {each.name for each in self.tools} or {str(t.get("name")) for t in self.view.tools}
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

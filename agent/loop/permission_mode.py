@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
+from ...tools.offered import EVERY, Offered
 from ..lazy import regex
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "sandboxed": "files of the project may be edited, and commands run unasked where the sandbox "
     "confines them: they write to the project and temporary files, without a network; the user is "
     "asked about the rest",
-    "plan": "change nothing; look around, then propose a plan with Plan",
+    "plan": "change nothing; look around, then propose a plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
+_WITH_PLAN = " with {Plan}"
 # In a notice of the program, or in the entry after a summary (`prompt.entry_after_summary`).
 _MODE_NOTICE = regex(
     r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
@@ -36,11 +38,16 @@ def announce_mode(session: "LiveSession", last_mode: str) -> None:
 
     now = session.approval.mode
     if session.view.items and now != (announced_mode(session.view) or last_mode):
-        session.record(User(content=mode_notice(now), source="notice"))
+        session.record(User(content=mode_notice(now, session.context.offered), source="notice"))
 
 
-def mode_notice(mode: "PermissionMode") -> str:
-    return f"The permission mode is now {mode}: {MEANINGS[mode]}."
+def mode_notice(mode: "PermissionMode", offered: Offered = EVERY) -> str:
+    return f"The permission mode is now {mode}: {meaning(mode, offered)}."
+
+
+def meaning(mode: "PermissionMode", offered: Offered) -> str:
+    """Return what a mode means for the model."""
+    return MEANINGS[mode] + (offered.say(_WITH_PLAN) if mode == "plan" else "")
 
 
 def announced_mode(view: "View") -> str | None:

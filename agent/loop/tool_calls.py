@@ -97,6 +97,7 @@ class ResultFiles:
                 folder=folder,
                 policy=self.policy,
                 room=room,
+                offered=self.context.offered,
             )
         except OSError as error:
             details["gate"] = OVERSIZE_GATE
@@ -141,8 +142,14 @@ class ResultFiles:
             offload(path, output.whole)
         except OSError as error:
             return f"{output.text}\n[The rest cannot be kept: {error.strerror}]", None
-        text = f"{output.text}\n[All of it: Read or Grep {path}, or Recall #{seq}]"
+        text = f"{output.text}\n[All of it: {self._ways_to(path, seq)}]"
         return text, str(path.relative_to(folder))
+
+    def _ways_to(self, path: Path, seq: int) -> str:
+        """Return how the model gets a text that is in a file."""
+        return self.context.offered.say(
+            ("{Read or Grep} {path}", "{path}"), ", or {Recall} #{seq}", path=path, seq=seq
+        )
 
     def _finish_file(
         self, tool: str, text: str, filed: FiledOutput, details: dict[str, Any]
@@ -156,13 +163,20 @@ class ResultFiles:
         except OSError as error:  # the file keeps its name
             self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
         name = f"{OFFLOADED}/{file.path.name}"
-        plan = move.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)
+        plan = move.plan(
+            text,
+            path=str(file.path),
+            policy=self.policy,
+            tool=tool,
+            filed=filed,
+            offered=self.context.offered,
+        )
         if plan is None and not filed.is_needed:
             file.remove()
             return text, None
         if plan is None:
             kept = "What is kept of it" if file.cut else "All of it"
-            return f"{text}\n[{kept}: Read or Grep {file.path}, or Recall #{seq}]", name
+            return f"{text}\n[{kept}: {self._ways_to(file.path, seq)}]", name
         details["gate"] = OVERSIZE_GATE
         details["tokens_saved"] = plan.saved
         return plan.reference, name

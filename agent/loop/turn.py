@@ -101,7 +101,12 @@ async def _record_message(agent: AgentState, message: IncomingMessage) -> None:
         size, seq, folder = (await agent.model.window()).size, agent.log.last_seq + 1, agent.folder
         try:
             kept, offloaded = move.move_message(
-                content, size=size, seq=seq, folder=folder, policy=agent.policy
+                content,
+                size=size,
+                seq=seq,
+                folder=folder,
+                policy=agent.policy,
+                offered=agent.context.offered,
             )
         except OSError as error:
             text = f"cannot save the message in {folder}: {error.strerror}"

@@ -18,7 +18,7 @@ VerdictAction = Literal["allow", "ask", "deny"]
 MAX_QUOTED_COMMAND_CHARS = 80  # of a command in a reason
 PLAN_MODE_REFUSAL = (
     "plan mode is on: nothing may be edited, and only commands that look may run. Finish the plan "
-    "and propose it with Plan"
+    "and propose it"
 )
 READ_ONLY_REFUSAL = (
     "this subagent only looks: it edits nothing and runs only commands that plainly read"

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ...tools.offered import EVERY, Offered
 from ...tools.system.phrasing import cut_after
 from ..errors import SessionError
 from ..lazy import dataclass, regex
@@ -205,7 +206,7 @@ STATUS_OF_TURN: dict[str, SubagentStatus] = {  # status of a subagent by the sta
     "interrupted": "interrupted",
 }  # fmt: skip
 _REF = regex(r"(?<![\w/&])#(\d{1,18})\b")  # not the `&#38;` of a summary
-RESUME_HINT = "Task with resume set to its id goes on with one where it was"
+_RESUME_HINT = " ({Task} with resume set to its id goes on with one where it was)"
 
 
 def subagent_log(folder: Path, id: str) -> Path:
@@ -309,7 +310,10 @@ def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) 
 
 
 def missing_entries(
-    folder: Path, unreported_ids: Collection[str], agents: Iterable[SubagentRun]
+    folder: Path,
+    unreported_ids: Collection[str],
+    agents: Iterable[SubagentRun],
+    offered: Offered = EVERY,
 ) -> list[Entry]:
     """Return the entries to record when a session continues after its process was killed.
 
@@ -327,13 +331,15 @@ def missing_entries(
             unreported.append(agent)
     if unreported:
         head = "The session was left while subagents were at work."
-        unfinished = f"{head} {list_unfinished(unreported)}".strip()
+        unfinished = f"{head} {list_unfinished(unreported, (), offered)}".strip()
         text = "\n".join(filter(None, (unfinished, _finished_answers(unreported))))
         found.append(User(content=text, source="notice"))
     return found
 
 
-def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()) -> str:
+def list_unfinished(
+    agents: Iterable[SubagentRun], at_work: Collection[str] = (), offered: Offered = EVERY
+) -> str:
     """Return a text for the model that lists the unfinished subagents and those `at_work`; "" if
     there are none.
     """
@@ -342,7 +348,8 @@ def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()
         if agent.id in at_work or agent.status != "done":
             rows = working if agent.id in at_work else left
             rows.append(f"- {agent.id} ({agent.type}): {agent.description}")
-    parts = [f"Subagents that did not finish ({RESUME_HINT}):", *left[-MAX_LISTED:]] if left else []
+    head = f"Subagents that did not finish{offered.say(_RESUME_HINT)}:"
+    parts = [head, *left[-MAX_LISTED:]] if left else []
     parts += ["Subagents at work in the background:", *working] if working else []
     return "\n".join(parts)
 

@@ -152,7 +152,7 @@ def test_what_is_preserved_is_bounded_by_the_window(project: Path) -> None:
         found = preserve.preserved_sections(project, PreserveRules(), Ledger(), "", size)
         text = preserved_text(found)
         assert size * 0.06 < estimate(text) < size * 0.13, size
-        assert text.count("Read them there") == 2
+        assert text.count("read them there") == 2
         assert sections_not_in_context(text, found) == []
 
 

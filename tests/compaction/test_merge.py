@@ -891,7 +891,7 @@ def test_a_file_has_the_status_that_the_rest_of_the_record_gives_it() -> None:
     )
     made = with_statuses(document, {"d.py"})
     assert [row.status for row in made.modified] == [
-        "complete", "partial", "", "changed on disk since: Read it",
+        "complete", "partial", "", "changed on disk since: read it",
     ]  # fmt: skip
     assert parse(render(made)) == made
     old = made.to_json()

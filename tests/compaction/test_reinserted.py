@@ -14,5 +14,5 @@ def test_only_the_longest_is_cut_and_says_so() -> None:
     assert first == short
     assert isinstance(second, User)
     assert str(second.content).startswith("Instructions from /p/AGENTS.md:\n\nrule rule")
-    assert "more characters; Read what is named above for the rest]" in str(second.content)
+    assert "more characters; read what is named above for the rest]" in str(second.content)
     assert 1_900 < reinserted_tokens([first, second]) < 2_050

@@ -115,7 +115,7 @@ def test_texts_for_a_model_that_repeats_itself() -> None:
 
 
 def test_text_of_init() -> None:
-    check("init.md", prompt_text("init"))
+    check("init.md", prompt_text("init") + "\n")
 
 
 def test_a_whole_request(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
     outer, nearest = instruction_files(inner, tmp_path / "none", tmp_path)
     assert (outer.path, outer.text) == (tmp_path / name, "outer")
     assert nearest.path == inner / name
-    assert nearest.text.endswith(f"[cut at 100,000 characters; Read {inner / name} for the rest]")
+    assert nearest.text.endswith(f"[cut at 100,000 characters; read {inner / name} for the rest]")
 
 
 def test_the_environment_outside_and_inside_a_repository(tmp_path: Path) -> None:

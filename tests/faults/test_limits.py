@@ -105,7 +105,7 @@ def test_long_lines(figures: dict[str, Figures]) -> None:
 def test_what_a_person_leaves(figures: dict[str, Figures]) -> None:
     row = figures["MB of instructions"]
     assert row["kb"] * 1024 < MAX_INSTRUCTION_CHARS + 200
-    assert f"cut at {MAX_INSTRUCTION_CHARS:,} characters; Read " in row["notice"]
+    assert f"cut at {MAX_INSTRUCTION_CHARS:,} characters; read " in row["notice"]
     assert row["mb"] < 20
     waiting = figures["words that wait"]
     assert (waiting["lines"], waiting["in_order"]) == (render.MAX_SHOWN_WAITING + 1, True)

@@ -14,6 +14,7 @@ from ctxagent.agent.loop.interface import Turn
 from ctxagent.agent.loop.live_session import LiveSession
 from ctxagent.agent.session.entries import PLAN, ToolResult, User
 from ctxagent.tools.base import Output
+from ctxagent.tools.offered import EVERY
 from ctxagent.tools.plan import plan_text
 
 POOL = plan_text("# Give the walrus a pool\n\nIt lies in `pool.py`.", ["Dig", "Fill"])
@@ -135,7 +136,7 @@ def test_a_completed_plan_is_only_named(session: LiveSession) -> None:
     for todo in session.ledger.todos:
         todo["status"] = "completed"
     title = "Give the walrus a pool"
-    assert texts(feature.reinserted([])) == [DONE.format(ref=recorded.seq, title=title)]
+    assert texts(feature.reinserted([])) == [EVERY.say(*DONE, ref=recorded.seq, title=title)]
 
 
 def test_a_plan_that_was_dropped_is_not_given_again(session: LiveSession) -> None:

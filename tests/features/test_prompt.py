@@ -73,7 +73,10 @@ def after(folder: Path, **more: Any) -> str:
         ({"todos": [{"status": "pending", "content": "Feed it"}]}, "- [pending] Feed it"),
         ({"jobs": "job-1: make"}, "Background jobs:\njob-1: make"),
         ({"agents": "explore-1 did not finish"}, "explore-1 did not finish"),
-        ({"changed": ["a.txt"]}, "this session last read or wrote them: a.txt. Read them again."),
+        (
+            {"changed": ["a.txt"]},
+            "this session last read or wrote them: a.txt. To use them, read them again.",
+        ),
         ({"servers": ["a"]}, "MCP servers, whose tools Mcp finds and calls: a"),
         ({"preserved": "## Phase\nbuild"}, "\n\n## Phase\nbuild"),
     ],
@@ -93,4 +96,4 @@ def test_no_text_about_an_empty_state(tmp_path: Path) -> None:
 
 def test_many_changed_files_are_counted() -> None:
     ((_, text),) = texts(changed_files_notice([f"{n}.txt" for n in range(50)]))
-    assert "39.txt, and 10 more. Read them again." in text
+    assert "39.txt, and 10 more. To use them, read them again." in text

@@ -14,7 +14,7 @@ from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.session.entries import Session
 from ctxagent.agent.version import __version__
-from ctxagent.tools.base import Tool
+from ctxagent.tools.base import Context, Tool
 from ctxagent.tools.read import ReadTool
 
 from ..support.sessions.setup import options_in
@@ -32,7 +32,8 @@ def opened(
     options = replace(options_in(folder, folder), prompts=Prompts(own=own))
     parts = SimpleNamespace(
         folder=folder / "s-1", options=options, view=view, tools=tools,
-        model=SimpleNamespace(client=model),
+        model=SimpleNamespace(client=model), context=Context(folder),
+        tool_schemas=lambda: [tool.schema() for tool in tools],
     )  # fmt: skip
     return cast(LiveSession, parts)
 

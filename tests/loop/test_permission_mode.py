@@ -29,7 +29,7 @@ def test_the_model_is_notified_of_each_change_once(session: LiveSession) -> None
     session.approval.mode = "plan"
     for _ in range(2):
         announce_mode(session, "bypass")
-    assert notices(session) == [f"The permission mode is now plan: {MEANINGS['plan']}."]
+    assert notices(session) == [f"The permission mode is now plan: {MEANINGS['plan']} with Plan."]
     session.approval.mode = "bypass"
     announce_mode(session, "bypass")  # the view counts more than the mode of the last turn
     assert notices(session)[1:] == [mode_notice("bypass")]

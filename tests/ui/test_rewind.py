@@ -141,7 +141,7 @@ def bash(command: str, **more: Any) -> Step:
 
 
 OK = Step(text="Done.")
-STALE = "Read these files before you rely on them"
+STALE = "Before you rely on these files, read them"
 Opened = Callable[..., Desk]
 
 

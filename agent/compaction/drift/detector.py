@@ -123,7 +123,7 @@ SEVERITIES: dict[Indicator, Severity] = {
 RECOMMENDATIONS: dict[Indicator, str] = {
     "clarification": "Answer from the summary and the archive; ask only for what neither has.",
     "complete": "Compare with the intent; do what is still open, or name it as open.",
-    "unrelated": "Read the request again, and go back to its next step.",
+    "unrelated": "Look at the request again, and go back to its next step.",
     "contradiction": "Look up why it was decided; keep to it, or ask before it is changed.",
     "constraint": "Do without it, or ask for permission first.",
 }

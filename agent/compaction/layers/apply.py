@@ -248,7 +248,8 @@ class LayerRunner:
         targets, trigger = masks
         if not targets:
             return False
-        started, view, count = time.monotonic(), self.host.view, len(targets)
+        host = self.host
+        started, view, count = time.monotonic(), host.view, len(targets)
         trigger = f"{layer.gate}: {trigger}" if layer.gate else trigger
         window = self.host.current_window()
         before, moves = window.tokens, layer.joins or self._reaches_state(targets)
@@ -258,7 +259,9 @@ class LayerRunner:
             tokens_before=before,
             tokens_after=before,
             trigger=trigger,
-            state=state_block(self.host.ledger, window.size, view.summary) if moves else "",
+            state=state_block(self.host.ledger, window.size, view.summary, self.host.offered)
+            if moves
+            else "",
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
         if layer.joins and saved <= 0:  # possible for a few separate calls

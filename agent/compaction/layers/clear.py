@@ -309,9 +309,11 @@ class ClearResults(Layer):
         """Remove the oldest images if a request would have too many or too large ones. Remove all
         images if the model does not accept images.
         """
+        offered = state.offered
         if not state.host.takes_images():
-            return self.refused(state, RefusedPart("images", images.NOT_TAKEN))
-        return images.plan(state.view, _seqs(state.view.unanswered_results())), images.OVER_BOUND
+            return self.refused(state, RefusedPart("images", offered.say(*images.NOT_TAKEN)))
+        unseen = _seqs(state.view.unanswered_results())
+        return images.plan(state.view, unseen, offered), offered.say(*images.OVER_BOUND)
 
     def now(self, state: LayerState) -> Pass:
         trigger = clearing_trigger(state.policy, state.window)

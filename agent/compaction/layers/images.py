@@ -7,6 +7,7 @@ same images. The limits are those of the strictest servers of the Messages API.
 from collections.abc import Iterable
 from typing import Any
 
+from ....tools.offered import EVERY, Offered, Part
 from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context.items import ViewResult
@@ -21,11 +22,14 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64 in a request, which may have 32 
 MAX_CAPTION_LINES = 2  # with more text next to the image, the stub keeps the text
 KEPT_SHARE = 0.5  # of both limits, so that not every further image edits history
 
-OVER_BOUND = (
-    f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; Recall "
-    "shows it again"
+OVER_BOUND: tuple[Part, ...] = (
+    f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request",
+    "; {Recall} shows it again",
 )
-NOT_TAKEN = "this model takes no images; Recall shows it to one that does"
+NOT_TAKEN: tuple[Part, ...] = (
+    "this model takes no images",
+    "; {Recall} shows it to one that does",
+)
 REFUSED = "the server refused the request with it"
 
 _PLACE = regex(r"messages\.(\d+)\.content\.(\d+)\b")
@@ -45,7 +49,7 @@ class _Total:
         return self.images <= share * MAX_IMAGES and self.size <= share * MAX_IMAGE_BYTES
 
 
-def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
+def plan(view: View, unseen: set[int], offered: Offered = EVERY) -> list[dict[str, Any]]:
     """Return mask targets for the oldest results with images, so that the others fit the limits.
     Return an empty list if all fit.
 
@@ -63,7 +67,7 @@ def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
         kept.add(result.images)
         if not kept.within(1.0 if result.item.seq in unseen else KEPT_SHARE):
             over.append(result)
-    return targets(reversed(over), OVER_BOUND)
+    return targets(reversed(over), offered.say(*OVER_BOUND))
 
 
 def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from ....tools.offered import Offered
 from ....tools.system.phrasing import count_of
 from ...context import tokens
 from ...context.items import ViewResult
@@ -48,6 +49,11 @@ class LayerState:
     def view(self) -> View:
         """The messages for the model."""
         return self.host.view
+
+    @property
+    def offered(self) -> Offered:
+        """The tools of the conversation; texts for the model name only these."""
+        return self.host.offered
 
 
 @dataclass(frozen=True, slots=True)

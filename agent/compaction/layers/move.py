@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....tools.base import FiledOutput
+from ....tools.offered import EVERY, Offered, Part
 from ....tools.system.phrasing import cut_after
 from ....tools.text import count_lines
 from ...context.items import ViewResult
@@ -33,7 +34,14 @@ PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token o
 
 
 _FILE = "**File:** "
-_READ = "*Full content: Read this file with offset and limit, or Grep it for what you need.*"
+_CONTENT = "*Full content: "
+_WAYS: Part = (
+    "{Read} this file with offset and limit, or {Grep} it for what you need.*",
+    "{Read} this file with offset and limit.*",
+    "{Grep} this file for what you need.*",
+    "sed -n or grep in {Bash} shows parts of this file.*",
+    "this file has it.*",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,13 @@ def file_name(tool: str, seq: int, at: datetime) -> str:
 
 
 def plan(
-    text: str, *, path: str, policy: Policy, tool: str = "", filed: FiledOutput | None = None
+    text: str,
+    *,
+    path: str,
+    policy: Policy,
+    tool: str = "",
+    filed: FiledOutput | None = None,
+    offered: Offered = EVERY,
 ) -> MovedText | None:
     """Return the reference to `text` at `path`; None if the text is small enough to stay.
 
@@ -82,7 +96,7 @@ def plan(
             *(f"{PREVIEW_MARK}{line}" for line in preview),
             *_names(text, policy, preview),
             "",
-            _READ,
+            _CONTENT + offered.say(_WAYS),
         )
     )
     saved = tokens - estimate(reference)
@@ -90,14 +104,20 @@ def plan(
 
 
 def plan_within(
-    text: str, *, path: str, policy: Policy, room: int, tool: str = ""
+    text: str,
+    *,
+    path: str,
+    policy: Policy,
+    room: int,
+    tool: str = "",
+    offered: Offered = EVERY,
 ) -> MovedText | None:
     """Plan a reference of at most `room` tokens with as much of the text as fits."""
     room = min(room, policy.moves_above(tool) or room)
     found = None
     for chars in (3 * room, room, 0):
         short = replace(policy.moving_above(room), preview_chars=chars, preview_lines=None)
-        found = plan(text, path=path, policy=short)
+        found = plan(text, path=path, policy=short, offered=offered)
         if found is None or estimate(found.reference) <= room:
             break
     return found
@@ -111,7 +131,7 @@ def without_preview(reference: str) -> str:
 def without_file(reference: str) -> str:
     """Return a reference that does not name the file."""
     lines = reference.split("\n")
-    return "\n".join(line for line in lines if not line.startswith(_FILE) and line != _READ)
+    return "\n".join(line for line in lines if not line.startswith((_FILE, _CONTENT)))
 
 
 def _names(text: str, policy: Policy, preview: Sequence[str]) -> Iterator[str]:
@@ -148,7 +168,14 @@ def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
 
 
 def move_to_file(
-    text: str, *, tool: str, seq: int, folder: Path, policy: Policy, room: int | None = None
+    text: str,
+    *,
+    tool: str,
+    seq: int,
+    folder: Path,
+    policy: Policy,
+    room: int | None = None,
+    offered: Offered = EVERY,
 ) -> tuple[MovedText, str] | None:
     """Write the text to a file if it is too large. Return the reference and the path below
     the session's `folder`, or None.
@@ -158,9 +185,11 @@ def move_to_file(
     """
     path = folder / "offloaded" / file_name(tool, seq, datetime.now())
     if room is None:
-        moved = plan(text, path=str(path), policy=policy, tool=tool)
+        moved = plan(text, path=str(path), policy=policy, tool=tool, offered=offered)
     else:
-        moved = plan_within(text, path=str(path), policy=policy, room=room, tool=tool)
+        moved = plan_within(
+            text, path=str(path), policy=policy, room=room, tool=tool, offered=offered
+        )
     if moved is None:
         return None
     offload(path, text)
@@ -168,7 +197,7 @@ def move_to_file(
 
 
 def move_message(
-    text: str, *, size: int, seq: int, folder: Path, policy: Policy
+    text: str, *, size: int, seq: int, folder: Path, policy: Policy, offered: Offered = EVERY
 ) -> tuple[str, str | None]:
     """Move a user message to a file if it would fill a quarter of a window of `size` tokens. Return
     the reference and the file's path under `folder`, or the message and None. Raises OSError.
@@ -177,7 +206,9 @@ def move_message(
         policy.moving_above(int(MAX_WORDS_SHARE * size)),
         preview_chars=int(PREVIEW_CHARS_SHARE * size),
     )
-    found = move_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)
+    found = move_to_file(
+        text, tool="words", seq=seq, folder=folder, policy=own_policy, offered=offered
+    )
     return (text, None) if found is None else (found[0].reference, found[1])
 
 
@@ -229,7 +260,12 @@ def _moved(state: LayerState, result: ViewResult) -> dict[str, Any] | None:
     every = state.policy.moving_above(0)
     try:
         moved = move_to_file(
-            content, tool=result.call.name, seq=result.item.seq, folder=folder, policy=every
+            content,
+            tool=result.call.name,
+            seq=result.item.seq,
+            folder=folder,
+            policy=every,
+            offered=state.offered,
         )
     except OSError:
         return None  # the result stays in the context

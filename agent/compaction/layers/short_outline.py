@@ -16,6 +16,7 @@ from dataclasses import field
 from itertools import groupby
 from typing import Any
 
+from ....tools.offered import EVERY, Offered, Part
 from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
@@ -34,7 +35,12 @@ MIN_AGE = 80  # replies that came after the newest exchange of an outline
 OLDEST_AGE = 400  # likewise, for the list of steps
 MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
-OLDEST_HEADER = "[Oldest steps; Recall #N has each in full]"
+_OLDEST: Part = (
+    "[Oldest steps; {Recall} #N has each in full]",
+    "[Oldest steps; #N has each in full]",
+)
+OLDEST_HEADER = EVERY.say(_OLDEST)
+_OLDEST_MARK = OLDEST_HEADER.partition(";")[0]
 _MAX_SENTENCE_CHARS = 120  # of the first sentence of a text
 _MAX_ARGUMENT_CHARS = 40  # of the argument of each call; a path is whole
 _MAX_ARGUMENTS_CHARS = 160  # of all arguments of a run of calls that change no file
@@ -85,7 +91,7 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
         if age < MIN_AGE:
             break
         header, now = OLDEST_HEADER if age >= OLDEST_AGE else HEADER, items[-1].outline or ""
-        if now.startswith((header, OLDEST_HEADER)):
+        if now.startswith((header, _OLDEST_MARK)):
             continue
         found = known_short.find(view, items, header, known)
         if found is None or not view.unmasked_calls.isdisjoint(found.calls):
@@ -104,7 +110,10 @@ def plan(view: View, known: FinishedCache, known_short: ShortOutlineCache) -> li
 
 
 def targets(
-    view: View, due: Sequence[DueMask], known_short: ShortOutlineCache
+    view: View,
+    due: Sequence[DueMask],
+    known_short: ShortOutlineCache,
+    offered: Offered = EVERY,
 ) -> list[dict[str, Any]]:
     """Return the mask targets of the outlines that are due, one for each call. The last call of
     neighbouring outlines of one form gets the text for all of them."""
@@ -117,7 +126,7 @@ def targets(
         if found is None or place is None:
             continue
         if run and (place, found.header) != (end, header):
-            out[-1]["outline"] = _text_of(run, header)
+            out[-1]["outline"] = _text_of(run, header, offered)
             run = []
         run += found.exchanges
         header = found.header
@@ -129,13 +138,14 @@ def targets(
                 ids = {"seq": result.item.seq, "tool_use_id": result.call.id, "reply": reply}
                 out.append({**ids, "outline": "", **account})
     if run:
-        out[-1]["outline"] = _text_of(run, header)
+        out[-1]["outline"] = _text_of(run, header, offered)
     return out
 
 
-def _text_of(exchanges: Sequence[FinishedCalls], header: str) -> str:
-    make = list_of_steps if header == OLDEST_HEADER else short_outline_of
-    return make(exchanges)
+def _text_of(exchanges: Sequence[FinishedCalls], header: str, offered: Offered = EVERY) -> str:
+    if header == OLDEST_HEADER:
+        return list_of_steps(exchanges, offered)
+    return short_outline_of(exchanges)
 
 
 def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
@@ -151,11 +161,11 @@ def short_outline_of(exchanges: Sequence[FinishedCalls]) -> str:
     return "\n".join([*lines, *_lines_of(run)])
 
 
-def list_of_steps(exchanges: Sequence[FinishedCalls]) -> str:
+def list_of_steps(exchanges: Sequence[FinishedCalls], offered: Offered = EVERY) -> str:
     """Return the shortest text for these exchanges: a line for each step. A step is a first
     sentence of the agent, with the calls until the next other sentence.
     """
-    lines = [OLDEST_HEADER]
+    lines = [offered.say(_OLDEST)]
     step, calls = "", list[ViewResult]()
     for exchange in exchanges:
         sentence = _first_sentence(exchange.said)
@@ -303,5 +313,5 @@ class OutlineCalls(Layer):
     def targets(self, state: LayerState, due: Sequence[DueMask]) -> list[dict[str, Any]]:
         old = [each for each in due if "outlined" in each.target]
         new = [each for each in due if "outlined" not in each.target]
-        found = targets(state.view, old, self._short)
+        found = targets(state.view, old, self._short, state.offered)
         return found + outline.targets(state.view, new, self._finished)

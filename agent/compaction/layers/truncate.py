@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from ....tools.offered import EVERY, Offered
 from ....tools.system.phrasing import count_of, shorten
 from ....tools.text import count_lines, strings_in
 from ...context import tokens
@@ -57,7 +58,10 @@ class _OldInput:
 
 
 def plan(
-    view: View, policy: Policy, sha256_of: Callable[[str], str | None]
+    view: View,
+    policy: Policy,
+    sha256_of: Callable[[str], str | None],
+    offered: Offered = EVERY,
 ) -> list[dict[str, Any]]:
     """Return the inputs that are due for shortening as mask targets: oldest first, then largest.
 
@@ -96,7 +100,9 @@ def plan(
         {
             "seq": each.call.seq,
             "tool_use_id": each.call.id,
-            "input": _shortened(each, view.scaled(each.size), status.get(each.call.id, "")),
+            "input": _shortened(
+                each, view.scaled(each.size), status.get(each.call.id, ""), offered
+            ),
         }
         for each in due
     ]
@@ -198,11 +204,11 @@ def _on_disk(view: View, disk: Mapping[str, str | None]) -> dict[str, str]:
     return found
 
 
-def _shortened(old: _OldInput, tokens_cut: int, status: str) -> dict[str, Any]:
+def _shortened(old: _OldInput, tokens_cut: int, status: str, offered: Offered) -> dict[str, Any]:
     """Return the call's input with a note for the first long string and a mark for the others.
     `tokens_cut` is the size of these strings, `status` their state on disk.
     """
-    notes = iter([_note(old, tokens_cut, status)])
+    notes = iter([_note(old, tokens_cut, status, offered)])
 
     def replaced(given: Any) -> Any:
         if isinstance(given, str):
@@ -215,7 +221,7 @@ def _shortened(old: _OldInput, tokens_cut: int, status: str) -> dict[str, Any]:
     return shorter
 
 
-def _note(old: _OldInput, tokens_cut: int, status: str) -> str:
+def _note(old: _OldInput, tokens_cut: int, status: str, offered: Offered) -> str:
     """Return the note in one line: size, action, status and where the full text is."""
     call, size = old.call, f"{tokens_cut:,} tokens compacted"
     if not old.path:
@@ -225,7 +231,7 @@ def _note(old: _OldInput, tokens_cut: int, status: str) -> str:
     done = f"wrote {content} to" if call.name == "Write" else f"replaced {before} by {after} in"
     if not status:
         return f"[{size} · {done} {path} · the file differs now · full text: #{call.seq}]"
-    where = f"Read it there, or see #{call.seq}"
+    where = offered.say(("{Read} it there, or see #{seq}", "see #{seq}"), seq=call.seq)
     return f"[{size} · {done} {path} · {status} · {where}]"
 
 
@@ -255,7 +261,7 @@ class TruncateInputs(Layer):
         policy, view, window = state.policy, state.view, state.window
         if policy.clear_when == "pays" or not reached(policy.truncate_at, window):
             return NO_PASS
-        targets = plan(view, policy, state.host.file_sha256)
+        targets = plan(view, policy, state.host.file_sha256, state.offered)
         saved = view.scaled(sum(_saved_tokens(view, target) for target in targets))
         return (targets, "level") if saved > MIN_TRUNCATION_SHARE * window.size else NO_PASS
 
@@ -273,7 +279,7 @@ class TruncateInputs(Layer):
                 part = DueMask(self.name, target, saved, argument=REPLACED)
                 replaced[target["tool_use_id"]] = part
         ages, found = input_ages(view), [*due]
-        for target in plan(view, policy, state.host.file_sha256):
+        for target in plan(view, policy, state.host.file_sha256, state.offered):
             id, saved = target["tool_use_id"], view.scaled(_saved_tokens(view, target))
             if saved > 0:
                 chance = input_curve(view.calls[id]).at(ages[id])
@@ -286,7 +292,7 @@ class TruncateInputs(Layer):
         since a single call may be larger than the window.
         """
         every = replace(state.policy, clear_keep=0)
-        return plan(state.view, every, state.host.file_sha256)
+        return plan(state.view, every, state.host.file_sha256, state.offered)
 
 
 def _saved_tokens(view: View, target: dict[str, Any]) -> int:

@@ -12,17 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ....tools.offered import EVERY, Offered
 from ...context import tokens
 from ...context.items import MAX_INSTRUCTIONS_CHARS, Item
 from ...context.request import Request, adds_tools, begins_with, build_request
 from ...context.view import View
 from ...context.window import Window
 from ...lazy import dataclass
-from ...session.conversation import CONVERSATION_NAME
+from ...session.archive import FILES_NAME
 from ...session.entries import Block
 from ...session.ledger import Ledger
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, render
+from ..recall_hints import for_tools, names_each
 from .request import (
     COMPRESSED_MARK,
     SOURCE_PRECEDENCE,
@@ -34,6 +36,7 @@ from .request import (
     pinned_section,
     room_for_summary,
     unanswered_items,
+    where_to_look,
 )
 from .user_messages import budget_tokens, evicted_messages, messages_section
 
@@ -115,6 +118,7 @@ class BlockSupplement:
     waiting: Sequence[LoggedMessage]  # unanswered messages, oldest first
     folder: Path
     pins: Mapping[int, str]
+    offered: Offered = EVERY
 
     def render(self, document: SummaryDocument, *, saved: int) -> str:
         """Return the text next to the block, with the facts of `document` that the block lacks.
@@ -124,9 +128,7 @@ class BlockSupplement:
             f"{COMPRESSED_MARK}\n"
             "The first message of this conversation is a summary of the work before, made when the "
             "context was compressed. It is history, not an instruction: go on with what the user "
-            "asked last. What is missing there is found by Recall, with words to search for or "
-            "with a ref (`#12`); the whole conversation is also in "
-            f"{self.folder / CONVERSATION_NAME}. {SOURCE_PRECEDENCE}",
+            f"asked last. {where_to_look(self.folder, 'there', self.offered)} {SOURCE_PRECEDENCE}",
             archive_head(self.folder, saved),
         ]
         lacking = replace(
@@ -134,14 +136,15 @@ class BlockSupplement:
             recovery=(archive_line(self.folder), *document.recovery),
         )
         parts.append(
-            f"What this program recorded beside that summary:\n\n{render(lacking, filled=True)}"
+            "What this program recorded beside that summary:\n\n"
+            + for_tools(render(lacking, filled=True), self.offered, names_each(FILES_NAME))
         )
         if self.resolved:
             solved = "\n".join(f"- {error}" for error in self.resolved)
             parts.append(f"Errors that the summary names and that are solved:\n{solved}")
         parts += filter(None, [self.messages])
         parts += [f"The user waits for an answer to #{m.ref}:\n\n{m.text}" for m in self.waiting]
-        return "\n\n".join(parts) + pinned_section(self.pins)
+        return "\n\n".join(parts) + pinned_section(self.pins, self.offered)
 
 
 def block_supplement(
@@ -152,6 +155,7 @@ def block_supplement(
     window: Window,
     folder: Path,
     ledger: Ledger,
+    offered: Offered = EVERY,
 ) -> BlockSupplement:
     """Return the parts of the text next to a block, for the current view. `written` is the block's
     document.
@@ -160,8 +164,8 @@ def block_supplement(
     gone = evicted_messages(ledger.messages, view, evicted)
     waiting = _unanswered(gone, UNANSWERED_SHARE * window.size / view.ratio)
     listed = [message for message in gone if message not in waiting]
-    section = messages_section(listed, budget_tokens(window, view.ratio))
-    return BlockSupplement(written, resolved, section, waiting, folder, ledger.pins)
+    section = messages_section(listed, budget_tokens(window, view.ratio), offered)
+    return BlockSupplement(written, resolved, section, waiting, folder, ledger.pins, offered)
 
 
 def _unanswered(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessage]:

@@ -124,7 +124,7 @@ def with_statuses(document: SummaryDocument, stale: Collection[str]) -> SummaryD
 
     def status(path: str) -> str:
         if path in stale:
-            return "changed on disk since: Read it"
+            return "changed on disk since: read it"
         if _names(still_open, path):
             return "partial"
         return "complete" if _names(done, path) else ""

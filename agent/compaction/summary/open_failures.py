@@ -14,6 +14,7 @@ from ...lazy import regex
 from ...session.command_output import has_error_sign
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
+from ..recall_hints import FOUND_BY
 from .facts import quotes_past_failure
 from .shorten import shorten_at_gap
 
@@ -22,7 +23,7 @@ MAX_LINE_CHARS = 160  # of a single error line
 MAX_EARLIER_TOKENS = 400  # for past failures
 EARLIER_LINES = 2  # of each past failure
 
-_MORE = "More commands that still fail, found by Recall: "
+_MORE = f"More commands that still fail{FOUND_BY}: "
 _EARLIER = "Failed earlier: "
 _FAILED = regex(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 _DECORATION = regex(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ....tools.offered import EVERY, Offered, Part
 from ...border.values import without_surrogates
 from ...context import tokens
 from ...context.items import SUMMARY_SOURCE, Item, shown_blocks
@@ -21,10 +22,12 @@ from ...context.view import View
 from ...context.window import Window
 from ...lazy import dataclass
 from ...prompts import prompt_text
+from ...session.archive import FILES_NAME
 from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block, Summary
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
+from ..recall_hints import for_tools, names_each
 
 COMPRESSED_MARK = "[Conversation compressed]"
 SOURCE_PRECEDENCE = (
@@ -194,7 +197,7 @@ def summary_question(
     `is_merged` is True if the answer will be merged with the previous record. `problem` is the
     reason why the previous answer was unusable.
     """
-    text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
+    text = prompt_text("summary").replace("{cap}", f"{max_summary_tokens(window):,}")
     for part, (merged, separate) in _SCOPE.items():
         text = text.replace(part, merged if is_merged else separate)
     if failures:
@@ -300,6 +303,11 @@ def _pieces(text: str, max_tokens: int) -> Iterator[str]:
         begin = end
 
 
+_WHERE: Part = (
+    "What is missing {place} is found by {Recall}, with words to search for or with a ref (`#12`); "
+    "the whole conversation is also in {path}.",
+    "What is missing {place} is in {path}; a ref (`#12`) is in the heading of its text.",
+)
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
@@ -330,6 +338,7 @@ def summary_text(
     *,
     messages: str = "",
     saved: int | None = None,
+    offered: Offered = EVERY,
 ) -> str:
     """Return the message that replaces the span: the document, how to recall details, the user's
     `messages`, and pins. `saved` is the number of tokens saved; None leaves it out.
@@ -337,14 +346,19 @@ def summary_text(
     head = "" if saved is None else f"{archive_head(folder, saved)}\n\n"
     recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
     document = replace(document, recovery=(archive_line(folder), *recovery))
+    record = for_tools(render(document), offered, names_each(FILES_NAME))
     return (
         f"{COMPRESSED_MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "
         "compressed. It is history, not an instruction: go on with what the user asked last. "
-        "What is missing here is found by Recall, with words to search for or with a ref (`#12`); "
-        f"the whole conversation is also in {folder / CONVERSATION_NAME}. "
-        f"{SOURCE_PRECEDENCE}\n\n{head}{render(document)}{_as_section(messages)}{pinned_section(pins)}"
+        f"{where_to_look(folder, 'here', offered)} {SOURCE_PRECEDENCE}\n\n"
+        f"{head}{record}{_as_section(messages)}{pinned_section(pins, offered)}"
     )
+
+
+def where_to_look(folder: Path, place: str, offered: Offered) -> str:
+    """Return where the model finds what is missing in a summary."""
+    return offered.say(_WHERE, place=place, path=folder / CONVERSATION_NAME)
 
 
 def _as_section(section: str) -> str:
@@ -366,15 +380,17 @@ def archive_line(folder: Path) -> str:
     return f"{_ARCHIVE}{folder}: {parts}"
 
 
-def pinned_section(pins: Mapping[int, str]) -> str:
+def pinned_section(pins: Mapping[int, str], offered: Offered = EVERY) -> str:
     """Return the last section of a summary: the pinned items verbatim; "" without pins."""
-    return "\n".join([PINNED_HEADING, *(_pin(*pin) for pin in pins.items())]) if pins else ""
+    lines = [_pin(ref, text, offered) for ref, text in pins.items()]
+    return "\n".join([PINNED_HEADING, *lines]) if pins else ""
 
 
-def _pin(ref: int, text: str) -> str:
+def _pin(ref: int, text: str, offered: Offered) -> str:
     if tokens.estimate(text) <= MAX_PIN_TOKENS:
         return f"#{ref}: {text}"
-    return f"#{ref}: {first_tokens(text, MAX_PIN_TOKENS)} … Recall #{ref} for the rest"
+    rest = offered.say(" {Recall} #{ref} for the rest", ref=ref)
+    return f"#{ref}: {first_tokens(text, MAX_PIN_TOKENS)} …{rest}"
 
 
 def first_tokens(text: str, max_tokens: int) -> str:

@@ -26,6 +26,7 @@ from ..document import (
     render,
     row_line,
 )
+from ..recall_hints import names_each
 from .facts import resolved_error
 
 FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
@@ -298,7 +299,7 @@ def _folder_row(folder: str, below: Sequence[FileRow]) -> FileRow:
     else:
         action = "modified"
         what = ": " + ", ".join(f"{count} {done}" for done, count in counts.most_common())
-    made = FileRow(folder, action, f"{files}{what} (Recall `{FILES_NAME}` names each)")
+    made = FileRow(folder, action, f"{files}{what}{names_each(FILES_NAME)}")
     if len(below) == 1 and _row_tokens(below[0]) <= _row_tokens(made):
         return below[0]
     return made

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import chain, count, groupby
 from unicodedata import east_asian_width
 
+from ....tools.offered import EVERY, Offered, Part
 from ...context.tokens import estimate
 from ...context.view import View
 from ...context.window import Window
@@ -140,7 +141,7 @@ def rules_within(rules: Sequence[UserRule], room: int) -> tuple[UserRule, ...]:
 def rule_lines(rules: Iterable[UserRule]) -> Iterator[str]:
     """Yield a plain line for each rule, for use among facts."""
     for rule in rules:
-        yield f'The user (#{rule.ref}): "{rule.text}"' if rule.text else f"Recall #{rule.ref}"
+        yield f'The user (#{rule.ref}): "{rule.text}"' if rule.text else f"The user (#{rule.ref})"
 
 
 BUDGET_SHARE = 0.10  # of the window, for all user messages in a summary
@@ -167,6 +168,9 @@ _PASTE_MARKS = ("```", "~~~", ">")  # each match of `_PASTED` has one
 _PASTED = regex(r"^(```|~~~).*?(?:^\1[ \t]*$|\Z)|(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.M | re.S)
 
 
+_SHORTENED: tuple[Part, ...] = (", shortened", ": {Recall} #{ref} has all of it")
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
     """A message as shown in the section."""
@@ -178,10 +182,10 @@ class _Shown:
     def is_whole(self) -> bool:
         return self.text == self.message.text and not self.message.is_in_file
 
-    def render(self, tag: str = TAG) -> str:
+    def render(self, tag: str = TAG, offered: Offered = EVERY) -> str:
         message, text = self.message, self.text or ""
         attached = ", attached" if message.is_attached else ""
-        cut = "" if self.is_whole else f", shortened: Recall #{message.ref} has all of it"
+        cut = "" if self.is_whole else offered.say(*_SHORTENED, ref=message.ref)
         return f"<{tag} #{message.ref}, {message.state}{attached}{cut}>\n{text}\n</{tag}>"
 
 
@@ -200,15 +204,17 @@ def evicted_messages(
     return [message for message in messages if message.ref not in staying]
 
 
-def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
+def messages_section(messages: Sequence[LoggedMessage], room: int, offered: Offered = EVERY) -> str:
     """Return the section with these messages in about `room` tokens; "" without messages."""
-    lines = message_lines(messages, room)
+    lines = message_lines(messages, room, offered)
     return "\n".join([HEADING, _ABOUT, *lines, END]) if lines else ""
 
 
-def message_lines(messages: Sequence[LoggedMessage], room: int) -> list[str]:
+def message_lines(
+    messages: Sequence[LoggedMessage], room: int, offered: Offered = EVERY
+) -> list[str]:
     """Return the messages, each in its own tags, in about `room` tokens."""
-    return [*_lines(_fitted(_initial_texts(messages), room), room)]
+    return [*_lines(_fitted(_initial_texts(messages), room), room, offered)]
 
 
 def has_bare_refs(messages: Sequence[LoggedMessage], room: int) -> bool:
@@ -329,7 +335,7 @@ def _both_ends(text: str, limit: int) -> str:
     return text if left_out <= len(gap) else f"{text[:half]}{gap}{text[-half:]}"
 
 
-def _lines(shown: Sequence[_Shown], room: int) -> Iterator[str]:
+def _lines(shown: Sequence[_Shown], room: int, offered: Offered) -> Iterator[str]:
     """Yield the messages. Consecutive messages without text share one line of refs."""
     tag = _unused_tag(shown)
     bare = [each.message for each in shown if each.text is None]
@@ -338,12 +344,12 @@ def _lines(shown: Sequence[_Shown], room: int) -> Iterator[str]:
     first_listed = listed[0].ref if listed else 0
     for has_text, group in groupby(shown, key=lambda each: each.text is not None):
         if has_text:
-            yield from (each.render(tag) for each in group)
+            yield from (each.render(tag, offered) for each in group)
         else:
-            yield _refs_line([each.message.ref for each in group], first_listed)
+            yield _refs_line([each.message.ref for each in group], first_listed, offered)
 
 
-def _refs_line(refs: Sequence[int], first_listed: int) -> str:
+def _refs_line(refs: Sequence[int], first_listed: int, offered: Offered) -> str:
     """Return the line for messages without text: refs before `first_listed` as a range, the others
     one by one.
     """
@@ -351,4 +357,7 @@ def _refs_line(refs: Sequence[int], first_listed: int) -> str:
     texts = [f"#{ref}" for ref in refs[len(older) :]]
     if older:
         texts.insert(0, f"{len(older):,} from #{older[0]} to #{older[-1]}")
-    return f"[Messages without room here, Recall has each: {', '.join(texts)}]"
+    listed = ", ".join(texts)
+    return offered.say(
+        "[Messages without room here", ", {Recall} has each", ": {listed}]", listed=listed
+    )

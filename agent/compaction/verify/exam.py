@@ -85,7 +85,7 @@ def exam_request(
 ) -> Request:
     """Return a request that asks each question once, with the summary as the only source."""
     asked = "\n".join(f"{number}: {text}" for number, text in enumerate(_questions(probes), 1))
-    prompt = prompt_text("probe").strip()
+    prompt = prompt_text("probe")
     texts = (f"The record:\n\n{document_text}", f"{prompt}\n\nThe questions:\n\n{asked}")
     content = [{"type": "text", "text": without_surrogates(text)} for text in texts]
     return Request(

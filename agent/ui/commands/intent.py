@@ -38,7 +38,7 @@ async def _intent(repl: CommandContext, argument: str) -> None:
 async def _init(repl: CommandContext, argument: str) -> Prompt:
     from ...prompts import prompt_text
 
-    return Prompt("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
+    return Prompt("\n\n".join(filter(None, (prompt_text("init"), argument))))
 
 
 @command(

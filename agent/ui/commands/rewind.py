@@ -502,7 +502,7 @@ def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]")
     lines = [f"- {path}" for path in paths[:MAX_LISTED_FILES_FOR_MODEL]]
     if others := paths[MAX_LISTED_FILES_FOR_MODEL:]:
         lines.append(f"… and {len(others):,} more")
-    head = f"{what} Read these files before you rely on them: they may have changed."
+    head = f"{what} Before you rely on these files, read them: they may have changed."
     return "\n".join([head, *lines])
 
 

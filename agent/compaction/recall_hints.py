@@ -1,0 +1,23 @@
+"""Words in lines of a record that name the tool that brings a text back.
+
+A record is a part of the log and is read again, so its lines always have these words. A text for a
+model without the tool is made without them.
+"""
+
+from ...tools.offered import Offered
+
+RECALL = "Recall"
+FINDS_THEM = f": {RECALL} finds them"
+FOUND_BY = f", found by {RECALL}"
+
+
+def names_each(file: str) -> str:
+    """Return the hint that a file of the session lists what a line only counts."""
+    return f" ({RECALL} `{file}` names each)"
+
+
+def for_tools(text: str, offered: Offered, *hints: str) -> str:
+    """Return the text of a record without the hints if the tool is not offered."""
+    for hint in () if RECALL in offered else (FINDS_THEM, FOUND_BY, *hints):
+        text = text.replace(hint, "")
+    return text
