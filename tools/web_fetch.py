@@ -21,6 +21,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import OUTSIDE, Context, Output, Params, Tool
+from .offered import Wording
 from .pdf import read_pdf
 from .system.isolated import run_isolated
 from .system.phrasing import count_of, one_line
@@ -65,9 +66,11 @@ class Page:
 
 class WebFetchTool(Tool[WebFetchParams]):
     name = "WebFetch"
-    description = (
+    description = Wording(
         "Reads a web page as Markdown; also PDF and JSON. Shows the beginning and the headings, or "
-        "the parts that match `find`. The whole page goes to a file for Read and Grep."
+        "the parts that match `find`. The whole page goes to a file",
+        " for {Read and Grep}",
+        ".",
     )
     effect = "run"
     Params = WebFetchParams

@@ -187,7 +187,7 @@ def _sections(
     yield _Section("What changed", [f"{r.path}: {r.change}" for r in document.modified], 3)
     pins = [f"#{ref}: {text}" for ref, text in ledger.pins.items()]
     yield _Section("Pinned", pins, 3)
-    yield _Section("Read on in", document.recovery, 3)
+    yield _Section("More is in", document.recovery, 3)
 
 
 def _failed(ledger: Ledger) -> list[str]:

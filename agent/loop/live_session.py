@@ -131,8 +131,11 @@ class LiveSession(SessionRecord):
         return policy_in_time(self.policy, self.model.token_seconds(), self.model.current_window())
 
     def _tool_names(self) -> set[str]:
-        """Return the names of the tools; before they are made, of those in the log."""
-        return {each.name for each in self.tools} or {str(t.get("name")) for t in self.view.tools}
+        """Return the names of the tools that no rule denies as a whole. Before the tools are made,
+        it is those in the log.
+        """
+        names = [each.name for each in self.tools] or [str(t.get("name")) for t in self.view.tools]
+        return {name for name in names if not self.approval.denies_tool(name)}
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

@@ -228,6 +228,10 @@ class Approval:
         ]
         return causes_of(script, judged)
 
+    def denies_tool(self, tool: str) -> bool:
+        """Return True if a deny rule forbids every call of a tool."""
+        return any(rule.any for rule, _ in self._rules.covering(tool, "deny"))
+
     def denies_reading(self, path: str) -> bool:
         """Return True if a deny rule forbids reading, finding or listing an absolute path."""
         if not self._rules.any_for("Read", "deny"):
