@@ -13,37 +13,35 @@ from ..agent.lazy import regex
 
 # A part of a text. A tuple has alternatives: the first one whose tools are offered is used. A part
 # is left out if none can be used.
-Part = str | tuple[str, ...]
+Phrase = str | tuple[str, ...]
 
 _TOOL = r"[A-Z]\w*"
 _FIELD = regex(rf"\{{(?:(?P<value>[a-z_]+)|(?P<tools>{_TOOL}(?:(?:, | and | or ){_TOOL})*))\}}")
 _NAME = regex(_TOOL)
 
 # Aims, as sentences that follow another one.
-LIST_DIRECTORY: Part = (
+LIST_DIRECTORY: Phrase = (
     " List it with {Glob}, or with ls in {Bash}.",
     " List it with {Glob}.",
     " List it with ls in {Bash}.",
     " {Grep} with pattern='' lists the files in it.",
 )
-FIND_FILE: Part = (
+FIND_FILE: Phrase = (
     " {Glob} **/{file} searches for it.",
     " {Bash} (find . -name {quoted}) searches for it.",
     " {Grep} with pattern='' and glob={file} searches for it.",
 )
-CHANGE_PART: Part = (" To change a part of it, use {Edit}.", " To change a part of it, use {Bash}.")
 # Aims, as phrases.
-READ_AGAIN: Part = ("{Read} it again", "Look at it again with cat in {Bash}", "Look at it again")
-READ_FIRST: Part = ("{Read} it first", "Look at it first with cat in {Bash}", "Look at it first")
-SEARCH_FILE: Part = (
+READ_AGAIN: Phrase = ("{Read} it again", "Look at it again with cat in {Bash}", "Look at it again")
+READ_FIRST: Phrase = ("{Read} it first", "Look at it first with cat in {Bash}", "Look at it first")
+SEARCH_FILE: Phrase = (
     "{Read} it, or {Grep} for a word of it",
     "{Read} it",
     "{Grep} for a word of it",
     "Look at it with cat or grep in {Bash}",
     "Look at it again",
 )
-READ_FILE: Part = ("{Read or Grep}", "Use cat or grep in {Bash} on", "It is in")
-JOB_WAYS: Part = ". The {Job} tool reads it, waits for it and ends it"
+JOB_WAYS: Phrase = ". The {Job} tool reads it, waits for it and ends it"
 
 
 class Offered:
@@ -58,7 +56,7 @@ class Offered:
     def __contains__(self, name: str) -> bool:
         return self._names is None or name in self._names()
 
-    def say(self, *parts: Part, **values: object) -> str:
+    def say(self, *parts: Phrase, **values: object) -> str:
         """Return a text with the names of offered tools and with these values."""
         return "".join(self._chosen(part, values) for part in parts)
 
@@ -70,7 +68,7 @@ class Offered:
             return {key: self.rendered(value) for key, value in node.items()}
         return [self.rendered(value) for value in node] if isinstance(node, list) else node
 
-    def _chosen(self, part: Part, values: dict[str, object]) -> str:
+    def _chosen(self, part: Phrase, values: dict[str, object]) -> str:
         for way in (part,) if isinstance(part, str) else part:
             if all(self._named(each["tools"]) for each in _FIELD.finditer(way) if each["tools"]):
                 return _FIELD.sub(
@@ -100,10 +98,10 @@ class Wording(str):
     is the text for a conversation with every tool.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Phrase, ...]
     values: dict[str, str]  # texts that are not ours, so that nothing in them names a tool
 
-    def __new__(cls, *parts: Part, **values: str) -> "Wording":
+    def __new__(cls, *parts: Phrase, **values: str) -> "Wording":
         made = super().__new__(cls, EVERY.say(*parts, **values))
         made.parts, made.values = parts, values
         return made

@@ -386,12 +386,7 @@ class SummaryApplier:
             shown = replace(document, rules=_rules_shown(document, before, share))
             if supplement is None:
                 text = whole = summary_text(
-                    shown,
-                    self.host.folder,
-                    ledger.pins,
-                    messages=messages,
-                    saved=saved,
-                    offered=offered,
+                    shown, self.host.folder, ledger.pins, offered, messages=messages, saved=saved
                 )
             else:
                 text = supplement.render(shown, saved=saved)

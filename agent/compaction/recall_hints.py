@@ -4,8 +4,6 @@ A record is a part of the log and is read again, so its lines always have these 
 model without the tool is made without them.
 """
 
-from ...tools.offered import Offered
-
 RECALL = "Recall"
 FINDS_THEM = f": {RECALL} finds them"
 FOUND_BY = f", found by {RECALL}"
@@ -16,8 +14,8 @@ def names_each(file: str) -> str:
     return f" ({RECALL} `{file}` names each)"
 
 
-def for_tools(text: str, offered: Offered, *hints: str) -> str:
-    """Return the text of a record without the hints if the tool is not offered."""
-    for hint in () if RECALL in offered else (FINDS_THEM, FOUND_BY, *hints):
+def without_hints(text: str, *hints: str) -> str:
+    """Return the text of a record without the hints."""
+    for hint in (FINDS_THEM, FOUND_BY, *hints):
         text = text.replace(hint, "")
     return text

@@ -19,7 +19,7 @@ from ..session.archive import FILES_NAME
 from ..session.entries import Summary
 from ..session.ledger import Ledger
 from .document import SummaryDocument
-from .recall_hints import FOUND_BY, for_tools, names_each
+from .recall_hints import FOUND_BY, RECALL, names_each, without_hints
 from .summary.merge import answered_steps
 from .summary.open_failures import with_open_failures
 from .summary.shorten import changed_file_rows, is_folder_row
@@ -47,7 +47,7 @@ def state_block(
     read = _read(ledger, budget - estimate("\n".join([HEADER, *lines])))
     lines += [f"Files read: {read}"] if read else []
     text = "\n".join([HEADER, *map(replace_unprintable_but_tabs, lines)]) if lines else ""
-    return for_tools(text, offered, names_each(FILES_NAME))
+    return text if RECALL in offered else without_hints(text, names_each(FILES_NAME))
 
 
 def _changed(ledger: Ledger, room: int) -> Iterator[str]:

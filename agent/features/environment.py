@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from ...tools import job
-from ...tools.offered import EVERY, Offered, Part, Wording
+from ...tools.offered import EVERY, Offered, Phrase, Wording
 from ...tools.system.take_turn import in_thread
 from ..compaction.preserve import preserved_sections, preserved_text
 from ..config.settings import PermissionMode
@@ -50,7 +50,7 @@ def system_prompt(
     """
     end = "-brief" if brief else ""
     told = [own or prompt_text(f"system{end}"), prompt_text(f"limits{end}"), append]
-    parts, values = list[Part](), dict[str, str]()
+    parts, values = list[Phrase](), dict[str, str]()
     for text in [*told, *([prompt_text("agent"), part] if part else [])]:
         if not text.strip():
             continue

@@ -428,7 +428,8 @@ def fold_sources() -> list[Path]:
     agent = Path(__file__).parents[1]
     rooms = ("context", "session", "worktree", "compaction/drift")
     found = [path for room in rooms for path in (agent / room).rglob("*.py")]
-    return sorted([Path(__file__), agent / "compaction" / "words.py", *found])
+    single = [agent / "compaction" / name for name in ("words.py", "recall_hints.py")]
+    return sorted([Path(__file__), *single, *found])
 
 
 def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:

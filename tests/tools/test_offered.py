@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from ctxagent.tools.edit import EditTool
-from ctxagent.tools.offered import EVERY, FIND_FILE, LIST_DIRECTORY, Offered, Part, Wording
+from ctxagent.tools.offered import EVERY, FIND_FILE, LIST_DIRECTORY, Offered, Phrase, Wording
 
 
 def only(*names: str) -> Offered:
@@ -40,7 +40,7 @@ def test_a_list_has_the_offered_tools(names: str, expected: str) -> None:
 
 
 def test_parts_are_left_out_one_by_one() -> None:
-    parts: tuple[Part, ...] = ("It ended", "; {Job} reads it", ", or {Read or Grep} {path}", ".")
+    parts: tuple[Phrase, ...] = ("It ended", "; {Job} reads it", ", or {Read or Grep} {path}", ".")
     assert EVERY.say(*parts, path="f") == "It ended; Job reads it, or Read or Grep f."
     assert only("Grep").say(*parts, path="f") == "It ended, or Grep f."
     assert only().say(*parts) == "It ended."

@@ -7,7 +7,7 @@ same images. The limits are those of the strictest servers of the Messages API.
 from collections.abc import Iterable
 from typing import Any
 
-from ....tools.offered import EVERY, Offered, Part
+from ....tools.offered import EVERY, Offered, Phrase
 from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context.items import ViewResult
@@ -22,11 +22,11 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64 in a request, which may have 32 
 MAX_CAPTION_LINES = 2  # with more text next to the image, the stub keeps the text
 KEPT_SHARE = 0.5  # of both limits, so that not every further image edits history
 
-OVER_BOUND: tuple[Part, ...] = (
+OVER_BOUND: tuple[Phrase, ...] = (
     f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request",
     "; {Recall} shows it again",
 )
-NOT_TAKEN: tuple[Part, ...] = (
+NOT_TAKEN: tuple[Phrase, ...] = (
     "this model takes no images",
     "; {Recall} shows it to one that does",
 )

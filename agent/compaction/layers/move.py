@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....tools.base import FiledOutput
-from ....tools.offered import EVERY, Offered, Part
+from ....tools.offered import EVERY, Offered, Phrase
 from ....tools.system.phrasing import cut_after
 from ....tools.text import count_lines
 from ...context.items import ViewResult
@@ -35,7 +35,7 @@ PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token o
 
 _FILE = "**File:** "
 _CONTENT = "*Full content: "
-_WAYS: Part = (
+_WAYS: Phrase = (
     "{Read} this file with offset and limit, or {Grep} it for what you need.*",
     "{Read} this file with offset and limit.*",
     "{Grep} this file for what you need.*",
@@ -75,7 +75,7 @@ def plan(
     if filed is not None:
         tokens = tokens * max(filed.characters, characters) // max(1, characters)
         lines, characters = filed.lines, filed.characters
-        cut = (f"**Kept in Part:** it {filed.file.cut}",) if filed.file.cut else ()
+        cut = (f"**Kept in Phrase:** it {filed.file.cut}",) if filed.file.cut else ()
     limit = policy.moves_above(tool)
     if limit is None or tokens <= limit:
         return None

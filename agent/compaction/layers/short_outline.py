@@ -16,7 +16,7 @@ from dataclasses import field
 from itertools import groupby
 from typing import Any
 
-from ....tools.offered import EVERY, Offered, Part
+from ....tools.offered import EVERY, Offered, Phrase
 from ....tools.system.phrasing import shorten
 from ....tools.system.unicode import replace_unprintable, replace_unprintable_but_tabs
 from ...context import tokens
@@ -35,7 +35,7 @@ MIN_AGE = 80  # replies that came after the newest exchange of an outline
 OLDEST_AGE = 400  # likewise, for the list of steps
 MIN_SAVED = 40  # unscaled tokens that a short outline of one outline must save
 HEADER = "[Older calls in brief; #N has the whole result]"
-_OLDEST: Part = (
+_OLDEST: Phrase = (
     "[Oldest steps; {Recall} #N has each in full]",
     "[Oldest steps; #N has each in full]",
 )

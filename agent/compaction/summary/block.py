@@ -24,7 +24,7 @@ from ...session.entries import Block
 from ...session.ledger import Ledger
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, render
-from ..recall_hints import for_tools, names_each
+from ..recall_hints import RECALL, names_each, without_hints
 from .request import (
     COMPRESSED_MARK,
     SOURCE_PRECEDENCE,
@@ -135,10 +135,10 @@ class BlockSupplement:
             _without(document, self.written),
             recovery=(archive_line(self.folder), *document.recovery),
         )
-        parts.append(
-            "What this program recorded beside that summary:\n\n"
-            + for_tools(render(lacking, filled=True), self.offered, names_each(FILES_NAME))
-        )
+        record = render(lacking, filled=True)
+        if RECALL not in self.offered:
+            record = without_hints(record, names_each(FILES_NAME))
+        parts.append(f"What this program recorded beside that summary:\n\n{record}")
         if self.resolved:
             solved = "\n".join(f"- {error}" for error in self.resolved)
             parts.append(f"Errors that the summary names and that are solved:\n{solved}")

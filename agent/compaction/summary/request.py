@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ....tools.offered import EVERY, Offered, Part
+from ....tools.offered import EVERY, Offered, Phrase
 from ...border.values import without_surrogates
 from ...context import tokens
 from ...context.items import SUMMARY_SOURCE, Item, shown_blocks
@@ -27,7 +27,7 @@ from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block, Summary
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
-from ..recall_hints import for_tools, names_each
+from ..recall_hints import RECALL, names_each, without_hints
 
 COMPRESSED_MARK = "[Conversation compressed]"
 SOURCE_PRECEDENCE = (
@@ -303,7 +303,7 @@ def _pieces(text: str, max_tokens: int) -> Iterator[str]:
         begin = end
 
 
-_WHERE: Part = (
+_WHERE: Phrase = (
     "What is missing {place} is found by {Recall}, with words to search for or with a ref (`#12`); "
     "the whole conversation is also in {path}.",
     "What is missing {place} is in {path}; a ref (`#12`) is in the heading of its text.",
@@ -335,10 +335,10 @@ def summary_text(
     document: SummaryDocument,
     folder: Path,
     pins: Mapping[int, str],
+    offered: Offered = EVERY,
     *,
     messages: str = "",
     saved: int | None = None,
-    offered: Offered = EVERY,
 ) -> str:
     """Return the message that replaces the span: the document, how to recall details, the user's
     `messages`, and pins. `saved` is the number of tokens saved; None leaves it out.
@@ -346,7 +346,9 @@ def summary_text(
     head = "" if saved is None else f"{archive_head(folder, saved)}\n\n"
     recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
     document = replace(document, recovery=(archive_line(folder), *recovery))
-    record = for_tools(render(document), offered, names_each(FILES_NAME))
+    record = render(document)
+    if RECALL not in offered:
+        record = without_hints(record, names_each(FILES_NAME))
     return (
         f"{COMPRESSED_MARK}\n"
         "What follows is a record of the work so far in this session, made when the context was "

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain, count, groupby
 from unicodedata import east_asian_width
 
-from ....tools.offered import EVERY, Offered, Part
+from ....tools.offered import EVERY, Offered, Phrase
 from ...context.tokens import estimate
 from ...context.view import View
 from ...context.window import Window
@@ -168,7 +168,7 @@ _PASTE_MARKS = ("```", "~~~", ">")  # each match of `_PASTED` has one
 _PASTED = regex(r"^(```|~~~).*?(?:^\1[ \t]*$|\Z)|(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.M | re.S)
 
 
-_SHORTENED: tuple[Part, ...] = (", shortened", ": {Recall} #{ref} has all of it")
+_SHORTENED: tuple[Phrase, ...] = (", shortened", ": {Recall} #{ref} has all of it")
 
 
 @dataclass(frozen=True, slots=True)
