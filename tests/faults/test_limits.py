@@ -78,7 +78,8 @@ def test_output_of_commands(figures: dict[str, Figures], name: str) -> None:
 def test_trees_of_files(figures: dict[str, Figures]) -> None:
     many = figures["files for Glob"]
     assert many["lines"] == 201
-    assert "[4,800 more, all older; narrow the pattern or the path to see them]" in many["notice"]
+    assert "[4,800 more, all older; narrow the pattern or the path to see them: " in many["notice"]
+    assert "most of 5,000 are in d" in many["notice"]
     grep = figures["files for Grep"]
     assert grep["lines"] == 251
     assert "there are more: go on with offset=250" in grep["notice"]
