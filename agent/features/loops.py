@@ -27,7 +27,7 @@ from ..lazy import dataclass, regex
 from ..loop.interface import Feature, ToolCall, Veto
 from ..loop.live_session import LiveSession
 from ..loop.repeated_text import RepeatedReply
-from ..loop.stuck import LOOP_TOPIC, end_unless_allowed
+from ..loop.stuck import LOOP_TOPIC, REPEATS, describe_calls, end_unless_allowed
 from ..models.base import text_of
 from ..permissions.rules import TOOL_NAMES
 from ..session.entries import Assistant, Block, End, Entry, Note, ToolResult, User
@@ -40,7 +40,6 @@ MAX_TIMES = 6  # times until the turn ends, if the model got a notice
 # have effects that their results do not show.
 PATIENCE_FACTOR = 5
 WAIT_SECONDS = 5.0  # a call that takes this long counts as waiting
-DETAIL = "repeats"  # the key of a notice: period, times
 
 # Parts of an output that differ between runs: durations, times of day, addresses.
 _VARYING = regex(
@@ -57,6 +56,7 @@ class CallMade:
     arguments: str  # JSON
     result: str  # a digest
     waits: bool = field(compare=False)
+    id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ class Repetition:
 
     def details(self) -> dict[str, Any]:
         """Return the details of the notice for the model."""
-        return {DETAIL: {"period": len(self.calls), "times": self.times}}
+        ids = [call.id for call in self.calls]
+        return {REPEATS: {"period": len(ids), "times": self.times, "calls": ids}}
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class RepeatedCalls:
                     self._push(CallMade(SEARCH_TOOL, query, "", waits=False))
         elif isinstance(entry, ToolResult):
             self._add_result(entry)
-        elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):
+        elif isinstance(entry, User) and isinstance(told := entry.details.get(REPEATS), Mapping):
             period = told.get("period")
             if isinstance(period, int) and 0 < period <= MAX_PERIOD:
                 self._noticed_period = period
@@ -137,7 +138,8 @@ class RepeatedCalls:
         name, arguments = _tool_and_arguments(call)
         waits = bool(entry.details.get("running")) or (_is_foreign(name) and not entry.is_error)
         waits = waits or _seconds_between(self._at, entry.at) >= WAIT_SECONDS
-        self._open[entry.tool_use_id] = CallMade(name, arguments, _digest(entry), waits)
+        id = entry.tool_use_id
+        self._open[id] = CallMade(name, arguments, _digest(entry), waits, id)
         self._unanswered -= 1
         if not self._unanswered:  # keep the order of the calls in the reply
             made, self._open = self._open, {}
@@ -231,22 +233,23 @@ def _seconds_between(begin: str, end: str) -> float:
 
 MAX_READ_ENTRIES = 500  # of the log, for calls before a resume
 MAX_SHOWN_CHARS = 300  # of a call, in the notice
-MAX_TITLE_CHARS = 80  # of a call, in the reason
 
 CALL_REPEATED = """\
 [This is a notice of the program. You made the same call {times} times in a row, with the same \
 result each time:
 {calls}
-The next result will be the same. Do something else: change the arguments, use another tool, or \
-read the result again for what it says. If you cannot go on, answer without a call and say what \
-is missing. If you repeat it further, your turn is ended.]"""
+Do not make this call again, and do not repeat this notice. If the result has what the user asked \
+for, answer the user now in your own words. If not, change the arguments or use another tool. If \
+you cannot go on, answer without a call and say what is missing. Another repetition can end the \
+turn.]"""
 CYCLE_REPEATED = """\
 [This is a notice of the program. You made the same {count} calls {times} times in a row, in the \
 same order and with the same results:
 {calls}
-The next results will be the same. Do something else: change the arguments, use another tool, or \
-read the results again for what they say. If you cannot go on, answer without a call and say what \
-is missing. If you repeat them further, your turn is ended.]"""
+Do not make these calls again, and do not repeat this notice. If the results have what the user \
+asked for, answer the user now in your own words. If not, change the arguments or use another \
+tool. If you cannot go on, answer without a call and say what is missing. Another repetition can \
+end the turn.]"""
 
 NOT_RUN = "the same call ran {times} times or more in a row. Use its results."
 
@@ -312,6 +315,4 @@ def notice(found: Repetition) -> str:
 def _describe(found: Repetition) -> str:
     """Return the repeated calls on one line, for the user."""
     made = [Call("", 0, each.tool, json.loads(each.arguments)) for each in found.calls]
-    titles = (f"{call.name} {shorten(call.argument, MAX_TITLE_CHARS)}".strip() for call in made)
-    results = "result" if len(made) == 1 else "results"
-    return f"{', then '.join(titles)}, {found.times} times with the same {results}"
+    return describe_calls(made, found.times)

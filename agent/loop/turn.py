@@ -6,7 +6,7 @@
    a few times in a row. A refusal ends the turn.
 4. The tool calls of the reply are run, and each result is recorded. Messages that the user has sent
    meanwhile are recorded. Back to 2.
-5. A reply without calls ends the turn.
+5. A reply without calls ends the turn. It must be an answer (`answers`).
 
 The features (`loop.feature`) are called at each step. If a turn ends early (an interrupt, a limit,
 an error of the model), the log stays valid and the agent accepts the next message.
@@ -45,6 +45,7 @@ from ..session.entries import Content, End, Note, User
 from ..session.ledger import REFUSED
 from ..session.store import content_text
 from .agent import AgentState
+from .answers import AnswerCheck
 from .denials import denial_error
 from .dialects import DialectReader
 from .interface import IncomingMessage, Turn, Veto
@@ -184,7 +185,8 @@ class OddReplies:
                 limit="loop",
                 hint="Say what to do next, or choose another model.",
             )
-        what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
+        what = "were no answers" if text_of(reply.content).strip() else "were empty"
+        what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else what
         return CtxagentError(
             f"{MAX_ODD_REPLIES} replies in a row {what}", hint="Say what to do next."
         )
@@ -360,6 +362,7 @@ async def _until_answered(
 ) -> str:
     """Call the model and run its tool calls until it answers. Return the answer."""
     features, odd, is_paused, is_first = agent.features, OddReplies(), False, True
+    answer_check = AnswerCheck(agent)
     while True:
         agent.model.budget_meter.check()
         if not is_paused:
@@ -372,10 +375,13 @@ async def _until_answered(
         notice = dialect.notice(reply)
         if not calls and notice is None:
             notice = continuation_prompt(reply)
+        if not calls and notice is None:
+            notice = answer_check.notice(reply)
         is_final = not calls and notice is None
         go_on = await features.reply_received(reply, is_final=is_final)
         if is_final and go_on is None:
             dialect.check_answer()
+            answer_check.check(reply)
             return text_of(reply.content)
         if calls:
             await agent.runner.run(calls, reply.broken, cut=reply.stop_reason == "max_tokens")

@@ -54,6 +54,32 @@ def test_a_reply_that_makes_one_call_many_times_runs_it_six_times(place: Place) 
     assert "the same call ran 6 times or more in a row" in json.dumps(server.requests[1])
 
 
+def test_a_turn_that_ends_after_a_notice_without_an_answer_ends_with_exit_code_4(
+    place: Place,
+) -> None:
+    with Server([*[FAILS] * 3, Say("The list is done.")]) as server:
+        code, result = run(place, server)
+    assert (code, result["status"], result["result"]) == (4, "limit", "The list is done.")
+    assert result["error"]["type"] == "LimitReached"
+    assert "without an answer after it had repeated itself" in result["error"]["message"]
+    assert [entry["status"] for entry in place.entries() if entry["kind"] == "end"] == ["limit"]
+
+
+def test_a_copied_notice_is_not_the_answer(place: Place) -> None:
+    def play(body: Body) -> Say:
+        sent = json.dumps(body["messages"])
+        if "is no answer" in sent:
+            return Say("There is no such file or directory.")
+        if "Do not make this call again" in sent:
+            return Say("Do not make this call again, and do not repeat this notice.")
+        return FAILS
+
+    with Server(play) as server:
+        code, result = run(place, server)
+    assert (code, result["result"]) == (0, "There is no such file or directory.")
+    assert result["error"] is None
+
+
 def test_resumed_run_continues_the_count(place: Place) -> None:
     """The process is killed during a turn, and the model then makes the same call again."""
     hang = Say(tools=[LIST], fault="silence", after=0)

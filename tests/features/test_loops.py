@@ -15,6 +15,7 @@ from ctxagent.agent.session.entries import Assistant, End, User
 from ..support.sessions.conversation import Conversation, answering
 
 FAILS = Step(tools=[("Bash", {"command": "ls nothing-there"})])
+LISTS = Step(tools=[("Bash", {"command": "ls"})])
 SENTENCE = "Let me look at the file again and think about it. "
 SAYS_AGAIN = Step(text=f"I see. {SENTENCE * 400}")
 
@@ -46,7 +47,7 @@ def test_a_repeated_call_is_told_and_then_ends_the_turn(project: Path) -> None:
 
 
 def test_a_model_that_stops_repeating_continues(project: Path) -> None:
-    talk = talk_with(project, [FAILS] * 4 + [Step(text="There is none.")])
+    talk = talk_with(project, [FAILS] * 4 + [LISTS, Step(text="There is none.")])
     assert talk.say("go").status == "ok"
     assert len(notices(talk)) == 1
 

@@ -1,0 +1,87 @@
+"""Which final replies are answers, also after a notice about repeated calls."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.events import Notice
+from ctxagent.agent.features.loops import LoopsFeature
+from ctxagent.agent.loop.answers import ASK_FOR_ANSWER
+from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.session.entries import User
+
+from ..support.sessions.conversation import Conversation
+
+FAILS = Step(tools=[("Bash", {"command": "ls nothing-there"})])
+LISTS = Step(tools=[("Bash", {"command": "ls"})])
+FIXED = Step(text="I have fixed the function.")
+COPY = Step(text="[You made the same call 3 times in a row, with the same result each time.]")
+PLAN = "Let me look at all the files of the project first."
+
+
+def talk_with(project: Path, steps: list[Step]) -> Conversation:
+    talk = Conversation(project, steps)
+    talk.agent.features.add(LoopsFeature(talk.agent))
+    return talk
+
+
+def notices(talk: Conversation) -> list[str]:
+    return [str(entry.content) for entry in talk.of(User) if entry.source == "notice"]
+
+
+def checks(talk: Conversation) -> list[str]:
+    """Return the warnings about an answer that follows repeated calls."""
+    return [each.text for each in talk.seen(Notice) if "Check the answer." in each.text]
+
+
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        ([FAILS] * 3 + [FIXED], "limit"),
+        ([FAILS] * 3 + [Step(text="ls says: No such file or directory")], "ok"),
+        ([FAILS] * 3 + [Step(tools=[("Bash", {"command": "ls gone"})]), FIXED], "limit"),
+        ([FAILS, LISTS] * 3 + [LISTS, FIXED], "limit"),
+        ([LISTS] * 3 + [Step(text="It has kept.py.")], "ok"),
+        ([LISTS] * 3 + [Step(text="Yes, it is there.")], "ok"),
+        ([LISTS] * 3 + [FAILS, FAILS, Step(text="Yes, it is there.")], "ok"),
+        ([Step(text=PLAN, tools=LISTS.tools)] * 3 + [Step(text=PLAN)], "limit"),
+        ([LISTS] * 3 + [Step(text="Which files are there in the project?")], "limit"),
+        ([Step(text="It has kept.py and no more.", tools=LISTS.tools)] * 3
+         + [Step(text="It has kept.py and no more.")], "ok"),
+    ],
+)  # fmt: skip
+def test_an_answer_after_the_notice_must_be_one(
+    project: Path, steps: list[Step], status: str
+) -> None:
+    """A reply that no result supports does not make the turn a success."""
+    (project / "kept.py").touch()
+    talk = talk_with(project, steps)
+    finished = talk.say("Which files are there in the project?")
+    assert (finished.status, finished.text) == (status, steps[-1].text)
+    assert len(checks(talk)) == (status == "ok")
+    error = dict(finished.error or {})
+    assert ("without an answer after it had repeated itself" in str(error)) is (status == "limit")
+
+
+def test_another_successful_call_needs_no_check(project: Path) -> None:
+    talk = talk_with(project, [*[FAILS] * 3, LISTS, FIXED])
+    assert talk.say("go").status == "ok"
+    assert not checks(talk)
+
+
+def test_a_copy_of_a_notice_is_no_answer(project: Path) -> None:
+    talk = talk_with(project, [*[LISTS] * 3, COPY, COPY])
+    finished = talk.say("go")
+    assert finished.status == "limit"
+    assert "repeated a text of the program" in str(finished.error)
+    assert notices(talk)[1:] == [ASK_FOR_ANSWER]
+
+
+def test_an_answer_after_the_copy_of_a_notice_counts(project: Path) -> None:
+    talk = talk_with(project, [*[LISTS] * 3, COPY, Step(text="It has no files.")])
+    assert talk.say("go").text == "It has no files."
+
+
+def test_the_next_turn_is_not_judged_by_the_notice_of_the_last(project: Path) -> None:
+    talk = talk_with(project, [*[FAILS] * 3, FIXED, FIXED])
+    assert [talk.say("go").status for _ in range(2)] == ["limit", "ok"]
