@@ -3,7 +3,8 @@
 A tool name in another case becomes the known name. A call that was written as text becomes a real
 call if it is certainly meant as one. It then needs the same permissions as every call. If it is not
 certain, the model is asked once for a real call. A turn that ends without one fails, so that a
-headless run does not report success for work that was not done.
+headless run does not report success for work that was not done. A reply that is nothing but a call
+of a known tool is never an answer, even if the call is unreadable. Only a quotation is.
 
 A written call is certain if all of this is true:
 
@@ -16,7 +17,8 @@ A written call is certain if all of this is true:
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,7 +38,7 @@ _FENCE = regex(r"[ \t]*(?:>[ \t]*)*(?:(?:[-*+]|\d+[.)])[ \t]+)?(`{3,}|~{3,})")  
 _TEXT_LINE = regex(r" {0,3}[^\s]")  # a line with more indentation is code, as in Markdown
 # Special tokens of models around a call, which a server did not read.
 _TOKEN = r"(?:<[|｜](?:/?tool|python_tag|call)[^|｜<>\s]*[|｜]>|\[/?(?:TOOL_CALLS|ARGS)\])"
-_WRAPPER = regex(rf"\s*(?:</?(?:\w+:)?(?:tool_call|function_calls)>|{_TOKEN})")
+_WRAPPER = regex(rf"\s*(?:</?(?:\w+:)?(?:tool_calls?|function_calls?|tools?)>|{_TOKEN})")
 _NAME_IN_TOKENS = regex(rf"\s*([\w.-]{{1,128}})(?::\d+)?\s*{_TOKEN}(?=\s*\{{)")
 _LAST_TOKENS = regex(r"(?:\s*(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>))*\s*\Z")
 _OPENING = regex(r'\s*<(?:function=|(?:\w+:)?invoke name=")([\w.-]{1,128})"?>')
@@ -52,6 +54,15 @@ _TAG = regex(
     rf"|\s*{_TOKEN}\s*(?:{_TOKEN}|[{{\[<]|[\w.:-]+\s*(?:{_TOKEN}|[<{{]))"
     r"|\s*(?:<\|start\|>assistant)?<\|channel\|>commentary\s+to="
 )
+# The beginning of a reply with nothing but a call in JSON, whether the JSON can be read or not.
+_ALONE = regex(
+    rf"\s*(?:(?:`{{3,}}|~{{3,}})[^\S\n]*\w*\s*)?(?:(?:<[\w:]{{1,40}}>|{_TOKEN})\s*)*(?P<json>[\[\s]*\{{[\[{{\s]*"
+    r"(?:[\"'](?:tool_calls|function|type|id)[\"']\s*:\s*(?:[\"'][^\"']{0,128}[\"']\s*,\s*)?[\[{\s]*)*"
+    r"[\"'](?:name|tool)[\"']\s*:\s*[\"'](?P<name>[\w.-]{1,128})[\"'])"
+)
+_AFTER_ALONE = regex(r"(?:`{3,}|~{3,}|</[\w:]{1,40}>|<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>)\s*\Z")
+_ARGUMENTS_KEY = regex(r"[\"'](?:arguments|parameters|input)[\"']\s*:")
+_STRING_OR_DOUBLED = regex(r'"(?:[^"\\]|\\.)*"|\{\{|\}\}', re.S)
 _JSON_START = regex(r'\s*(?:\{\s*"|\[\s*\{)')
 _NAME_KEYS, _ARGUMENT_KEYS = ("name", "tool"), ("arguments", "parameters", "input")
 _CALL_KEYS = {*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type"}
@@ -69,7 +80,9 @@ class WrittenCall:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCalls:
-    """The calls at the end of a reply. Without `calls`, a tag began a call that is unreadable."""
+    """The calls at the end of a reply. Without `calls`, there is a call that is unreadable: after a
+    tag, or as the whole reply (`unread`).
+    """
 
     form: CallForm
     calls: tuple[WrittenCall, ...]
@@ -78,6 +91,7 @@ class WrittenCalls:
     is_fenced: bool = False
     is_alone: bool = False  # the reply has no other text
     is_last: bool = False  # no other text follows
+    unread: WrittenCall | None = None  # has no arguments
 
     @property
     def is_data(self) -> bool:
@@ -107,7 +121,37 @@ def written_calls(text: str) -> WrittenCalls | None:
             break
         more = found.calls if found else ()
         found = replace(block, calls=(*block.calls, *more), start=start, end=len(text))
-    return _placed(replace(found, is_fenced=True), text) if found else None
+    return _placed(replace(found, is_fenced=True), text) if found else _alone(text)
+
+
+def _alone(text: str) -> WrittenCalls | None:
+    """Return the call of a reply that has nothing but a call, None if it has other text.
+
+    Doubled braces are read as single ones, except those in strings: a call with all braces doubled
+    has only one meaning.
+    """
+    begin = _ALONE.match(text)
+    if begin is None:
+        return None
+    body = text[begin.start("json") :].rstrip()
+    while after := _AFTER_ALONE.search(body, max(0, len(body) - 80)):
+        body = body[: after.start()].rstrip()
+    single = _STRING_OR_DOUBLED.sub(lambda m: m[0] if m[0][0] == '"' else m[0][0], body)
+    calls = list[WrittenCall]()
+    try:
+        value = _DECODER.decode(body)
+    except (ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):
+            calls = _json_calls(_DECODER.decode(single), body)
+        if not calls and "}" in body and body[-1] not in "}])\"'":  # text follows
+            return None
+    else:
+        if not _ARGUMENTS_KEY.search(body) or not isinstance(value, dict | list):
+            return None
+    unread = None if calls else WrittenCall(begin["name"], {}, body)
+    return WrittenCalls(
+        "json", tuple(calls), 0, len(text), is_alone=True, is_last=True, unread=unread
+    )
 
 
 def _placed(found: WrittenCalls, text: str) -> WrittenCalls:
@@ -284,6 +328,8 @@ class DialectReader:
         found = written_calls(text)
         if found is None or (found.is_data and not self._takes_json):
             return reply
+        if found.unread and not self._are_known([found.unread]):
+            return reply
         self._doubt = self._doubt_about(found)
         if self._doubt is not None:
             return reply
@@ -317,8 +363,8 @@ class DialectReader:
             raise CallNotRun(
                 "the model wrote a tool call as text, which was not run, and made no call when "
                 f"asked for it: {self._unanswered.reason}",
-                hint="Its replies are in the log. Use a model that can call tools, or start its "
-                "server with tool calls (llama.cpp: --jinja).",
+                hint="Its replies are in the log. `ctxagent doctor --server` says what its server "
+                "lacks, such as a chat template for tools.",
             )
 
     @property
@@ -353,14 +399,19 @@ class DialectReader:
     def _doubt_about(self, found: WrittenCalls) -> _Doubt | None:
         """Return why written calls are not certain; None for certain calls."""
         can_call = self._has_real_calls()
-        must_call = not (found.is_data and can_call)
-        if any(self._is_quoted(call) for call in found.calls):
+        calls = [found.unread] if found.unread else found.calls
+        is_alone = found.is_alone and self._are_known(calls)
+        must_call = is_alone or not (found.is_data and can_call)
+        if any(self._is_quoted(call) for call in calls):
             return _Doubt("the same text is in a message or a result.", must_call=False)
         if problem := self._problem(found):
             return _Doubt(problem, must_call)
         if found.is_data and (can_call or not found.is_alone):
             return _Doubt("it may be an example.", must_call)
         return None
+
+    def _are_known(self, calls: Sequence[WrittenCall]) -> bool:
+        return all(tool_name(self._tools, call.name) in self._tools for call in calls)
 
     def _problem(self, found: WrittenCalls) -> str:
         if not found.calls:

@@ -80,6 +80,14 @@ def test_a_copied_notice_is_not_the_answer(place: Place) -> None:
     assert result["error"] is None
 
 
+def test_a_broken_call_in_text_is_not_the_answer(place: Place) -> None:
+    broken = Say('{{"name": "Bash", "arguments": {"command": "ls}}')
+    with Server([Say(tools=[("Bash", {"command": "ls"})]), broken, broken]) as server:
+        code, result = run(place, server)
+    assert (code, result["status"], result["error"]["type"]) == (1, "error", "CallNotRun")
+    assert "doctor --server" in result["error"]["message"]
+
+
 def test_resumed_run_continues_the_count(place: Place) -> None:
     """The process is killed during a turn, and the model then makes the same call again."""
     hang = Say(tools=[LIST], fault="silence", after=0)

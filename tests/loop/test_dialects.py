@@ -36,6 +36,9 @@ INVOKE = '<invoke name="Bash">\n<parameter name="command">touch made</parameter>
         (FENCE, "json"),
         (CALL.replace("arguments", "parameters").replace("Bash", "bash"), "json"),
         (f"```\n{TAGS}\n```", "tool_call"),
+        (f"<tools>\n{CALL}\n</tools>", "tool_call"),
+        (CALL.replace("{", "{{").replace("}", "}}"), "json"),
+        (FENCE.replace("{", "{{").replace("}", "}}"), "json"),
     ],
 )
 def test_a_certain_call_in_text_runs_once_and_the_model_is_told(
@@ -75,6 +78,9 @@ def test_a_call_in_text_needs_the_same_permission(project: Path) -> None:
         '{"tool_calls": []}',
         '{"tool": "hammer", "price": 3}',
         f"```\nopen\n{TAGS}",
+        f"{CALL[:-1]}\nis the beginning of a call.",
+        '{"name": "Shell", "arguments": "ls"',
+        '{"name": "Bash", "version": 5}',
     ],
 )
 def test_text_that_is_plainly_no_call_is_an_answer(project: Path, text: str) -> None:
@@ -99,6 +105,11 @@ DOUBTFUL = {
     "cut tags": ("<function=Bash>\n<parameter=command>\ntouch", "could not be read"),
     "text follows": (f"{TAGS}\nThe file is made.", "more text follows it"),
     "fence after text": (f"I make it.\n{FENCE}", "it may be an example"),
+    "broken JSON": (CALL[:-2] + "]", "could not be read"),
+    "broken JSON in a fence": (FENCE.replace('"touch', "touch"), "could not be read"),
+    "broken JSON after a tag": (f"<response>\n{CALL[:-1]}\n</response>", "could not be read"),
+    "cut JSON": ('{"name": "Bash", "arg', "could not be read"),
+    "arguments of a wrong type": ('{"name": "Bash", "arguments": "ls"}', "could not be read"),
     "unknown tool in a fence": (FENCE.replace("Bash", "Shell"), "there is no tool 'Shell'"),
 }
 
@@ -131,16 +142,27 @@ def test_a_call_after_the_request_makes_the_turn_a_success(project: Path, answer
     assert (project / "made").exists()
 
 
-def test_a_model_that_makes_real_calls_may_answer_with_the_json_of_one(project: Path) -> None:
-    steps = [Step(tools=[("Bash", {"command": "ls"})]), Step(text=FENCE), Step(text=FENCE)]
+@pytest.mark.parametrize("text", [FENCE, CALL, CALL.replace("{", "{{"), CALL[:-1]])
+def test_nothing_but_a_call_is_no_answer_of_a_model_that_makes_real_calls(
+    project: Path, text: str
+) -> None:
+    steps = [Step(tools=[("Bash", {"command": "ls"})]), Step(text=text), Step(text=text)]
     talk = Conversation(project, steps)
-    assert talk.say("what does a call look like?").status == "ok"
+    finished = talk.say("make the file")
+    assert (finished.status, dict(finished.error or {}).get("type")) == ("error", "CallNotRun")
     assert not (project / "made").exists()
 
 
-def test_a_quoted_call_does_not_run(project: Path) -> None:
-    (project / "prompt.md").write_text(f"Example:\n{TAGS}\n")
-    steps = [Step(tools=[("Read", {"path": "prompt.md"})]), Step(text=TAGS), Step(text=TAGS)]
+def test_a_model_that_makes_real_calls_may_explain_the_json_of_one(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "ls"})]), Step(text=f"{FENCE}\nIt makes a file.")]
+    assert Conversation(project, steps).say("what does a call look like?").status == "ok"
+    assert not (project / "made").exists()
+
+
+@pytest.mark.parametrize("text", [TAGS, CALL[:-1]])
+def test_a_quoted_call_does_not_run(project: Path, text: str) -> None:
+    (project / "prompt.md").write_text(f"Example:\n{text}\n")
+    steps = [Step(tools=[("Read", {"path": "prompt.md"})]), Step(text=text), Step(text=text)]
     talk = Conversation(project, steps)
     assert talk.say("print the call in prompt.md").status == "ok"
     assert not (project / "made").exists()
