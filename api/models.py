@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         known_model,
     )
     from ..agent.models.chat.draft import ChatDraft
+    from ..agent.models.chat_templates import TEMPLATES, template_path
     from ..agent.models.factory import (
         PROTOCOLS,
         address_of,
@@ -70,6 +71,7 @@ __all__ = [
     "MESSAGES",
     "PROTOCOLS",
     "RESPONSES",
+    "TEMPLATES",
     "UNENCRYPTED",
     "CacheTerms",
     "ChatDraft",
@@ -106,6 +108,7 @@ __all__ = [
     "providers",
     "resolve_model",
     "status_of",
+    "template_path",
     "text_of",
     "unencrypted_host",
     "unpacked",

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Test proxy, certificates, the model's server and a small request.",
 )
+@click.option(
+    "--template", metavar="NAME", help="Print the path of a chat template for a local server."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -55,6 +58,7 @@ def doctor(
     fetch_tokenizer: bool,
     tests_server: bool,
     tests_network: bool,
+    template: str | None,
     as_json: bool,
 ) -> int:
     """Check the installation or one session, and suggest repairs.
@@ -69,6 +73,7 @@ def doctor(
         "--fetch-tokenizer": fetch_tokenizer,
         "--server": tests_server,
         "--network": tests_network,
+        "--template": template is not None,
     }
     given = {name[2:].replace("-", "_"): is_given for name, is_given in actions.items()}
     single_action({**given, "repair": repairs})
@@ -76,6 +81,8 @@ def doctor(
         raise UsageError(f"{chosen[0]} does not take a session")
     if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
+    if template is not None:
+        return _show_template(template, as_json=as_json)
     loaded = load(options, skip_invalid=True)
     project = project_of(options, loaded)
     distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ, project.state)
@@ -94,6 +101,18 @@ def doctor(
         findings = check_all(loaded, project)
     if id is not None or tests_server or tests_network:
         warn_of_problems(loaded)
+    return _report(findings, done, id, repairs=repairs, as_json=as_json)
+
+
+def _report(
+    findings: "list[Finding]",
+    done: list[str] | None,
+    id: str | None,
+    *,
+    repairs: bool,
+    as_json: bool,
+) -> int:
+    """Print the findings and the repairs, and return the exit code."""
     whole = all(finding.ok for finding in findings)
     if as_json:
         rows = [finding._asdict() for finding in findings]
@@ -107,6 +126,15 @@ def doctor(
         if id is not None and not whole and not repairs:
             say(f"`ctxagent doctor {id} --repair` repairs what can be repaired.", err=True)
     return 0 if whole else 1
+
+
+def _show_template(name: str, *, as_json: bool) -> int:
+    """Print the path of a chat template and return the exit code. Raises UsageError."""
+    from ...api.models import template_path
+
+    path = str(template_path(name))
+    say(json.dumps({"template": path}) if as_json else path)
+    return 0
 
 
 def _find_log(project: "Project", id: str) -> Path:

@@ -15,8 +15,9 @@ from ..context.request import Request
 from ..errors import ModelError, RequestRejected
 from ..lazy import dataclass
 from ..session.entries import Block
-from .base import FeatureTestResult, Reply
+from .base import FeatureTestResult, Reply, text_of
 from .catalog import known_model
+from .chat_templates import ask_template, template_advice, written_form
 from .gaps import IMAGES
 from .http_client import Timeouts
 from .retry import RetryPolicy
@@ -24,6 +25,7 @@ from .server_model import MAX_WHY_CHARS, ServerModel
 
 MAX_REPLY_TOKENS = 512
 TRIAL_TIMEOUT_S = 60.0  # for the first byte; a local server may load the model first
+TOOL_CALLS = "tool calls"
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -84,6 +86,8 @@ async def check_server(model: ServerModel) -> AsyncGenerator[FeatureTestResult]:
         elif probe.gap:
             model.gaps.add(probe.gap)
         yield FeatureTestResult(probe.what, _outcome(probe, reply), note=not _is_met(probe, reply))
+        if probe.what == TOOL_CALLS and not _is_met(probe, reply) and model.is_local:
+            yield await _template_finding(model, reply)
         if first is None:
             first = reply
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
@@ -103,6 +107,17 @@ async def check_server(model: ServerModel) -> AsyncGenerator[FeatureTestResult]:
     yield FeatureTestResult(
         "window", window if known else f"{window}: set model.context_window", note=not known
     )
+
+
+async def _template_finding(model: ServerModel, reply: Reply) -> FeatureTestResult:
+    """Return what to do about a model on a local server that made no call."""
+    transport = model.access.transport
+    await transport.connect()
+    report = await ask_template(
+        transport.get_local, transport.post_local, model.access.endpoint.name
+    )
+    form = written_form(text_of(reply.content), str(_TOOL["name"]))
+    return FeatureTestResult("chat template", template_advice(report, form), note=True)
 
 
 async def try_model(model: ServerModel) -> None:
@@ -127,7 +142,7 @@ def _probes() -> list[_Probe]:
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
         _Probe("server-side summaries", [say], COMPACTION),
-        _Probe("tool calls", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
+        _Probe(TOOL_CALLS, [_text("Call ping with the word walrus.")], tools=[_TOOL]),
         _Probe("tool results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
     ]
 
@@ -162,7 +177,7 @@ def _is_met(probe: _Probe, reply: Reply) -> bool:
     if probe.gap == COMPACTION:
         return compaction_in(reply.content) is not None
     called = any(block.get("type") == "tool_use" for block in reply.content)
-    return called if probe.what == "tool calls" else True
+    return called if probe.what == TOOL_CALLS else True
 
 
 def _outcome(probe: _Probe, reply: Reply) -> str:

@@ -363,7 +363,7 @@ class ServerModel:
         return f"no connection to {display_address(self.access.endpoint)}: {what}"
 
     @property
-    def _is_local(self) -> bool:
+    def is_local(self) -> bool:
         """True if the server is on the user's machine or network."""
         endpoint = self.access.endpoint
         is_loopback = host_of(endpoint.address) in LOOPBACK_HOSTS
@@ -379,7 +379,7 @@ class ServerModel:
                 if found := parse_limits(await transport.get(f"{models}/{quote(name, safe='')}")):
                     return found
                 found = parse_limits(find_in_list(await transport.get(models), name))
-                if found is None and self._is_local:
+                if found is None and self.is_local:
                     found = await ask_local(transport.get_local, transport.post_local, name)
                 return found or DEFAULT_LIMITS
         return DEFAULT_LIMITS

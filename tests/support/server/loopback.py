@@ -158,6 +158,7 @@ class Server:
         self.size_of = size_of
         self.models = models or {}
         self.listed: list[Body] | None = None  # answer of GET /v1/models; None if not supported
+        self.own: dict[str, Body] = {}  # answers of its own interfaces (GET), by path
         self.requests: list[Body] = []
         self.bodies = self.requests  # unconverted
         self.digests: list[str] = []  # digest of each request's bytes
@@ -592,6 +593,9 @@ class _Exchange(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         if path == "/v1/models" and self.server.owner.listed is not None:
             self._json(200, {"data": self.server.owner.listed})
+            return
+        if path in self.server.owner.own:
+            self._json(200, self.server.owner.own[path])
             return
         id = unquote(path.removeprefix("/v1/models/"))
         known = self.server.owner.models.get(id)
