@@ -66,7 +66,10 @@ class Clock:
     began: float = field(default_factory=time.monotonic)
 
     def has_time(self) -> bool:
-        return time.monotonic() - self.began < 60 * self.minutes
+        return self.minutes_left() > 0
+
+    def minutes_left(self) -> float:
+        return self.minutes - (time.monotonic() - self.began) / 60
 
 
 def interval(right: int, total: int) -> tuple[float, float]:
