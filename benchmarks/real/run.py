@@ -1,6 +1,6 @@
 """Measure the program with a small real model.
 
-    .venv/bin/python benchmarks/real/run.py [tasks] [reading] [summaries] [--minutes N] [--name NAME]
+    .venv/bin/python benchmarks/real/run.py [PART...] [--minutes N] [--name NAME]
 
 README.md explains the parts and has the results. `make real` installs the model first. What was
 measured is kept in `.real/results` by NAME, by default the commit of the program: a stopped run
