@@ -237,7 +237,7 @@ class ServerModel:
 
     def _timings(self, reply: Reply, watch: Stopwatch) -> Mapping[str, Any]:
         """Return the timings of a reply; an empty mapping for a server elsewhere."""
-        if not self._is_local:
+        if not self.is_local:
             return {}
         if reply.timings:
             return {"cached": reply.usage.cache_read, **reply.timings}
