@@ -102,12 +102,16 @@ TASKS = {
     "setting": Task(
         "one file",
         "Change the port in config.json to 9000.",
-        lambda end: _json(end.read("config.json")).get("port") == 9000,
+        lambda end: (
+            _json(end.read("config.json")) == {**_json(FILES["config.json"]), "port": 9000}
+        ),
     ),
     "function": Task(
         "one file",
         "Add a function double(n) to calc.py that returns 2 * n.",
-        lambda end: end.prints("-c", "import calc; print(calc.double(21))").endswith("42"),
+        lambda end: (
+            end.prints("-c", "import calc; print(calc.double(21))") == "42\n42"
+        ),
     ),
     "script": Task(
         "one file",

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctxagent.agent.models.chat_templates import FENCE, template_path
+
 FOLDER = Path(__file__).parent
 INSTALLED = FOLDER.parents[1] / ".real"  # by `make`
 PYTHON = INSTALLED / "bin" / "python"
@@ -23,7 +25,7 @@ class Model:
 
 
 SMOLLM2 = Model("smollm2", FOLDER / "chat.jinja")
-QWEN = Model("qwen2.5-coder", FOLDER / "fence.jinja", INSTALLED / "qwen.gguf")
+QWEN = Model("qwen2.5-coder", template_path(FENCE), INSTALLED / "qwen.gguf")
 
 
 @contextmanager
