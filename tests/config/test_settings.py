@@ -66,6 +66,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         clear_above=4,
         clear_tools=(),
         outline=False,
+        saves_time=False,
         truncate="persisted",
         truncate_at=100_000,
         checkpoint_at=0.6,

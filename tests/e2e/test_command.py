@@ -983,7 +983,7 @@ def test_resumed_session_learns_what_others_changed(tmp_path: Path) -> None:
         for e in place.entries()
         if e["kind"] == "user" and e["source"] == "environment"
     ]
-    assert "last read or wrote them: b.txt. Read" in told[-1]
+    assert "last read or wrote them: b.txt. To use" in told[-1]
     assert "a.txt" not in told[-1]
 
 

@@ -17,6 +17,7 @@ from ctxagent.tools.base import Context
 from ctxagent.tools.file_access import Place, opened
 from ctxagent.tools.glob import GlobParams, GlobTool
 from ctxagent.tools.grep import GrepParams, GrepTool
+from ctxagent.tools.offered import EVERY
 
 from ..permissions.test_approval import judge
 from ..support.command import Place as Command
@@ -267,14 +268,14 @@ def test_a_link_made_while_a_person_thinks(project: Path, tool: str) -> None:
 
 
 def test_a_link_made_between_looking_and_opening(project: Path) -> None:
-    place = Place("src/app.py", project / "src" / "app.py")
+    place = Place("src/app.py", project / "src" / "app.py", EVERY)
     with opened(place) as file:
         assert file.read() == b"KEY=shown\n"
     place.path.unlink()
     place.path.symlink_to(project / ".env")
     with pytest.raises(ToolError, match="leads elsewhere"), opened(place):
         pass
-    folder = Place("pub/key", project / "pub" / "key")
+    folder = Place("pub/key", project / "pub" / "key", EVERY)
     (project / "pub").rmdir()
     (project / "pub").symlink_to("secret")
     with pytest.raises(ToolError, match="leads elsewhere"), opened(folder):

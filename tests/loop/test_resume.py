@@ -210,8 +210,10 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
             stop_reason=None,
             model="m",
             cost_usd=0.1,
+            timings={"by": "server", "cached": 500, "read": 700, "read_s": 20.0,
+                     "written": 50, "written_s": 5.0},
         )
-    )
+    )  # fmt: skip
     more += [request_note("turn", run, 0.5) for run in ("a", "b")]
     more.append(
         Session(id="s", cwd="/p", version="1", model="m", own_prompt="P", tools=[{"name": "Bash"}],

@@ -75,7 +75,7 @@ def plan(
     if filed is not None:
         tokens = tokens * max(filed.characters, characters) // max(1, characters)
         lines, characters = filed.lines, filed.characters
-        cut = (f"**Kept in Phrase:** it {filed.file.cut}",) if filed.file.cut else ()
+        cut = (f"**Kept in Part:** it {filed.file.cut}",) if filed.file.cut else ()
     limit = policy.moves_above(tool)
     if limit is None or tokens <= limit:
         return None
