@@ -64,11 +64,15 @@ class _Fit:
         self.products += seconds * before
 
     def result(self) -> tuple[float, float]:
-        """Return the seconds per token, and in addition per token before it; none is negative."""
+        """Return the seconds per token, and in addition per token before it.
+
+        Short reads cost more per token, which looks like an effect of the tokens before them. So at
+        least half of the mean counts as independent of them: it is never zero.
+        """
         mean, before = self.seconds / self.tokens, self.before / self.tokens
         spread = self.squares / self.tokens - before * before
         slope = (self.products / self.tokens - mean * before) / spread if spread > 1 else 0.0
-        slope = min(max(0.0, slope), mean / before if before else 0.0)
+        slope = min(max(0.0, slope), mean / before / 2 if before else 0.0)
         return mean - slope * before, slope
 
 

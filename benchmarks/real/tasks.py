@@ -238,7 +238,7 @@ def _with(place: Place, url: str, preset: str, words: str) -> Row:
     usage = [entry["usage"] for entry in replies]
     return {
         "answer": str(said.get("result") or ""),
-        "status": said.get("status") or f"exit code {process.returncode}: {err[-200:]}",
+        "status": f"{said.get('status', 'no output')}: {(said.get('error') or {}).get('message', err)[-200:]}",
         "calls": [[b["name"], b["input"]] for b in blocks if b["type"] == "tool_use"],
         "replies": len(replies),
         "prefilled": sum(each["input"] for each in usage),
@@ -273,7 +273,7 @@ def _alone(project: Path, url: str, words: str) -> Row:
         {"role": "system", "content": ALONE}, {"role": "user", "content": words}
     ]  # fmt: skip
     row: Row = {
-        "answer": "", "status": "max turns", "calls": [], "replies": 0, "prefilled": 0, "written": 0
+        "answer": "", "status": "limit", "calls": [], "replies": 0, "prefilled": 0, "written": 0
     }  # fmt: skip
     for _ in range(MAX_CALLS):
         try:
@@ -319,8 +319,8 @@ def failure(row: Row) -> str:
     if row["solved"]:
         return ""
     status = row["status"]
-    if status != "ok":
-        return "limit" if "limit" in status or "turns" in status else status.partition(":")[0]
+    if not status.startswith("ok"):
+        return str(status.partition(":")[0])
     if not row["calls"]:
         return "no call"
     return "wrong"

@@ -46,6 +46,15 @@ def test_a_fit_is_never_negative() -> None:
     assert found.prefill > 0
 
 
+def test_slow_short_reads_leave_a_price_for_every_token() -> None:
+    speed = ServerSpeed()
+    for cached, read, seconds in ((0, 800, 1.0), (800, 50, 60.0), (900, 50, 90.0)):
+        speed.add(reply(cached, read, 50, read_s=seconds))
+    found = speed.per_token()
+    assert found is not None
+    assert found.prefill >= 151.0 / 900 / 2
+
+
 @pytest.mark.parametrize("bad", [{"read": "x"}, {"read_s": None}, {"read": -1}, {"read": 3}])
 def test_bad_and_tiny_timings_do_not_count(bad: dict[str, Any]) -> None:
     speed = ServerSpeed()
