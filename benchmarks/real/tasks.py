@@ -236,9 +236,10 @@ def _with(place: Place, url: str, preset: str, words: str) -> Row:
     replies = [entry for entry in entries if entry["kind"] == "assistant"]
     blocks = [block for entry in replies for block in entry["content"]]
     usage = [entry["usage"] for entry in replies]
+    message = str((said.get("error") or {}).get("message", err))
     return {
         "answer": str(said.get("result") or ""),
-        "status": f"{said.get('status', 'no output')}: {(said.get('error') or {}).get('message', err)[-200:]}",
+        "status": f"{said.get('status', 'no output')}: {message[-200:]}",
         "calls": [[b["name"], b["input"]] for b in blocks if b["type"] == "tool_use"],
         "replies": len(replies),
         "prefilled": sum(each["input"] for each in usage),
