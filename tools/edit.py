@@ -1,10 +1,10 @@
 """Edit: replace a text in a file.
 
 An empty text creates the file, as Write does. Any other text must occur exactly once, unless
-`replace_all` is set. The exact match proves that the model
-knows the file. Matching ignores the kind of line end; the result keeps the file's line ends. All
-bytes outside the match stay unchanged. If nothing matches, a single text that looks the same counts
-as a match (`look_alikes`). Otherwise the error shows the most similar text.
+`replace_all` is set. The exact match proves that the model knows the file. Matching ignores the
+kind of line end; the result keeps the file's line ends. All bytes outside the match stay unchanged.
+If nothing matches, a single text that looks the same counts as a match (`look_alikes`). Otherwise
+the error shows the most similar text.
 
 Explain why a text was not found in a file, so that the model's next Edit succeeds.
 

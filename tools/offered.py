@@ -16,7 +16,9 @@ from ..agent.lazy import regex
 Phrase = str | tuple[str, ...]
 
 _TOOL = r"[A-Z]\w*"
-_FIELD = regex(rf"\{{(?:(?P<value>[a-z_]+)|(?P<tools>{_TOOL}(?:(?:, | and | or ){_TOOL})*))\}}")
+_FIELD = regex(
+    rf"\{{(?:(?P<value>[a-z][a-z0-9_]*)|(?P<tools>{_TOOL}(?:(?:, | and | or ){_TOOL})*))\}}"
+)
 _NAME = regex(_TOOL)
 
 # Aims, as sentences that follow another one.
@@ -99,7 +101,7 @@ class Wording(str):
     """
 
     parts: tuple[Phrase, ...]
-    values: dict[str, str]  # texts that are not ours, so that nothing in them names a tool
+    values: dict[str, str]  # texts from elsewhere: a brace in them stays as it is
 
     def __new__(cls, *parts: Phrase, **values: str) -> "Wording":
         made = super().__new__(cls, EVERY.say(*parts, **values))

@@ -15,8 +15,8 @@ from ..models.catalog import CacheTerms, cache_terms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log
+from ..session.server_speed import TokenSeconds
 from ..session.store import find_texts
-from ..session.timings import TokenSeconds
 from .preserve import PreservedSection
 
 CompactionPurpose = Literal["summary", "verify"]

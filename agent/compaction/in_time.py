@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..context.window import Window
-from ..session.timings import TokenSeconds
+from ..session.server_speed import TokenSeconds
 from .policy import Policy
 from .summary.background import REPLY_SHARE
 from .summary.request import max_summary_tokens

@@ -54,10 +54,12 @@ def system_prompt(
     for text in [*told, *([prompt_text("agent"), part] if part else [])]:
         if not text.strip():
             continue
-        name = f"text_{'abcde'[len(values)]}"
-        values[name] = text.strip()
         parts += ["\n\n"] * bool(parts)
-        parts += text.parts if isinstance(text, Wording) else [f"{{{name}}}"]
+        if isinstance(text, Wording):
+            parts += text.parts
+        else:
+            parts.append(f"{{text{len(values)}}}")
+            values[f"text{len(values)}"] = text.strip()
     return Wording(*parts, **values)
 
 

@@ -15,6 +15,7 @@ Otherwise the turn ends with a limit, because nobody knows whether the task was 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ..context.items import Item
@@ -88,7 +89,7 @@ class AnswerCheck:
 
     def _turn(self) -> Iterator[Item]:
         """Yield the items since the user's newest message, newest first, without the last reply."""
-        for item in self._agent.view.items[-2::-1]:
+        for item in islice(reversed(self._agent.view.items), 1, None):
             if item.source == "person":
                 return
             yield item
@@ -136,9 +137,8 @@ class AnswerCheck:
         yield self._message()
 
     def _message(self) -> str:
-        items = self._agent.view.items
-        found = (text_of(item.blocks) for item in items[::-1] if item.source == "person")
-        return next(found, "")
+        items = reversed(self._agent.view.items)
+        return next((text_of(item.blocks) for item in items if item.source == "person"), "")
 
     def _reports(self, text: str, results: Iterable[str]) -> bool:
         """Return True if a reply names something that only the results have."""

@@ -39,8 +39,8 @@ from ..lazy import dataclass
 from ..models.base import Model, Reply, ReplyStream, text_of
 from ..models.catalog import Limits, cache_terms, cost
 from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.server_speed import TokenSeconds
 from ..session.store import locate_log
-from ..session.timings import TokenSeconds
 from ..session.totals import request_note
 from .budget import BudgetMeter
 from .model_roles import ModelRoles

@@ -28,7 +28,7 @@ from .entries import (
     Usage,
     User,
 )
-from .timings import ServerSpeed
+from .server_speed import ServerSpeed
 
 REQUEST_TOPIC = "request"  # topic of the note
 FIRST_OUTPUT_TOKENS = 200  # assumed for a reply before the first one

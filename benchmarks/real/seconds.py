@@ -46,7 +46,7 @@ from ctxagent.agent.recordings.recording import (
     RecordedStep,
     Recording,
 )
-from ctxagent.agent.session.timings import TokenSeconds
+from ctxagent.agent.session.server_speed import TokenSeconds
 from ctxagent.tools.ask_user import AskUserTool
 from ctxagent.tools.plan import PlanTool
 

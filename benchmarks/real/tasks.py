@@ -1,6 +1,6 @@
 """Let a small real model do twenty small tasks, with presets and alone.
 
-Each run is a session of its own, in a project made anew. `alone` is the baseline: the model with
+Each run is a session of its own, in a new project. `alone` is the baseline: the model with
 two tools (Bash, Write), a prompt of one line and nothing else of this program.
 """
 
@@ -30,7 +30,7 @@ VARIANTS = ("small", "default", "alone")
 FILES = {
     "calc.py": "def add(a, b):\n    return a - b\n\n\nprint(add(50, 8))\n",
     "version.txt": "3.7.1\n",
-    "notes.md": "# Notes\n\nTODO: write the tests\n",
+    "notes.md": "# Notes\n\nPENDING: write the tests\n",
     "old.txt": "content\n",
     "junk.tmp": "x\n",
     "log.txt": "started\n",
@@ -120,7 +120,7 @@ TASKS = {
     ),
     "replace": Task(
         "one file",
-        "In notes.md, replace the word TODO by DONE.",
+        "In notes.md, replace the word PENDING by DONE.",
         lambda end: end.read("notes.md") == "# Notes\n\nDONE: write the tests\n",
     ),
     "rename": Task(
@@ -164,7 +164,7 @@ TASKS = {
     "run": Task(
         "find and answer", "Run the command: python3 calc.py and say what it prints.", _says("42")
     ),
-    "grep": Task("find and answer", "Which file contains the word TODO?", _says("notes.md")),
+    "grep": Task("find and answer", "Which file contains the word PENDING?", _says("notes.md")),
     "class": Task(
         "find and answer",
         "Which file defines the class Square?",
@@ -183,7 +183,7 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def reset(project: Path) -> None:
-    """Make the project anew."""
+    """Replace the project by a new one."""
     shutil.rmtree(project)
     for name, text in FILES.items():
         file = project / name
@@ -236,7 +236,7 @@ def _with(place: Place, url: str, preset: str, words: str) -> Row:
     replies = [entry for entry in entries if entry["kind"] == "assistant"]
     blocks = [block for entry in replies for block in entry["content"]]
     usage = [entry["usage"] for entry in replies]
-    message = str((said.get("error") or {}).get("message", err))
+    message = str((said.get("error") or {}).get("message", "" if said else err))
     return {
         "answer": str(said.get("result") or ""),
         "status": f"{said.get('status', 'no output')}: {message[-200:]}",
@@ -343,8 +343,8 @@ def measure(
             if not missing or not clock.has_time():
                 continue
             with served(QWEN, WINDOW, threads, seed) as url:
-                # By variant, because the server keeps the beginning of the prompt in its cache.
-                for variant, name in sorted(missing, key=lambda each: variants.index(each[0])):
+                # The server keeps the beginnings of several prompts, so variants can alternate.
+                for variant, name in missing:
                     if not clock.has_time():
                         break
                     row = play(place, url, variant, TASKS[name])

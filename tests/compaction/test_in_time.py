@@ -6,7 +6,7 @@ from ctxagent.agent.compaction.in_time import policy_in_time
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, policy_of
 from ctxagent.agent.config.settings import CompactSettings, Settings
 from ctxagent.agent.context.window import Window
-from ctxagent.agent.session.timings import TokenSeconds
+from ctxagent.agent.session.server_speed import TokenSeconds
 
 SLOW = TokenSeconds(0.02, 0, 0.1, 0, 500, 100)
 FAST = TokenSeconds(0.0005, 0, 0.01, 0, 500, 100)

@@ -107,7 +107,7 @@ class Desk:
     runs: list[Run] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Make the project anew."""
+        """Replace the project by a new one."""
         shutil.rmtree(self.place.project)
         self.place.project.mkdir()
         for name, text in FILES.items():

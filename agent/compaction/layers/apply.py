@@ -14,7 +14,7 @@ from ...context.window import Window
 from ...events import Compacted
 from ...lazy import dataclass
 from ...session.entries import Mask
-from ...session.timings import TokenSeconds
+from ...session.server_speed import TokenSeconds
 from ..host import EngineHost
 from ..policy import Policy, summary_due_at
 from ..state_block import state_block
@@ -248,8 +248,7 @@ class LayerRunner:
         targets, trigger = masks
         if not targets:
             return False
-        host = self.host
-        started, view, count = time.monotonic(), host.view, len(targets)
+        started, view, count = time.monotonic(), self.host.view, len(targets)
         trigger = f"{layer.gate}: {trigger}" if layer.gate else trigger
         window = self.host.current_window()
         before, moves = window.tokens, layer.joins or self._reaches_state(targets)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.session.entries import Assistant, Mask, decode, encode
-from ctxagent.agent.session.timings import ServerSpeed, TokenSeconds
+from ctxagent.agent.session.server_speed import ServerSpeed, TokenSeconds
 from ctxagent.agent.session.totals import Totals
 
 TRUE = TokenSeconds(0.018, 2e-6, 0.09, 4e-6, 0, 0)
