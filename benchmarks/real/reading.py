@@ -32,6 +32,7 @@ WINDOW = 12_288  # tokens, of the server
 MAX_TOKENS, MAX_CALLS = 56, 2  # of a reply, and of Recall for a question
 NOTHING = "nothing"
 NAMES = ("whole", "default", "lean", "v5", "summary")
+VARIANTS = (NOTHING, *NAMES)
 SESSIONS, TUNING_EVERY = 6, 3  # every third session is for tuning
 MIN_QUESTIONS = 26  # of a session
 PROMPT = (
@@ -91,20 +92,26 @@ def sessions(found: Sequence[Recording], folder: Path) -> Iterator[Session]:
         yield Session(recording.name, asked, made)
 
 
-def measure(results: Results, clock: Clock, found: Sequence[Recording], threads: int) -> None:
-    """Ask what is not in the results yet, session by session."""
+def measure(
+    results: Results,
+    clock: Clock,
+    found: Sequence[Recording],
+    names: Sequence[str],
+    threads: int,
+) -> None:
+    """Ask what is not in the results yet, session by session, after the named contexts."""
     with tempfile.TemporaryDirectory(prefix="ctxagent-real-") as folder:
         made = [
             session
             for session in sessions(found, Path(folder))
-            if any(_missing(results, session, name) for name in (NOTHING, *NAMES))
+            if any(_missing(results, session, name) for name in names)
         ]
         if not made:
             return
         with served(QWEN, WINDOW, threads) as url:
             for session in made:
                 # By context, because the server keeps the beginning of the prompt in its cache.
-                for name in (NOTHING, *NAMES):
+                for name in names:
                     for question in _missing(results, session, name):
                         if not clock.has_time():
                             return

@@ -30,7 +30,7 @@ def _reading(results: Results, clock: Clock, given: argparse.Namespace) -> None:
     if given.plan:
         print(*reading.plan(found), sep="\n")
         return
-    reading.measure(results, clock, found, given.threads)
+    reading.measure(results, clock, found, given.variants or reading.VARIANTS, given.threads)
     tables = reading.report(results)
     for title, table in tables.items():
         print(f"### {title}\n\n{markdown(table)}\n")
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="bound of the whole run")
     parser.add_argument("--name", default=state_of_program())
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--variants", nargs="*")
+    parser.add_argument("--variants", nargs="*", help="of tasks and reading; all by default")
     parser.add_argument("--threads", type=int, default=2, help="of the server")
     parser.add_argument("--sessions", type=Path, help="a folder with recorded sessions (*.gz)")
     parser.add_argument(
