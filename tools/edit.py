@@ -43,6 +43,7 @@ from .whole_file import draft_whole, report
 
 MAX_PLACES = 3
 MAX_LINES_SHOWN = 20  # lines of the file in one message
+MAX_CHARS_SHOWN = 2_000  # characters of a whole file in one message
 MAX_COMPARED_LINES = 4_000  # lines of the file passed to difflib
 MAX_COMPARED_CHARS = 2_000  # characters of one text passed to difflib
 MIN_LIKENESS = 0.6
@@ -77,7 +78,14 @@ def explain(
     place = _most_similar(lines, old)
     if place:
         return f"{lost} Most like it: {_quote(lines, [place], old)}"
+    if _is_short(text):
+        return f"{lost} Nothing in the file is like it. {_quote(lines, [1], text)}"
     return f"{lost} Nothing in the file is like it: {offered.say(SEARCH_FILE)}."
+
+
+def _is_short(text: str) -> bool:
+    """Return True if a message can show the whole file."""
+    return 0 < len(text) <= MAX_CHARS_SHOWN and text.strip("\n").count("\n") < MAX_LINES_SHOWN
 
 
 def _numbered(old: str) -> bool:
@@ -226,12 +234,20 @@ def _plan_new(params: EditParams, context: Context) -> Change:
     """Return the change that gives a missing or empty file its first text. Raises ToolError."""
     check_text("new_string", params.new_string)
     place = locate(context, params.path)
-    if os.path.lexists(place.path) and contents(place):
-        raise ToolError(
-            f"old_string is empty, and {place.name} is not. Give the text to replace"
-            + context.offered.say("; to make a whole file, use {Write}", ".")
-        )
+    if os.path.lexists(place.path) and (data := contents(place)):
+        text = texts.unix(decoded(place, data)[0])
+        raise ToolError(_not_empty(place.name, text, context.offered))
     return draft_whole(place, params.new_string, params.encoding, context)
+
+
+def _not_empty(name: str, text: str, offered: Offered) -> str:
+    """Return a message for the model that says how to edit a file that has text."""
+    way = f"Give the text to replace{offered.say('; to make a whole file, use {Write}', '')}."
+    shown = _quote(texts.split(text), [1], text) if _is_short(text) else way
+    return (
+        f"old_string is empty, and {name} is not. {shown} To add lines at the end, give the last "
+        "line as old_string, and that line and the new ones as new_string."
+    )
 
 
 def _plan(params: EditParams, context: Context) -> _Edited:
@@ -274,7 +290,8 @@ def _checked(params: EditParams, context: Context) -> tuple[str, str]:
     if old == new:
         what = "are the same" if params.old_string == params.new_string else "differ in line ends"
         raise ToolError(
-            f"old_string and new_string {what}: there is nothing to change. "
+            f"old_string and new_string {what}: there is nothing to change. If the file is as it "
+            "should be, the change is done. "
             + context.offered.say(
                 "{Edit} keeps a file's line ends", "; {Bash} (sed) can convert them", "."
             )

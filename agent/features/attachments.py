@@ -1,5 +1,8 @@
 """Attachments: files and directories that a message names with `@`, and piped input.
 
+For small models, which change files that they have not read, also short text files that a message
+names without `@`.
+
 Each attachment is recorded as an entry after the message. A file is read as by the Read tool, a
 directory is listed as by Glob. The user is not asked, because naming a file allows reading it. Deny
 rules still apply.
@@ -40,6 +43,9 @@ MAX_MENTIONS = 20  # attached per message
 MAX_PATH_CHARS = 1_000  # of a mention
 MAX_NAMES_CHECKED = 1_000  # names per message that are looked up as files
 
+MAX_NAMED = 5  # files attached per message that it names without `@`
+MAX_NAMED_BYTES = 4_000  # of each of them
+_NAME = regex(r"[\w.-]+(?:/[\w.-]+)*")
 _MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _TRAILING_PUNCTUATION = ".,;:!?'`)]}>*…"  # punctuation after a path
@@ -94,6 +100,22 @@ def find_mentions(
     return list(dict.fromkeys(found))
 
 
+def named_files(words: Content, cwd: Path) -> list[Mention]:
+    """Return the short text files below the directory that a message names without `@`. Blocks."""
+    text = words if isinstance(words, str) else ""
+    names = dict.fromkeys(name.rstrip(".") for name in _NAME.findall(text))
+    paths = [name for name in names if "." in name.strip("./") or "/" in name.strip("./")]
+    inside = (name for name in paths[:MAX_NAMES_CHECKED] if ".." not in Path(name).parts)
+    return list(islice((Mention(n, typed=False) for n in inside if _is_short(cwd / n)), MAX_NAMED))
+
+
+def _is_short(file: Path) -> bool:
+    try:
+        return file.is_file() and 0 < file.stat().st_size <= MAX_NAMED_BYTES
+    except OSError:
+        return False
+
+
 def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
     named = re.sub(r"\\(.)", r"\1", quoted) or bare
     while named and len(named) <= MAX_PATH_CHARS:
@@ -136,6 +158,8 @@ class AttachmentsFeature(Feature):
             typed=not (message.verbatim or is_command_message(message.content)),
             servers=self._servers.names if self._servers else (),
         )
+        if self.session.policy.brief and not message.verbatim:
+            named += await self._named(message.content, known=named)
         attached: list[Attached] = [*message.attached, *named]
         for data in attached:
             if isinstance(data, AttachedData):
@@ -149,6 +173,18 @@ class AttachmentsFeature(Feature):
         if left := [mention.as_written for mention in mentions[MAX_MENTIONS:]]:
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
             self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
+
+    async def _named(self, words: Content, *, known: Collection[object]) -> list[Mention]:
+        """Return the files to attach that a message names without `@`."""
+        cwd = self.session.context.cwd
+        paths = {each.path for each in known if isinstance(each, Mention)}
+        found = await asyncio.to_thread(named_files, words, cwd)
+        judge = self.session.approval.judge
+        return [
+            each
+            for each in found
+            if each.path not in paths and judge(*_call(cwd, each)).action == "allow"
+        ]
 
     async def _attach_mention(self, mention: Mention) -> None:
         tool, params = _call(self.session.context.cwd, mention)

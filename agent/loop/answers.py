@@ -1,6 +1,8 @@
 """Check that the final reply of a turn is an answer.
 
-A reply that copies a text of the program is no answer. The model is asked once for an answer.
+A reply that copies a text of the program is no answer. The model is asked once for an answer. Small
+models often describe a change instead of making it. If nobody can tell them so, they are asked once
+for a call when a turn would end without any.
 
 After a notice about repeated calls (`features.loops`), a reply is an answer only if one of this is
 true:
@@ -29,6 +31,10 @@ from .stuck import REPEATS, describe_calls
 ASK_FOR_ANSWER = """\
 [This is a notice of the program. Your reply repeats a text of the program, so it is no answer. \
 Answer the user's message in your own words. If you cannot, say what is missing.]"""
+
+ASK_FOR_CALL = """\
+[This is a notice of the program. You made no call, so nothing was run or changed. If the user's \
+message needs that, make the call now. If not, answer again.]"""
 
 COPIED_SHARE = 0.8  # of the words of a reply, in runs that another text has
 COPIED_RUN_WORDS = 4
@@ -61,13 +67,18 @@ class AnswerCheck:
         self._is_asked = False
 
     def notice(self, reply: Reply) -> str | None:
-        """Return the request for an answer if the reply copies a text of the program. Return None
-        if it does not, or if the model was asked before.
+        """Return a request to the model if the reply copies a text of the program, or if a small
+        model made no call. Return None if not, or if the model was asked before.
         """
-        if self._is_asked or not self._copies_program(text_of(reply.content)):
+        if self._is_asked:
             return None
-        self._is_asked = True
-        return ASK_FOR_ANSWER
+        told = None
+        if self._copies_program(text_of(reply.content)):
+            told = ASK_FOR_ANSWER
+        elif self._agent.policy.brief and self._agent.ask is None and not self._has_calls():
+            told = ASK_FOR_CALL
+        self._is_asked = told is not None
+        return told
 
     def check(self, reply: Reply) -> None:
         """Raise LimitReached if the final reply of the turn is no answer. Warn the user if it is
@@ -93,6 +104,9 @@ class AnswerCheck:
             if item.source == "person":
                 return
             yield item
+
+    def _has_calls(self) -> bool:
+        return any(b.get("type") == "tool_use" for item in self._turn() for b in item.blocks)
 
     def _copies_program(self, text: str) -> bool:
         facts = self._agent.view.facts

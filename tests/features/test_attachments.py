@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Notice, TurnFinished
-from ctxagent.agent.features.attachments import MAX_MENTIONS, find_mentions
+from ctxagent.agent.features.attachments import MAX_MENTIONS, MAX_NAMED_BYTES, find_mentions
 from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.model import HINTS
@@ -213,6 +213,30 @@ def test_a_task_that_nobody_typed_names_no_file_outside(project: Path, tmp_path:
     assert notices(talk, "warning") == [
         "@../outside.txt: not attached; reading ../outside.txt: outside the project"
     ]
+
+
+def test_a_small_model_gets_the_short_files_that_the_message_names(
+    project: Path, tmp_path: Path
+) -> None:
+    """Without `@`: small models change files that they have not read."""
+    (tmp_path / "outside.txt").write_text("mine\n")
+    (project / "long.txt").write_text("x" * (MAX_NAMED_BYTES + 1))
+    (project / "secret.txt").write_text("hidden\n")
+    words = (
+        "Change two in src/app.py, as in src and long.txt. Leave ../outside.txt, secret.txt, "
+        f"{tmp_path}/outside.txt, odd:3 and nothing.py as they are. Thanks for src/app.py."
+    )
+    for policy, paths in ((PRESETS["small"], ["src/app.py"]), (DEFAULT, [])):
+        talk = Conversation(
+            project, [Step(tools=[("Bash", {"command": "true"})]), Step(text="Seen.")],
+            policy=policy, deny=["Read(secret.txt)"], session=str(policy.brief),
+        )  # fmt: skip
+        say(talk, words)
+        attached = [str(each.content) for each in talk.of(User) if each.source == "attachment"]
+        assert [text.split(":]")[0] for text in attached] == [
+            f"[The user attached the file {path}" for path in paths
+        ]
+        assert not notices(talk, "warning")
 
 
 def test_what_is_no_file_is_said_to_be_none(project: Path) -> None:

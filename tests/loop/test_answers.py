@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.events import Notice
 from ctxagent.agent.features.loops import LoopsFeature
-from ctxagent.agent.loop.answers import ASK_FOR_ANSWER
+from ctxagent.agent.loop.answers import ASK_FOR_ANSWER, ASK_FOR_CALL
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import User
 
@@ -61,6 +62,34 @@ def test_an_answer_after_the_notice_must_be_one(
     assert len(checks(talk)) == (status == "ok")
     error = dict(finished.error or {})
     assert ("without an answer after it had repeated itself" in str(error)) is (status == "limit")
+
+
+async def _yes(*_: object) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("steps", "policy", "asks"),
+    [
+        ([FIXED, LISTS, FIXED], PRESETS["small"], 1),
+        ([FIXED, FIXED], PRESETS["small"], 1),
+        ([LISTS, FIXED], PRESETS["small"], 0),
+        ([FIXED], DEFAULT, 0),
+    ],
+)
+def test_a_small_model_that_made_no_call_is_asked_for_one(
+    project: Path, steps: list[Step], policy: Policy, asks: int
+) -> None:
+    """Once in a turn, if no user can do it."""
+    talk = Conversation(project, steps, policy=policy)
+    assert talk.say("Fix the function.").status == "ok"
+    assert notices(talk) == [ASK_FOR_CALL] * asks
+    answers = [step for step in steps if step == FIXED]
+    watched = Conversation(
+        project, [FIXED] * len(answers), policy=policy, ask=_yes, session="watched"
+    )
+    assert watched.say("Fix the function.").status == "ok"
+    assert not notices(watched)
 
 
 def test_another_successful_call_needs_no_check(project: Path) -> None:
