@@ -5,6 +5,7 @@
 Without WEIGHTS, the model is SmolLM2, whose package contains them.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,7 @@ def main() -> None:
     server = xllamacpp.Server(params)
     print("serving at", server.listening_address, flush=True)
     sys.stdin.read()
+    os._exit(0)  # a request may still run
 
 
 main()
