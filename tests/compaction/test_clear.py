@@ -11,6 +11,7 @@ from ctxagent.agent.compaction.layers.break_even import DueMask
 from ctxagent.agent.compaction.layers.clear import (
     KEPT_IN,
     MAX_ERROR_LINE_CHARS,
+    MAX_LAST_LINE_CHARS,
     oldest_clearable,
     plan,
     plan_all,
@@ -21,6 +22,7 @@ from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
 from ctxagent.agent.context.items import shown_blocks
 from ctxagent.agent.session.archive import RECALLED
+from ctxagent.tools.system.phrasing import shorten
 
 from ..support.sessions.history import History, called, words
 
@@ -371,6 +373,20 @@ def test_the_stub_of_an_offloaded_failure_keeps_lines_of_the_program() -> None:
     (result,) = history.view().results()
     told = stub(result, fate=Fate(age=9)).text(400).split("\n")[1:]
     assert told == [*(line[:MAX_ERROR_LINE_CHARS] for line in failed), "done"]
+
+
+def test_the_stub_of_a_command_that_succeeded_keeps_its_last_line() -> None:
+    history = History()
+    text = f"{words(400)}\n3 files changed, 8 insertions(+)\n\n"
+    bash(history, "git diff --stat", text, details={"exit_code": 0})
+    bash(history, "make", words(400) + "\n" + "x" * 100, details={"exit_code": 0})
+    history.call("Read", {"path": "a.py"}, text)
+    told = [stub(each, fate=Fate(age=9)).text(400).split("\n") for each in history.view().results()]
+    assert [lines[1:] for lines in told] == [
+        ["3 files changed, 8 insertions(+)"],
+        [shorten("x" * 100, MAX_LAST_LINE_CHARS)],
+        [],
+    ]
 
 
 def test_a_stub_for_the_model_of_another_agent_names_session_and_file() -> None:

@@ -18,7 +18,7 @@ from ...context.view import View
 from ...lazy import dataclass
 from ...session.archive import RECALLED
 from ...session.command_output import lines_of as output_lines
-from ...session.command_output import telling_lines
+from ...session.command_output import printed_lines, telling_lines
 from ...session.entries import CLEAR
 from ...session.searches import FOUND, listing
 from ..policy import Policy, clearing_trigger
@@ -40,6 +40,7 @@ MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web searc
 MAX_OFFSETS = 4  # named in a stub, of the pages of `recall`
 MAX_ERROR_LINES = 5  # in the stub of a failed call's result
 MAX_ERROR_LINE_CHARS = 120
+MAX_LAST_LINE_CHARS = 80  # of a command that succeeded, in the stub of its result
 # Key in a result's details: the session file with the result's text, for models without the
 # Recall tool.
 KEPT_IN = "kept_in"
@@ -165,8 +166,8 @@ def stub(
 ) -> Stub:
     """Return the stub of a result: tool, main argument, outcome, size and where the full text is.
 
-    With a `fate`, the stub of a failed call keeps its last error lines. With `brief`, the stub of a
-    superseded file page has only the path, the lines and the newer entry.
+    With a `fate`, the stub has the `kept_lines`. With `brief`, the stub of a superseded file page
+    has only the path, the lines and the newer entry.
     """
     where = f"#{result.item.seq}"
     if KEPT_IN in result.details:  # the ref must name the session: a server may have several
@@ -182,7 +183,7 @@ def stub(
         more = [shorten(listing(result.block), MAX_LISTING_CHARS)]
     else:
         what = f"{where} shows it again" if result.images else f"{_text_kept(result)}: {where}"
-        more = error_lines(result) if fate is not None and ended_in_error(result) else []
+        more = kept_lines(result) if fate is not None else []
     newer = fate.superseded_by if fate and brief else None
     if newer is not None and (lines := lines_of(result)) is not None:
         shown = f"{name} {argument} lines {lines[0]}-{lines[1]} · superseded by #{newer}"
@@ -209,18 +210,22 @@ def _text_kept(result: ViewResult) -> str:
     return "full text"
 
 
-def error_lines(result: ViewResult) -> list[str]:
-    """Return the telling lines of a failed result."""
+def kept_lines(result: ViewResult) -> list[str]:
+    """Return the lines of a result that stay: the telling lines of a failure, or the last line that
+    a command printed, which often has its outcome.
+    """
     content = result.block.get("content")
     code, command = (result.details.get(name) for name in ("exit_code", "command"))
-    is_preview = bool(result.offloaded)
-    told = telling_lines(
-        output_lines(content, is_preview=is_preview) if isinstance(content, str) else (),
-        code if isinstance(code, int) else None,
-        command if isinstance(command, str) else "",
-        MAX_ERROR_LINES,
+    lines = (
+        output_lines(content, is_preview=bool(result.offloaded)) if isinstance(content, str) else ()
     )
-    return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in told]
+    exit_code = code if isinstance(code, int) else None
+    if ended_in_error(result):
+        name = command if isinstance(command, str) else ""
+        told = telling_lines(lines, exit_code, name, MAX_ERROR_LINES)
+        return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in told]
+    last = printed_lines(lines, exit_code)[-1:] if exit_code is not None else []
+    return [shorten(line, MAX_LAST_LINE_CHARS) for line in last]
 
 
 def _target_with_saving(

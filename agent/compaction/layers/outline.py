@@ -21,7 +21,7 @@ from ...lazy import dataclass
 from ...session.entries import OUTLINE
 from ..policy import Policy
 from .break_even import DueMask
-from .clear import error_lines, outcome
+from .clear import kept_lines, outcome
 from .later_calls import CURVES, IGNORED_ARGUMENTS, ended_in_error, input_curve, told_call
 from .truncate import KEPT_TOOLS
 
@@ -248,9 +248,9 @@ def _line(result: ViewResult) -> _Line:
         shown = shorten(text, MAX_RESULT_CHARS)
         is_whole = is_whole and shown == text
         more = shown.split("\n")
-    elif failed:
-        more = error_lines(result)
-        is_whole = is_whole and result.masked
+    else:
+        more = kept_lines(result)
+        is_whole = is_whole and (result.masked or not failed)
     if len(more) == 1 and not failed:
         parts += [f"→ {line}" for line in more if line]
         more = []

@@ -26,7 +26,7 @@ from ...lazy import dataclass, regex
 from ...session.entries import OUTLINE
 from . import outline
 from .break_even import DueMask
-from .clear import error_lines
+from .clear import kept_lines
 from .later_calls import CHANGING_TOOLS, CURVES, ended_in_error, input_curve, told_call
 from .layer import Layer, LayerState
 from .outline import SAID_PREFIX, FinishedCache, FinishedCalls
@@ -229,7 +229,7 @@ def _lines_of(results: Sequence[ViewResult]) -> Iterator[str]:
 
 def _failure_lines(failures: Iterable[ViewResult]) -> Iterator[str]:
     """Yield the telling lines of failures, each once."""
-    for line in dict.fromkeys(line for each in failures for line in error_lines(each)):
+    for line in dict.fromkeys(line for each in failures for line in kept_lines(each)):
         yield f"  | {replace_unprintable_but_tabs(line)}"
 
 
