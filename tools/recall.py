@@ -60,17 +60,26 @@ class RecallTool(Tool[RecallParams]):
             return await asyncio.to_thread(_recalled, params, context)
         if not params.query:
             raise ToolError("Give a query or a ref.")
-        scope = params.session or params.scope
-        findings = await asyncio.to_thread(context.search, params.query, scope)
-        refs = [passage.ref for passage in findings.passages]
-        return Output(_listed(params.query, findings, context), {"recalled": refs})
+        return await asyncio.to_thread(_found, params.query, params, context)
+
+
+def _found(query: str, params: RecallParams, context: Context) -> Output:
+    """Return the passages of the conversations that match a query."""
+    findings = context.search(query, params.session or params.scope)
+    refs = [passage.ref for passage in findings.passages]
+    return Output(_listed(query, findings, context), {"recalled": refs})
 
 
 def _recalled(params: RecallParams, context: Context) -> Output:
     ref = _ref(params)
     text, images = context.recall(ref), context.recall_images(ref)
-    if text is not None and params.query:
+    if params.query and text is not None:
         return _parts(ref, text, params.query, context)
+    if params.query and not images:  # models invent refs
+        found = _found(params.query, params, context)
+        return replace(
+            found, text=f"[There is no {ref} with text; searched everything.]\n{found.text}"
+        )
     if shown := images_of_entry(ref, images, text, params.offset, params.limit):
         return shown
     if text is None:

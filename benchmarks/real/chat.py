@@ -23,6 +23,12 @@ class Answer:
     finish: str
 
     def message(self) -> Message:
+        """Return the reply as a message. The server refuses arguments that are not JSON."""
+        for call in self.calls:
+            try:
+                json.loads(call["function"]["arguments"])
+            except ValueError:
+                call["function"]["arguments"] = "{}"
         calls = {"tool_calls": list(self.calls)} if self.calls else {}
         return {"role": "assistant", "content": self.text or None, **calls}
 

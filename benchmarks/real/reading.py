@@ -29,7 +29,7 @@ from ctxagent.tests.real.model import QWEN, served
 from ctxagent.tests.support.sessions.reading_day import reading_day
 
 WINDOW = 12_288  # tokens, of the server
-MAX_TOKENS, MAX_CALLS = 56, 2  # of a reply, and of Recall for a question
+MAX_TOKENS, MAX_CALLS = 100, 2  # of a reply, and of Recall for a question
 NOTHING = "nothing"
 NAMES = ("whole", "default", "lean", "v5", "summary")
 VARIANTS = (NOTHING, *NAMES)

@@ -52,6 +52,15 @@ def png(width: int, height: int) -> bytes:
     return data.getvalue()
 
 
+def test_a_query_with_an_invented_ref_is_searched_everywhere() -> None:
+    records = Records()
+    found = records.run(query="a port", ref="145")
+    assert found.text.startswith(
+        "[There is no #145 with text; searched everything.]\nNothing found"
+    )
+    assert records.asked == ["#145", ("a port", "session")]
+
+
 @pytest.mark.parametrize("given", [{}, {"query": ""}])
 def test_it_takes_words_or_a_ref(given: dict[str, Any]) -> None:
     with pytest.raises(ToolError, match="a query or a ref"):
