@@ -5,6 +5,7 @@ from functools import partial
 
 from .assembly import add_features, check_budget, connect_model, make_agent, other_model
 from .compaction.policy import policy_of
+from .config.keys import SCRIPTED
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
@@ -16,7 +17,7 @@ from .features.mcp import report_problems, servers_of_session
 from .features.other_files import used_files_line
 from .features.skills import SkillsFeature, SkillSource, find_skills
 from .features.started_programs import connect_gate
-from .features.subagent_types import types_of_conversation
+from .features.subagent_types import SMALL, types_of_conversation
 from .features.subagents import SubagentSpec
 from .launch import LaunchOptions, SessionChoice
 from .loop.agent import AgentState
@@ -165,13 +166,24 @@ def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
 
 def _model_of(parent: AgentState, spec: SubagentSpec, before: str) -> Model:
     """Return the model of a subagent: the one it asks for, its earlier one, or the parent's. A
-    model other than the parent's has its own context window, not that of the settings.
+    subagent that asks for the small model continues with its earlier one. A model other than the
+    parent's has its own context window, not that of the settings.
     """
     own = parent.model.id
-    wanted = canonical_id(model_of_family(spec.model or before or own, own))
+    asked = before or _small_model(parent.options) if spec.model == SMALL else spec.model or before
+    wanted = canonical_id(model_of_family(asked or own, own))
     if wanted == parent.model.id:
         return parent.model.client
     return other_model(parent.options, wanted)
+
+
+def _small_model(launch: LaunchOptions) -> str:
+    """Return the model in `model.small`, "" if it is not set. A scripted session or one with a
+    model of the program has none, unless it is scripted too.
+    """
+    small = launch.settings.model.small or ""
+    own = launch.model is not None or (launch.is_scripted and not small.startswith(SCRIPTED))
+    return "" if own else small
 
 
 def change_model(agent: AgentState, id: str) -> None:

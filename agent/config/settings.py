@@ -114,7 +114,7 @@ class ModelSettings:
     small: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
-        'The model for small tasks, such as the check of a summary. "auto": the summary model.',
+        'The model of "explore" subagents and of summary checks. "auto": no separate model.',
         loosens=loosens_if_different,
     )
     fallback: str | None = setting(

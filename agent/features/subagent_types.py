@@ -36,6 +36,7 @@ MAX_DESCRIPTION_CHARS = (
 )
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
 BUILT_IN = "built in"  # the source of a built-in type
+SMALL = "small"  # the model in the setting model.small
 TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
 
 _NAME = regex(r"[a-z][a-z0-9-]{0,79}")
@@ -58,7 +59,7 @@ class AgentType:
     description: str
     prompt: str
     tools: tuple[str, ...] | None = None  # names; None for all tools
-    model: str | None = None
+    model: str | None = None  # SMALL, an ID or a family; None for the parent's
     source: str = BUILT_IN  # or a path
     is_read_only: bool = False  # no edits, and only commands that are clearly read-only
     plugin: str = ""  # the plugin it comes from
@@ -77,6 +78,7 @@ def built_in_types() -> list[AgentType]:
             "finds things out, and changes nothing",
             _prompt("explore"),
             READ_ONLY_TOOLS,
+            SMALL,
             is_read_only=True,
         ),
         AgentType(

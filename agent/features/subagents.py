@@ -80,7 +80,7 @@ class SubagentSpec:
     id: str
     type: AgentType
     log: Path
-    model: str | None  # ID; None for the parent's model
+    model: str | None  # ID or SMALL; None for the parent's model
     prior: str  # hand-over from an earlier subagent
     emit: Emit
     ask: Ask | None

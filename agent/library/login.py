@@ -73,6 +73,14 @@ class Logins:
         ids = (canonical_id(self.launch.settings.model.id), *known_models())
         return next((id for id in ids if resolve_model(id).provider == provider), "")
 
+    def proposed_small_model(self, provider: Provider, model: str) -> str:
+        """Return the provider's small model for use beside `model`. Return "" if it has none, or if
+        `model.small` is set.
+        """
+        small = canonical_id(f"{provider.name}/{provider.small}")
+        has_one = bool(provider.small) and not self.launch.settings.model.small
+        return small if has_one and small != model else ""
+
     async def models(self, provider: Provider, key: str) -> "list[ServedModel]":
         """Return the models that a provider lists for a key. Raises ModelError."""
         from ..models.overview import served_models

@@ -78,6 +78,7 @@ class Provider:
     local: bool = False  # runs on this machine or its network, and needs no key
     first_byte: float = 120.0  # seconds until the first byte of a reply
     slots: int = 0  # concurrent requests, 0 if unlimited
+    small: str = ""  # name of a cheap model with tools, proposed for `model.small`; "" for none
     # True if thinking is refused after any edit before it. Always true for the Messages API, and
     # therefore for gateways to Claude.
     binds_thinking: bool = False
@@ -126,6 +127,7 @@ _BUILT_IN = (
         cache_read=0.1,
         cache_write=1.25,
         prices="anthropic",
+        small="claude-haiku-5-5",
     ),
     Provider(
         BEDROCK,
@@ -136,6 +138,7 @@ _BUILT_IN = (
         cache_read=0.1,
         cache_write=1.25,
         prices="aws",
+        small="anthropic.claude-haiku-5-5",
     ),
     Provider(
         VERTEX,
@@ -146,6 +149,7 @@ _BUILT_IN = (
         cache_read=0.1,
         cache_write=1.25,
         prices="google",
+        small="claude-haiku-5-5",
     ),
     Provider(
         "openai",
@@ -156,6 +160,7 @@ _BUILT_IN = (
         keys=("OPENAI_API_KEY",),
         cache_read=0.1,
         prices="openai",
+        small="gpt-6-luna",
     ),
     Provider(
         "azure",
@@ -168,27 +173,37 @@ _BUILT_IN = (
         prices="azure",
     ),
     _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
-            binds_thinking=True),
+            binds_thinking=True, small="anthropic/claude-haiku-5.5"),
     _hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "GEMINI_API_KEY",
         cache_read=0.1,
         prices="google",
+        small="gemini-3.5-flash-lite",
     ),
-    _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", cache_read=0.1),
-    _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", cache_read=0.1),
-    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", cache_read=1.0),
-    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai"),
-    _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", cache_read=1.0),
+    _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", cache_read=0.1,
+            small="deepseek-v4-flash"),
+    _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", cache_read=0.1,
+            small="mistral-small-latest"),
+    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", cache_read=1.0,
+            small="openai/gpt-oss-120b"),
+    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
+            small="grok-4-1-fast-reasoning"),
+    _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY",
+            small="Qwen/Qwen3.8-Flash"),
+    _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
+            small="accounts/fireworks/models/glm-5p3-flash"),
+    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", cache_read=1.0,
+            small="gpt-oss-120b"),
     _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY",
-            prices="moonshotai"),
-    _hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", cache_read=0.2),
+            prices="moonshotai", small="kimi-k2.5"),
+    _hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", cache_read=0.2,
+            small="glm-5.3-flash"),
     _hosted("qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY",
-            cache_read=0.2, prices=""),
-    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", prices=""),
+            cache_read=0.2, prices="", small="qwen-flash"),
+    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", prices="",
+            small="openai/gpt-oss-120b"),
     _local("ollama", 11434, "OLLAMA_API_KEY", slots=1),
     _local("lmstudio", 1234, "LM_API_TOKEN", slots=1),
     _local("llamacpp", 8080, "LLAMA_API_KEY", slots=1),

@@ -366,6 +366,31 @@ def test_a_reworded_task_starts_with_the_summary_of_the_earlier_one(place: Place
     assert [e["details"].get("handed_over_by") for e in results] == [None, first["id"], None]
 
 
+def test_explore_uses_the_small_model_and_continues_with_it(place: Place) -> None:
+    def resumed(body: Body) -> Step:
+        (found,) = set(re.findall(r"explore-[0-9a-f]{6}", said(body)))
+        task = {"description": "count one", "prompt": "Go on.", "resume": found}
+        return Say(tools=[("Task", task)])
+
+    both = Say(
+        tools=[
+            ("Task", {"description": f"count {kind}", "prompt": f"ask: {kind}", "type": kind})
+            for kind in ("explore", "general")
+        ]
+    )
+    cast = Cast([both, Say("Two."), resumed, Say("Done.")], lambda word, number: Say("One."))
+    small = ("-c", "model.small=haiku")
+    with Server(cast) as server:
+        env = place.server(server.url)
+        assert place.run("-p", "count", *small, env=env).returncode == 0
+        done = place.run("--continue", "-p", "count again", env=env)
+    assert (done.stdout, done.returncode) == ("Done.\n", 0), done.stderr
+    asked = sorted((child_of(each), each["model"]) for each in server.requests if child_of(each))
+    explorer = ("explore", "claude-haiku-5-5")
+    assert asked == [explorer, explorer, ("general", "claude-sonnet-5-5")]
+    assert server.rejected == []
+
+
 @pytest.mark.parametrize(
     ("model", "asked"), [("claude-sonnet-5-5", "claude-haiku-5-5"), ("ollama/walrus", "walrus")]
 )

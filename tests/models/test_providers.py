@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.errors import ConfigError, NoCredentials
+from ctxagent.agent.models.catalog import known_model
 from ctxagent.agent.models.keys import find_key, key_headers
 from ctxagent.agent.models.providers import (
     add_providers,
@@ -75,6 +76,15 @@ def test_the_default_provider_is_left_out_of_an_id() -> None:
 def test_where_requests_go(id: str, environ: dict[str, str], protocol: str, address: str) -> None:
     found = endpoint_of(id, None, environ)
     assert (found.protocol, found.address) == (protocol, address)
+
+
+def test_the_small_models_have_a_known_price_and_are_in_the_guide() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "models.md").read_text()
+    for each in filter(lambda each: each.small, providers().values()):
+        id = canonical_id(f"{each.name}/{each.small}")
+        assert f"| `{each.name}` | `{id}` |" in page
+        found = known_model(id)
+        assert (found is not None and found.price is not None) == bool(each.prices), id
 
 
 def test_a_setting_counts_more_than_a_variable() -> None:

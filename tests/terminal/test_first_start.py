@@ -200,5 +200,8 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
             terminal.see("the anthropic key")
             terminal.type(f"{KEY}\r")
             terminal.see("the key is accepted")
+            terminal.see("/settings model.small claude-haiku-5-5")
             assert KEY not in terminal.raw.decode()
+            terminal.type("/settings model.small claude-haiku-5-5\r")
+            terminal.see("saved in")
             leave(terminal)

@@ -262,6 +262,8 @@ async def _enter_key(
         if repl.services.rules and model != logins.chosen_model:
             await asyncio.to_thread(repl.services.rules.choose_model, model)
         repl.say(f"using {model} from now on; /model chooses another one")
+        if small := logins.proposed_small_model(provider, model):
+            repl.say(f"for cheaper searches by subagents: /settings model.small {small}")
         return True
 
 
