@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..agent.errors import ToolError
-from .base import Context, Output, Params, Tool
+from .base import Context, Output, Params, Tool, unstated
 
 MAX_QUESTIONS = 4
 MAX_CHOICES = 8
@@ -22,12 +22,14 @@ class QuestionParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     question: str = Field(min_length=1, max_length=500)
-    choices: list[ChoiceParams] = Field(max_length=MAX_CHOICES)
-    multiple: bool = Field(False, description="Several may be chosen")
+    choices: list[ChoiceParams] = Field(max_length=MAX_CHOICES, json_schema_extra=unstated)
+    multiple: bool = False  # several may be chosen
 
 
 class AskUserParams(Params):
-    questions: list[QuestionParams] = Field(min_length=1, max_length=MAX_QUESTIONS)
+    questions: list[QuestionParams] = Field(
+        min_length=1, max_length=MAX_QUESTIONS, json_schema_extra=unstated
+    )
 
 
 async def no_answers(questions: Sequence[QuestionParams]) -> Sequence[str]:
@@ -36,10 +38,7 @@ async def no_answers(questions: Sequence[QuestionParams]) -> Sequence[str]:
 
 class AskUserTool(Tool[AskUserParams]):
     name = "AskUser"
-    description = (
-        "Asks the user what only they can decide. Do not ask what you can find out, nor for "
-        "permission to run a tool."
-    )
+    description = "Asks the user what only they can decide, not for permission."
     effect = "none"
     Params = AskUserParams
 

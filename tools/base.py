@@ -337,6 +337,14 @@ class Tool(ABC, Generic[P]):
         return {"name": self.name, "description": description, "input_schema": schema}
 
 
+def unstated(schema: dict[str, Any]) -> None:
+    """Leave the default and the maximum out of a parameter's schema (`json_schema_extra`): for a
+    default that a model expects, or that results state, and a maximum that calls rarely come near.
+    """
+    for key in ("default", "maximum", "maxItems"):
+        schema.pop(key, None)
+
+
 @lru_cache
 def input_schema(params: type[Params]) -> dict[str, Any]:
     """Return the schema of a tool's parameters, cached since pydantic takes a millisecond to build

@@ -62,25 +62,21 @@ IN_FILE = "the file of this output has them"
 
 class BashParams(Params):
     command: str = Field(min_length=1)
-    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
-    run_in_background: bool = Field(
-        False, description=Wording("Returns at once", ", with an id for {Job}")
-    )
-    unsandboxed: bool = Field(
-        False, description="Ask the user to run it outside the sandbox: only if it failed inside"
-    )
-    network: bool = Field(False, description="Likewise, with the network")
-    repository: bool = Field(False, description="Likewise, with .git writable")
-    description: str | None = Field(None, description="What it does, for the user")
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds")
+    run_in_background: bool = False
+    unsandboxed: bool = False
+    network: bool = False
+    repository: bool = False  # .git is writable
+    description: str | None = None  # for the user
 
 
 class BashTool(Tool[BashParams]):
     name = "Bash"
     description = Wording(
-        "Runs a command in bash in the project directory. Returns stdout and stderr together, and "
-        "the exit code if it is not 0. Each call is a new shell: `cd` and variables do not last, "
-        "so chain with &&. stdin is empty; there is no terminal. Use run_in_background for "
-        "servers, watchers and what runs longer than the timeout.",
+        "Runs a bash command in the project directory. Returns stdout and stderr together. Each "
+        "call is a new shell: `cd` and variables do not last. No stdin, no terminal. "
+        "Use run_in_background for servers and what outlasts the timeout. If the sandbox stops a "
+        "command, ask the user with unsandboxed, network or repository (writes .git).",
         " For files, prefer {Read, Grep, Glob and Edit}.",
     )
     brief = Brief(

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import Field
+
 from ..agent.errors import ToolError
 from ..agent.lazy import regex
-from .base import Context, Output, Params, Tool
+from .base import Context, Output, Params, Tool, unstated
 from .file_access import Place, listed, locate, opened
 from .system.glob_patterns import compile_wildcard, literal_first, normalize
 from .system.project_files import Listing, ignored_notice, list_files, printable
@@ -29,15 +31,14 @@ _WILD = regex(r"[*?\[{\\]")
 
 class GlobParams(Params):
     pattern: str
-    path: str = "."
+    path: str = Field(".", json_schema_extra=unstated)
 
 
 class GlobTool(Tool[GlobParams]):
     name = "Glob"
     description = (
-        "Finds files by name, newest first. `*.py` matches at any depth, `src/**/*.{ts,tsx}` from "
-        "path on. Includes hidden files; skips files that .gitignore excludes unless path is their "
-        "directory."
+        "Finds files by name, newest first; `*.py` matches at any depth. "
+        "Skips what .gitignore excludes unless path is in it."
     )
     effect = "read"
     Params = GlobParams

@@ -17,9 +17,8 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
-from .base import Brief, Context, Output, Params, Tool
+from .base import Brief, Context, Output, Params, Tool, unstated
 from .file_access import Place, binary, listed, locate, opened
-from .offered import Wording
 from .search.decoded_files import is_binary
 from .search.engine import search_files
 from .search.installed import find_ripgrep, missing_ripgrep
@@ -42,29 +41,25 @@ _NARROW = "narrow the search with path, glob or type"
 
 class GrepParams(Params):
     pattern: str
-    path: str = "."
-    output_mode: Mode = "files"
-    glob: str | None = Field(
-        None, description=Wording(("As for {Glob}; also `!*.js`", "`*.py`, `!*.js`"))
-    )
-    type: str | None = Field(None, description="py, ts, rust …")
+    path: str = Field(".", json_schema_extra=unstated)
+    output_mode: Mode = Field("files", json_schema_extra=unstated)
+    glob: str | None = None
+    type: str | None = Field(None, description="Such as py")
     ignore_case: bool = False
     literal: bool = False
-    multiline: bool = Field(False, description="`.` matches line breaks")
-    context: int = Field(0, ge=0, le=1000)
-    before: int = Field(0, ge=0, le=1000)
-    after: int = Field(0, ge=0, le=1000)
-    limit: int = Field(250, ge=1)
+    multiline: bool = False  # `.` matches line breaks
+    context: int = Field(0, ge=0, le=1000, json_schema_extra=unstated)
+    before: int = Field(0, ge=0, le=1000, json_schema_extra=unstated)
+    after: int = Field(0, ge=0, le=1000, json_schema_extra=unstated)
+    limit: int = Field(250, ge=1, json_schema_extra=unstated)
     offset: int = Field(0, ge=0)
 
 
 class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
-        "Searches file contents by regular expression. output_mode: `files` lists files, `content` "
-        "shows the lines, `count` counts. To search for braces or brackets, escape them "
-        "(`interface\\{\\}`) or set literal. Includes hidden files; skips files that "
-        ".gitignore excludes unless path names them."
+        "Searches file contents by regular expression; escape braces or set literal. "
+        "Skips what .gitignore excludes unless path names it."
     )
     brief = Brief(
         "Lists the files below path that match a regular expression.", ("pattern", "path")

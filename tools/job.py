@@ -19,7 +19,6 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from .base import Confinement, Context, Output, Params, Tool
-from .offered import Wording
 from .system.capture import KeptOutput, OutputFile, Sink, clean, excerpt
 from .system.descriptors import has_spare_descriptors
 from .system.phrasing import cut_after
@@ -233,16 +232,14 @@ def _no_file(error: OSError) -> ToolError:
 
 
 class JobParams(Params):
-    action: Literal["list", "read", "wait", "end"] = Field(
-        description="read: output since the last read; wait: for the end, then read; end: kill"
-    )
-    id: str | None = Field(None, description="Such as job-1; not needed if there is only one")
-    timeout: float = Field(60, ge=1, le=600, description="Seconds to wait")
+    action: Literal["list", "read", "wait", "end"]
+    id: str | None = None
+    timeout: float = Field(60, ge=1, le=600)  # seconds
 
 
 class JobTool(Tool[JobParams]):
     name = "Job"
-    description = Wording("Manages commands that ", ("{Bash} runs", "run"), " in the background.")
+    description = "Lists commands in the background, reads new output, waits for the end or kills."
     effect = "none"
     Params = JobParams
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import regex
-from .base import Context, Output, Params, Tool
+from .base import Context, Output, Params, Tool, unstated
 from .system.phrasing import one_line
 
 MAX_STEPS = 40
@@ -24,9 +24,9 @@ class PlanParams(Params):
     plan: str = Field(
         min_length=1,
         max_length=MAX_PLAN_CHARS,
-        description="Markdown: what and why, which files, how to check it",
+        description="Markdown: what, why, where, how to check it",
     )
-    steps: list[str] = Field(min_length=1, max_length=MAX_STEPS)
+    steps: list[str] = Field(min_length=1, max_length=MAX_STEPS, json_schema_extra=unstated)
 
 
 async def no_user_to_agree(plan: str) -> Output:
@@ -36,8 +36,7 @@ async def no_user_to_agree(plan: str) -> Output:
 class PlanTool(Tool[PlanParams]):
     name = "Plan"
     description = (
-        "Proposes a plan to the user. When they agree, plan mode ends and the steps become the "
-        "todo list."
+        "Proposes a plan. If the user agrees, plan mode ends and the steps become the todo list."
     )
     effect = "none"
     Params = PlanParams

@@ -20,7 +20,7 @@ from ..agent.lazy import dataclass
 from . import image as images
 from . import notebook, pdf
 from . import text as texts
-from .base import Brief, Context, Output, Params, Tool
+from .base import Brief, Context, Output, Params, Tool, unstated
 from .file_access import MAX_FILE_BYTES, Place, binary, form_of, locate, opened
 from .offered import EVERY, Offered
 from .system.phrasing import count_of, one_line
@@ -47,16 +47,14 @@ _UNKNOWN_ENCODING = (
 
 class ReadParams(Params):
     path: str
-    offset: int = Field(1, ge=0, description="First line, page or cell")
-    limit: int = Field(MAX_LINES, ge=1)
+    offset: int = Field(1, ge=0, description="First line, page or cell", json_schema_extra=unstated)
+    limit: int = Field(MAX_LINES, ge=1, json_schema_extra=unstated)
     encoding: str | None = None
 
 
 class ReadTool(Tool[ReadParams]):
     name = "Read"
-    description = (
-        "Reads a file. Shows images as images, PDFs and notebooks as text by page and cell."
-    )
+    description = "Reads a file, also an image, PDF or notebook."
     brief = Brief("Reads a file.", ("path", "offset"))
     effect = "read"
     Params = ReadParams

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, WithJsonSchema
 
 from ..agent.errors import ToolError
-from .base import Brief, Context, Findings, Output, Params, Passage, Tool
+from .base import Brief, Context, Findings, Output, Params, Passage, Tool, unstated
 from .read import image_output
 from .system.kept_text import KeptText
 
@@ -23,25 +23,21 @@ CHARS_BEFORE_EXCERPT = 500  # characters shown before an excerpt when reading on
 class RecallParams(Params):
     query: str | None = Field(
         None,
-        description="Names, paths, numbers or words of an error, exactly; no syntax",
+        description="Exact names, paths, numbers or words of an error",
     )
-    ref: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = Field(
-        None,
-        description="As given in a stub, summary or passage",
-    )
-    offset: int = Field(0, ge=0, description="Characters to skip")
-    limit: int = Field(MAX_CHARS, ge=1, le=MAX_CHARS)
-    scope: Literal["session", "project"] = "session"
-    session: str | None = Field(None, description="Id of another session")
+    ref: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = None
+    offset: int = Field(0, ge=0)
+    limit: int = Field(MAX_CHARS, ge=1, le=MAX_CHARS, json_schema_extra=unstated)
+    scope: Literal["session", "project"] = Field("session", json_schema_extra=unstated)
+    session: str | None = None
 
 
 class RecallTool(Tool[RecallParams]):
     name = "Recall"
     description = (
-        "Finds earlier content of this conversation. Everything is kept in full, also what a "
-        "summary or stub replaced. If something seems to be missing after a compression, use this "
-        "before you ask, guess or do it again. `query` lists passages with their refs; `ref` "
-        "returns the whole text."
+        "Returns earlier content, also what a summary or stub replaced. Use it before you ask or "
+        "guess. `query` lists passages; the `ref` of a passage, stub or summary returns the whole "
+        "text."
     )
     brief = Brief(
         "Returns earlier text of this conversation: the text with the number `ref` in a short "

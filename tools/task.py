@@ -15,15 +15,15 @@ MAX_ANSWER_TOKENS = 2_000  # limit of an answer in the context
 
 
 class TaskParams(Params):
-    description: str = Field(min_length=1, description="Three to seven words")
+    description: str = Field(min_length=1)  # a few words
     prompt: str = Field(
         min_length=1,
-        description="What to do, where to look, what is known, what the answer must contain",
+        description="The task, what is known, what the answer must contain",
     )
-    type: str | None = Field(None, description="Not needed with resume")
-    model: str | None = Field(None, description="Id of another model, if the user asks for it")
-    resume: str | None = Field(None, description="Id of a subagent that continues")
-    background: bool = Field(False, description="Returns at once")
+    type: str | None = None  # not needed with resume
+    model: str | None = Field(None, description="If the user asks for one")
+    resume: str | None = Field(None, description="Id of a subagent")
+    background: bool = False  # return at once
 
 
 async def no_subagents(task: SubagentTask) -> Output:
@@ -33,11 +33,9 @@ async def no_subagents(task: SubagentTask) -> Output:
 class TaskTool(Tool[TaskParams]):
     name = "Task"
     description = (
-        "Gives work to a subagent. It has its own context: however much it reads, only its answer "
-        "comes back. Use it for searches through many files, large outputs, a second opinion, and "
-        "independent parts (several calls in one message; not on the same files). It does not know "
-        "this conversation and cannot ask: put everything it needs into the prompt. The user does "
-        "not see its answer. Do not use it for what takes you a few calls."
+        "Gives work to a subagent: searches in many files, large outputs, a second opinion, "
+        "independent parts (not on the same files). Only its answer comes back, not shown to the "
+        "user. It does not know this conversation and cannot ask. Not for a few calls."
     )
     effect = "none"  # each call of the subagent is judged and recorded separately
     max_result_tokens = MAX_ANSWER_TOKENS

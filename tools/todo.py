@@ -24,8 +24,8 @@ class TodoParams(Params):
 class TodoTool(Tool[TodoParams]):
     name = "Todo"
     description = (
-        "Keeps a list for work of three or more steps. Give the whole list each time. Mark a step "
-        "in_progress before you start it (one at a time), and completed when it is done."
+        "Keeps a list for work of three or more steps. Give the whole list each time, one step "
+        "in_progress."
     )
     effect = "none"
     Params = TodoParams

@@ -21,7 +21,6 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import OUTSIDE, Context, Output, Params, Tool
-from .offered import Wording
 from .pdf import read_pdf
 from .system.isolated import run_isolated
 from .system.phrasing import count_of, one_line
@@ -48,7 +47,7 @@ _HEADING = regex(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
 
 class WebFetchParams(Params):
     url: str
-    find: str | None = Field(None, max_length=MAX_FIND_CHARS, description="A heading or words")
+    find: str | None = Field(None, max_length=MAX_FIND_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,9 @@ class Page:
 
 class WebFetchTool(Tool[WebFetchParams]):
     name = "WebFetch"
-    description = Wording(
-        "Reads a web page as Markdown; also PDF and JSON. Shows the beginning and the headings, or "
-        "the parts that match `find`. The whole page goes to a file",
-        " for {Read and Grep}",
-        ".",
+    description = (
+        "Reads a web page, PDF or JSON: beginning and headings, or the parts that match the words "
+        "in `find`."
     )
     effect = "run"
     Params = WebFetchParams

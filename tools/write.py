@@ -19,9 +19,8 @@ class WriteParams(Params):
 class WriteTool(Tool[WriteParams]):
     name = "Write"
     description = Wording(
-        "Writes a whole file and creates missing folders. ",
-        ("{Read} an existing file first; it", "An existing file"),
-        " keeps its mode, encoding and line ends.",
+        "Writes a whole file and creates missing folders.",
+        " {Read} an existing file first.",
         " To change a part, use {Edit}.",
     )
     effect = "edit"

@@ -81,9 +81,7 @@ def built_in_types() -> list[AgentType]:
             SMALL,
             is_read_only=True,
         ),
-        AgentType(
-            "general", f"does work of any kind, with all tools but {TASK}", _prompt("general")
-        ),
+        AgentType("general", f"does any work; has all tools but {TASK}", _prompt("general")),
         AgentType(
             "review",
             "reviews a change or plan, and changes nothing",

@@ -65,7 +65,7 @@ def test_the_tools_for_other_agents(tmp_path: Path) -> None:
 def test_size_of_prompt_and_tools_is_limited(tmp_path: Path) -> None:
     """The estimate does not use a vocabulary, so it is the same on every machine."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
-    assert sum(map(count_word_classes, [environment.system_prompt(), *texts])) <= 2_600
+    assert sum(map(count_word_classes, [environment.system_prompt(), *texts])) <= 2_000
     sessions = ServedSessions(Project(tmp_path, tmp_path))
     texts = [json.dumps(tool.schema()) for tool in session_tools(sessions).values()]
     assert sum(map(count_word_classes, texts)) <= 420
