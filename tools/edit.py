@@ -6,6 +6,9 @@ kind of line end; the result keeps the file's line ends. All bytes outside the m
 If nothing matches, a single text that looks the same counts as a match (`look_alikes`). Otherwise
 the error shows the most similar text.
 
+With `lines`, it replaces these lines, and `old_string` has only the first and the last of them
+(`line_range`). The model must have seen the file as it is.
+
 Explain why a text was not found in a file, so that the model's next Edit succeeds.
 
 There are four causes: the text contains Read's line numbers, differs only in characters that look
@@ -18,7 +21,9 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
@@ -26,6 +31,7 @@ from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import (
     Change,
+    Place,
     Replacement,
     applied,
     check_bytes_kept,
@@ -35,10 +41,12 @@ from .file_access import (
     draft,
     locate,
 )
+from .line_range import LineRange, replaced_span
 from .look_alikes import LookAlike, look_alikes, with_characters_of
-from .offered import EVERY, READ_AGAIN, SEARCH_FILE, Offered, Wording
+from .offered import EVERY, READ_AGAIN, READ_FIRST, SEARCH_FILE, Offered, Wording
 from .redaction_marks import lost, not_found
 from .system.take_turn import in_thread
+from .text import Form
 from .whole_file import draft_whole, report
 
 MAX_PLACES = 3
@@ -176,6 +184,10 @@ class EditParams(Params):
     path: str
     old_string: str
     new_string: str
+    lines: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = Field(
+        None,
+        description="12-40 replaces these lines; old_string is then the first and the last",
+    )
     replace_all: bool = False
     encoding: str | None = None
 
@@ -194,10 +206,9 @@ class _Edited:
 class EditTool(Tool[EditParams]):
     name = "Edit"
     description = Wording(
-        "Replaces text in a file. old_string must match the file exactly, with indentation and "
-        "without ",
+        "Replaces text in a file. old_string must match exactly, without ",
         ("the line numbers of {Read}", "line numbers"),
-        ", and occur once: include enough lines around it, or set replace_all.",
+        ", and occur once, or set replace_all. For a long text, use lines.",
     )
     brief = Brief(
         Wording(
@@ -214,8 +225,11 @@ class EditTool(Tool[EditParams]):
     def subject(self, params: EditParams) -> str:
         return params.path
 
+    def title(self, params: EditParams) -> str:
+        return f"{params.path}:{params.lines}" if params.lines else params.path
+
     async def run(self, params: EditParams, context: Context) -> Output:
-        if not params.old_string:
+        if _creates(params):
             change = await in_thread(_plan_new, params, context)
             return await applied(change, context, partial(report, change, params.new_string))
         edited = await in_thread(_plan, params, context)
@@ -224,10 +238,14 @@ class EditTool(Tool[EditParams]):
         )
 
     async def preview(self, params: EditParams, context: Context) -> dict[str, Any]:
-        if not params.old_string:
+        if _creates(params):
             return {"diff": (await in_thread(_plan_new, params, context)).diff.whole}
         edited = await in_thread(_plan, params, context)
         return {"diff": edited.change.diff.whole}
+
+
+def _creates(params: EditParams) -> bool:
+    return not params.old_string and params.lines is None
 
 
 def _plan_new(params: EditParams, context: Context) -> Change:
@@ -262,6 +280,8 @@ def _plan(params: EditParams, context: Context) -> _Edited:
     before, form = decoded(place, data, params.encoding)
     check_bytes_kept(place, old + new, before)
     text = texts.unix(before)
+    if params.lines is not None:
+        return _plan_lines(params, place, data, before, form, context)
     found, there, note = _find(text, old, every=params.replace_all), old, ""
     if not found and (why := not_found(place.name, old)):
         raise ToolError(why)
@@ -277,9 +297,36 @@ def _plan(params: EditParams, context: Context) -> _Edited:
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
     parts = _replacements(before, found, len(there), new)
+    return _edited(draft(place, data, before, parts, form), parts, note)
+
+
+def _edited(change: Change, parts: list[Replacement], note: str = "") -> _Edited:
     start = parts[0].start
-    change = draft(place, data, before, parts, form)
-    return _Edited(change, len(found), start, start + len(parts[0].text), note)
+    return _Edited(change, len(parts), start, start + len(parts[0].text), note)
+
+
+def _plan_lines(
+    params: EditParams, place: Place, data: bytes, before: str, form: Form, context: Context
+) -> _Edited:
+    """Return the change of the lines that a call names. Raises ToolError."""
+    lines = LineRange.read(str(params.lines))
+    if params.replace_all:
+        raise ToolError("lines names the only place to change. Leave replace_all out.")
+    if place.path not in context.seen:
+        raise ToolError(
+            f"lines needs the numbers of {place.name} as it is. "
+            f"{context.offered.say(READ_FIRST)}, or leave lines out and give the whole old text."
+        )
+    text, new = texts.unix(before), texts.unix(params.new_string)
+    start, end = replaced_span(place.name, text, lines, texts.unix(params.old_string))
+    if refusal := lost(place.name, new, text, context.offered):
+        raise ToolError(refusal)
+    if not new:  # the line end is deleted too
+        end = min(end + 1, len(text))
+    elif (new := new.removesuffix("\n")) == text[start:end]:
+        raise ToolError(f"Lines {lines} of {place.name} are new_string already: nothing to change.")
+    parts = _replacements(before, [start], end - start, new)
+    return _edited(draft(place, data, before, parts, form), parts)
 
 
 def _checked(params: EditParams, context: Context) -> tuple[str, str]:
@@ -287,7 +334,7 @@ def _checked(params: EditParams, context: Context) -> tuple[str, str]:
     for name in ("old_string", "new_string"):
         check_text(name, getattr(params, name))
     old, new = texts.unix(params.old_string), texts.unix(params.new_string)
-    if old == new:
+    if old == new and params.lines is None:
         what = "are the same" if params.old_string == params.new_string else "differ in line ends"
         raise ToolError(
             f"old_string and new_string {what}: there is nothing to change. If the file is as it "

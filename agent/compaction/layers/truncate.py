@@ -228,6 +228,8 @@ def _note(old: _OldInput, tokens_cut: int, status: str, offered: Offered) -> str
         return f"{shorten(old.long[0], KEPT_CHARS)} [{size} · full text: #{call.seq}]"
     path = call.input.get("path", old.path)
     content, before, after = (_lines(call.input.get(name)) for name in _WRITTEN)
+    if lines := call.input.get("lines"):
+        before = f"lines {lines}"
     done = f"wrote {content} to" if call.name == "Write" else f"replaced {before} by {after} in"
     if not status:
         return f"[{size} · {done} {path} · the file differs now · full text: #{call.seq}]"
