@@ -265,6 +265,7 @@ class Player:
     _detector: NeedDetector = field(default_factory=NeedDetector)
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
+    _explored: dict[str, bool] = field(default_factory=dict)  # file -> was read again
     _thinking: ThinkingMeter = field(init=False)
     _entry_storage: EntryStorage = field(init=False)
 
@@ -314,6 +315,7 @@ class Player:
             paths=Share(sum(path in context for path in paths), len(paths)),
             errors=Share(sum(line in context for line in errors), len(errors)),
             recovered=Share(whole, len(self._results)),
+            explored=Share(sum(self._explored.values()), len(self._explored)),
             peak_then=_peak(self.recording),
             stopped=stopped,
         )
@@ -363,6 +365,7 @@ class Player:
         self._add_call("turn", bill, usage)
         for call, translated in calls:
             self._check_need(call, translated, bill)
+            self._check_read(translated)
         written = "\n".join(text for block in content for text in _texts(block))
         number, partly_gone = len(self._priced), functools.cache(self._is_partly_gone)
         self._lost += self._facts.find(number, written, partly_gone, self._whole_context)
@@ -412,6 +415,8 @@ class Player:
             self._errors += lines[-ERROR_LINES_PER_RESULT:]
         self._detector.add(recorded.seq, translated, text, recorded=call.recalls or call.ref)
         self._facts.add(recorded.seq, text, is_result=True)
+        for name in call.files:
+            self._explored.setdefault(name, False)
 
     def _check_need(self, call: RecordedCall, translated: TranslatedCall, bill: CacheBill) -> None:
         """Record the result that a call needs if it has left the context."""
@@ -424,6 +429,15 @@ class Player:
         extra = Usage(cache_read=bill.prompt, cache_creation=size, output=EXTRA_CALL_TOKENS)
         dollars = cost(self.terms.model, extra) or 0.0
         self._needs.append(Need(number, found.how, _title(translated), found.ref, size, dollars))
+
+    def _check_read(self, call: TranslatedCall) -> None:
+        """Note a file that a subagent had read if the call reads it again. Names of files in the
+        project are relative there.
+        """
+        path = f"/{call.input.get('path', '')}".replace("/./", "/")
+        if call.name == "Read":
+            again = [name for name in self._explored if path.endswith(f"/{name.lstrip('/')}")]
+            self._explored.update(dict.fromkeys(again, True))
 
     def _is_gone(self, seq: int) -> bool:
         """Return True if an entry's text, or part of it, has left the context."""

@@ -122,6 +122,7 @@ class Sums:
     paths: Share = Share()  # the session's paths that the last context still contains
     errors: Share = Share()  # the session's error lines that the last context still contains
     recovered: Share = Share()  # results that Recall returns byte for byte, of all results
+    explored: Share = Share()  # files of subagents that the parent read again, of all
     thinking: DroppedThinking = DroppedThinking()
 
     @property
@@ -161,6 +162,7 @@ class ReplayRun:
     errors: Share
     recovered: Share
     lost: tuple[LostFact, ...] = ()
+    explored: Share = Share()
     thinking: DroppedThinking = DroppedThinking()
     peak_then: int | None = None  # tokens of the largest prompt in the recording, if recorded
     stopped: str = ""  # why the replay stopped early; "" if it was played to the end
@@ -188,6 +190,7 @@ class ReplayRun:
             paths=self.paths,
             errors=self.errors,
             recovered=self.recovered,
+            explored=self.explored,
             thinking=self.thinking,
         )
 

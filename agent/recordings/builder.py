@@ -31,6 +31,7 @@ class RecordedResult:
     at: float | None = None
     ref: str = ""  # as in RecordedCall
     recalls: str = ""
+    files: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -211,6 +212,7 @@ class TranscriptBuilder:
             at=result.at,
             ref=result.ref,
             recalls=result.recalls,
+            files=result.files,
         )
 
 

@@ -22,6 +22,7 @@ class RecordedCall:
     at: float | None = None  # time of the result in seconds since 1970, if recorded
     ref: str = ""  # the name of the result in the recording, "" if it has none
     recalls: str = ""  # the ref of the result that the call reads again, "" for none
+    files: tuple[str, ...] = ()  # that the subagent of this call read or changed, if recorded
 
 
 @dataclass(frozen=True, slots=True)

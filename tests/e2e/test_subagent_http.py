@@ -366,6 +366,26 @@ def test_a_reworded_task_starts_with_the_summary_of_the_earlier_one(place: Place
     assert [e["details"].get("handed_over_by") for e in results] == [None, first["id"], None]
 
 
+def test_replay_counts_the_files_that_the_parent_reads_again(place: Place) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (place.project / name).write_text(f"the text of {name}\n")
+    reads = [("Read", {"path": name}) for name in ("a.txt", "b.txt")]
+
+    def child(word: str, number: int) -> Step:
+        return Say(tools=reads) if number == 1 else Say("a.txt has it, in line 1.")
+
+    again = [("Read", {"path": str(place.project / "a.txt")}), ("Read", {"path": "c.txt"})]
+    with Server(Cast([tasks("one"), Say(tools=again), Say("Done.")], child)) as server:
+        done = place.run("-p", "find it", env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    (log,) = place.logs()
+    played = place.run("replay", str(log), "--json")
+    (sums, *_) = json.loads(played.stdout)["totals"]
+    assert sums["explored"] == [1, 2]
+    shown = place.run("replay", str(log)).stdout
+    assert re.search(r"Read again after a subagent +50", shown), shown
+
+
 def test_explore_uses_the_small_model_and_continues_with_it(place: Place) -> None:
     def resumed(body: Body) -> Step:
         (found,) = set(re.findall(r"explore-[0-9a-f]{6}", said(body)))

@@ -15,6 +15,7 @@ from ....api.record import (
     Assistant,
     Entry,
     Session,
+    SubagentRun,
     Summary,
     ToolResult,
     Usage,
@@ -59,6 +60,7 @@ class _LogReading:
         self._folder = folder
         self._reinserting = False
         self._refs: dict[str, str] = {}  # refs of results by the file of their text
+        self._files: dict[str, tuple[str, ...]] = {}  # of ended subagents, by ID
 
     def add(self, entry: Entry) -> None:
         at = as_seconds(entry.at)
@@ -74,10 +76,13 @@ class _LogReading:
             ref = f"#{entry.seq}"
             if entry.offloaded is not None:
                 self._refs[entry.offloaded] = ref
-            result = RecordedResult(text, entry.is_error, at, ref, self._recalled(entry))
+            files = self._files.get(str(entry.details.get("agent")), ())
+            result = RecordedResult(text, entry.is_error, at, ref, self._recalled(entry), files)
             self.transcript.add_result(entry.tool_use_id, result)
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._add_reply(entry, at)
+        elif isinstance(entry, SubagentRun):
+            self._files[entry.id] = tuple(entry.files)
         elif isinstance(entry, Session):
             self.transcript.set_system(entry.system or "")
 

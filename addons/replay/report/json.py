@@ -8,9 +8,10 @@ SUMS: `label`; `calls`, `peak`, `mean`, `sent`, `read`, `written`, `plain`, `out
 from the cache, `written` to it, `plain` the rest); `cached` (0 to 1, null without tokens);
 `dollars`, and `ratio` to the dollars of the first label (null if those are 0); `edits`, `stubs`,
 `summaries`; `missed`, `asked_again`, `used`, `missed_usd`; `lost_facts`; `paths`, `errors`,
-`recovered`: [part, whole]; `thinking`: the thinking that edits drop on models that bind it to the
-preceding context (`told`, [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and
-`again_usd`, which are not part of `dollars`); `stopped`: recordings not played to the end.
+`recovered`, `explored` (files read by subagents, and later by their parent): [part, whole];
+`thinking`: the thinking that edits drop on models that bind it to the preceding context (`told`,
+[part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and `again_usd`, which are not
+part of `dollars`); `stopped`: recordings not played to the end.
 
 RUN: `label`, `model`, `window`, `peak_then` (null if not recorded), `stopped` ("" if it was played
 to the end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of equal
@@ -85,6 +86,7 @@ def _sums(each: Figures) -> _Object:
         "paths": [*astuple(sums.paths)],
         "errors": [*astuple(sums.errors)],
         "recovered": [*astuple(sums.recovered)],
+        "explored": [*astuple(sums.explored)],
         "thinking": {
             "told": [*astuple(sums.thinking.told)],
             "tokens": sums.thinking.tokens,

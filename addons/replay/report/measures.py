@@ -143,9 +143,18 @@ THINKING_MEASURES = (
 )  # fmt: skip
 
 
-def thinking_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
-    """Return the measures of dropped thinking if any recording has thinking."""
-    return THINKING_MEASURES if any(each.sums.thinking.tokens for each in figures) else ()
+SUBAGENT_MEASURES = (
+    Measure("Read again after a subagent",
+            "The share of the files read by subagents that the agent read later itself.",
+            lambda f: format_percent(f.sums.explored.value)),
+)  # fmt: skip
+
+
+def further_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
+    """Return the measures of subagents and of dropped thinking, if any recording has them."""
+    explored = any(each.sums.explored.whole for each in figures)
+    thinking = any(each.sums.thinking.tokens for each in figures)
+    return SUBAGENT_MEASURES * explored + THINKING_MEASURES * thinking
 
 
 def headline(comparison: Comparison) -> str:
@@ -213,7 +222,7 @@ def comparison_table(comparison: Comparison) -> tuple[Row, list[Row]]:
     totals = total_figures(comparison)
     if not totals:
         return (), []
-    measures = (*COST_MEASURES, *KEPT_MEASURES, *thinking_measures(totals))
+    measures = (*COST_MEASURES, *KEPT_MEASURES, *further_measures(totals))
     rows: list[Row] = [(each.name, *map(each.value, totals)) for each in measures]
     if len(comparison.runs) > 1:
         rows += _costs(comparison)
