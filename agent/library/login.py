@@ -74,7 +74,7 @@ class Logins:
         return next((id for id in ids if resolve_model(id).provider == provider), "")
 
     def proposed_small_model(self, provider: Provider, model: str) -> str:
-        """Return the provider's small model for use beside `model`. Return "" if it has none, or if
+        """Return the small model that the provider has next to `model`. Return "" for none, or if
         `model.small` is set.
         """
         small = canonical_id(f"{provider.name}/{provider.small}")
