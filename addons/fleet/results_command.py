@@ -411,8 +411,9 @@ def _find_two_runs(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
         cells = results_of(summary.tasks)
         chosen = [each for each in cells if each.name == cell or not cell]
         if not chosen:
-            known = ", ".join(each.name for each in cells)
-            raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
+            known = ", ".join(each.name for each in cells if each.name)
+            hint = f"Cells: {known}." if known else f"It has no matrix: write {path} alone."
+            raise UsageError(f"{path} has no cell {cell}", hint=hint)
         found += [(str(path), each.name, each) for each in chosen]
     if len(found) != 2:
         hint = "For a manifest with several cells, name a cell: TASKS.jsonl@CELL."

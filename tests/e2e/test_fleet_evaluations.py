@@ -198,6 +198,10 @@ def test_attempts_in_cells_have_names_results_and_predictions(fleet: Fleet) -> N
     assert (told["wins"], told["losses"], told["ties"], told["p_value"]) == (0, 1, 1, 1)
     assert "exact sign test: p = 1" in (fleet.place.project / "c.html").read_text()
     assert fleet.place.run("fleet", "compare", "tasks.jsonl").returncode == 2
+    fleet.tasks(1)
+    no_matrix = fleet.place.run("fleet", "compare", "tasks.jsonl@lean", "tasks.jsonl")
+    assert "has no cell lean\nIt has no matrix: write tasks.jsonl alone." in no_matrix.stderr
+    fleet.write([{"defaults": defaults}, {"id": "t0", "prompt": "a"}, {"id": "t1", "prompt": "b"}])
     assert fleet.call("collect", "--swe-bench", "preds.json").returncode == 0
     files = sorted(path.name for path in fleet.place.project.glob("preds*"))
     assert len(files) == 8
