@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from ..agent.extensions.skills import Skill
     from ..agent.extensions.skills import skills_of as skills_in
+    from ..agent.features.attachments import mention_forms
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
@@ -81,12 +82,13 @@ if TYPE_CHECKING:
     from ..agent.library.launch_parts import (
         as_flags,
         check_key,
-        check_start,
         command_files_of,
         configured,
         extension_source,
         launch_options,
         load,
+        notices_of,
+        start_errors,
     )
     from ..agent.library.result import Result
     from ..agent.loop.agent import AgentState
@@ -153,7 +155,6 @@ __all__ = [
     "check_name",
     "check_plugins",
     "check_server",
-    "check_start",
     "checked_call",
     "codex_server",
     "command_files_of",
@@ -171,8 +172,10 @@ __all__ = [
     "layout_problems",
     "load",
     "load_extensions",
+    "mention_forms",
     "model_of",
     "named_repair",
+    "notices_of",
     "opencode_server",
     "places_of",
     "plain_name",
@@ -186,6 +189,7 @@ __all__ = [
     "servers_of",
     "skills_in",
     "skills_of",
+    "start_errors",
     "subagent_files",
     "system_prompt",
     "types_of",

@@ -11,12 +11,15 @@ The overhead is measured against `xargs -P 4 ctxagent -p` over the same reposito
 worktree for each task and in the repositories themselves, on a server that answers immediately:
 `x_wall` and `x_cpu` are ratios of time. `start_cpu_s` is the CPU time until the first task is in
 the ledger, `page_cpu_s` the CPU time of the first live page, `next_page_cpu_ms` of a later page;
-`stat_calls` counts the stat system calls of `status`. 200 tasks of the long manifest are running.
+`stat_calls` counts the stat system calls of `status`, `resume_stat_calls` those of a run until its
+first task is in the ledger. 200 tasks of the long manifest are running.
 """
 
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +46,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 JOBS = 4
 AT = "2026-11-21T22:40:58.123Z"  # timestamp of all entries
+STRACE = ("strace", "-f", "-e", "trace=stat,lstat,newfstatat,statx", "-o")
 RUNNING = 200  # running or interrupted tasks of a long manifest
 
 
@@ -158,6 +162,8 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
             ledger.begin(line.id, line.digest, f"s-{line.id}", 1, str(log))
         ledger.close()
         rows["nearly all done"] = started(fleet)
+        model = f"model.id=scripted:{fleet.place.root / 'script.json'}"
+        rows["nearly all done"] |= resume_stat_calls(fleet, model)
         return rows
 
 
@@ -183,10 +189,31 @@ def stat_calls(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> dic
     if shutil.which("strace") is None:
         return {}
     with tempfile.NamedTemporaryFile("r") as out:
-        kinds = "trace=stat,lstat,newfstatat,statx"
-        subprocess.run(["strace", "-f", "-e", kinds, "-o", out.name, *command], env=env, cwd=cwd,
-                       check=True, capture_output=True)  # fmt: skip
+        subprocess.run([*STRACE, out.name, *command], env=env, cwd=cwd, check=True,
+                       capture_output=True)  # fmt: skip
         return {"stat_calls": sum("stat" in line for line in out)}
+
+
+def resume_stat_calls(fleet: support.Fleet, model: str) -> dict[str, float]:
+    """Count the stat system calls of a run until it has started its first task."""
+    if shutil.which("strace") is None:
+        return {}
+    env, ledger = fleet.place.environ(), fleet.folder.ledger
+    size = ledger.stat().st_size
+    run = [measure.COMMAND, *support.BYPASS, "fleet", "run", "tasks.jsonl", "-c", model]
+    with tempfile.NamedTemporaryFile("r") as out:
+        process = subprocess.Popen(
+            [*STRACE, out.name, *run], env=env, cwd=fleet.place.project, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        while ledger.stat().st_size == size:
+            time.sleep(0.001)
+        calls = sum("stat" in line for line in out)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    support.comes(lambda: len(fleet.agents()) > 0)
+    fleet.end()
+    return {"resume_stat_calls": calls}
 
 
 def started(fleet: support.Fleet) -> dict[str, float]:

@@ -47,7 +47,7 @@ TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
 FLEET_ROW = "ctxagent fleet"
 COMPARED = "two presets compared"
-FLEET, MANIFEST = "a fleet that is killed", "a long manifest"
+FLEET, MANIFEST, RESUMED = "a fleet that is killed", "a long manifest", "nearly all done"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.06),
     Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.25),
@@ -134,6 +134,15 @@ TARGETS = (
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
     Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
+    Target("10,000 tasks, resume, CPU s", MANIFEST, RESUMED, "start_cpu_s", 0.8),
+    Target(
+        "10,000 tasks, resume, stat calls",
+        MANIFEST,
+        RESUMED,
+        "resume_stat_calls",
+        2_000,
+        count=True,
+    ),
     Target("10,000 tasks, live page, CPU s", MANIFEST, "", "page_cpu_s", 1.0),
     Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )

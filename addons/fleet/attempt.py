@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...api.base import CtxagentError
-from ...api.files import make_private_folder, private_opener
+from ...api.files import make_private_folder, private_opener, write_private
 from ...api.programs import isolated_python
 from ...api.session import as_flags
 from ...api.text import as_sentences, cut_at_word
@@ -30,6 +30,7 @@ from .ledger import AFTER, FLEET_BUDGET, REFUSED, SCORE, UNKNOWN, AttemptOutcome
 from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
 from .steps import CODE, in_container, pin_step_files, remove_container, run_steps
+from .summary import find_place
 
 CHECK_EVERY_S = 0.25  # between two checks for a stop or a free lock
 INTERRUPT_GRACE_S = 30.0  # between the interrupt of an agent and its kill
@@ -60,6 +61,7 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
                 outcome = _run(order, lock)
             if outcome is not None and lock is not None:
                 outcome = run_steps(order, outcome, lock)
+                _record_left(order, outcome)
     except (CtxagentError, OSError) as error:
         kind = "place" if isinstance(error, places.PlaceError) else "error"
         outcome = replace(outcome_of_log(order, kind, str(error)), cause=_cause_of(error))
@@ -244,6 +246,15 @@ def _patch_bytes(order: AttemptOrder, result: Mapping[str, Any]) -> int | None:
         with open(folder.stderr, "a", opener=private_opener) as err:
             err.write(f"the patch cannot be written: {why}\n")
         return None
+
+
+def _record_left(order: AttemptOrder, outcome: AttemptOutcome) -> None:
+    """Record how the steps of a task left its place, because they may change files too."""
+    place = find_place(Path(outcome.log)) if outcome.log else None
+    if place is not None and (order.task.score or order.task.after):
+        with suppress(CtxagentError, OSError):
+            patch = places.diff_of(place, order.folder, {**os.environ, **order.env})
+            write_private(order.folder.left, places.digest_of(patch or b"").encode())
 
 
 def _reason(text: str) -> str:

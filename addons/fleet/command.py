@@ -17,15 +17,13 @@ from ...api.cli import (
     Amount,
     Group,
     WholeNumber,
-    cwd_of,
     exits_with_code,
-    read_answers,
     say,
-    setting_flags,
 )
 from ...api.files import replace_file
 from ...api.programs import raise_limit
 from ...api.text import as_sentences, count_of
+from .check_command import check, check_tasks, clean, run_words
 from .results_command import (
     FleetProgress,
     attempt_facts,
@@ -41,7 +39,7 @@ from .results_command import (
 )
 
 if TYPE_CHECKING:
-    from ...api.settings import Settings
+    from .causes import Cause
     from .ledger import FleetFolder, TaskRecord
     from .manifest import Manifest
     from .runner import FleetRun
@@ -62,6 +60,8 @@ def fleet() -> None:
 fleet.add_command(results)
 fleet.add_command(compare)
 fleet.add_command(collect)
+fleet.add_command(check)
+fleet.add_command(clean)
 
 
 @fleet.command()
@@ -97,12 +97,18 @@ fleet.add_command(collect)
     metavar="SECONDS",
     help="The longest outage of a server, the workers or a disk to wait for.",
 )  # fmt: skip
+@click.option(
+    "--canary", type=WholeNumber(min=0), metavar="N",
+    help="Run N tasks first, and stop if all fail for one cause: by default 3 for more"
+    " than 20 tasks.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Run despite the doubts of `fleet check`.")
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
 @json_option
 @click.pass_obj
 @exits_with_code
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
-    """Run the tasks that are not done.
+    """Run the tasks that are not done, after the checks of `fleet check`.
 
     Killed or interrupted tasks continue where they stopped. Tasks that have ended do not run again.
     After Ctrl-C no more tasks start; a second Ctrl-C interrupts the running tasks. Options before
@@ -116,7 +122,11 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     retries = _parse_retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words, settings = _load_tasks(options, manifest, dollars, given["attempts"])
+    checked = check_tasks(options, manifest, dollars, given["attempts"])
+    checked.findings.raise_errors(accepted=given["yes"])
+    for note in checked.notes(accepted=given["yes"]):
+        say(f"note: {note}", err=True)
+    tasks = checked.manifest
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -128,13 +138,15 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         with (
             _engine(given["config"], jobs, ledger.folder) as engine,
             FleetProgress(tasks, ledger.folder) as progress,
-            run_observer(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
+            run_observer(progress, checked.telemetry, len(tasks.lines), jobs) as observer,
         ):
             limits = RunLimits(
                 jobs, dollars, given["max_failures"], is_local, retries,
-                OutageRules(longest=given["max_outage"]),
+                OutageRules(longest=given["max_outage"]), given["canary"],
             )  # fmt: skip
-            fleet_run = FleetRun(tasks, ledger, engine, limits, options=words, observer=observer)
+            fleet_run = FleetRun(
+                tasks, ledger, engine, limits, options=checked.words, observer=observer
+            )
             progress.watch(fleet_run)
             with _signals_interrupt(fleet_run):
                 fleet_run.run()
@@ -187,45 +199,6 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
         engine.close()
 
 
-def _load_tasks(
-    options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
-) -> "tuple[Manifest, list[str], Settings]":
-    """Return the tasks of a manifest with their common options and settings. Raises the errors that
-    would stop all tasks, before anything starts.
-    """
-    from .ledger import FleetFolder, read_records
-    from .manifest import Manifest
-    from .runner import StartCheck
-
-    records = read_records(FleetFolder.of(path))
-    check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)
-    if options["answers"]:
-        read_answers(options["answers"])
-    tasks = Manifest(path, check.check_task, attempts, check.check_settings)
-    check.check_agents()
-    return tasks, _task_options(options, check.settings.model.id), check.settings
-
-
-def _task_options(options: dict[str, Any], model: str) -> list[str]:
-    """Return the command-line options that each task's agent gets. Relative paths are made
-    absolute, because each agent starts in its own folder.
-    """
-    from .manifest import absolute_model
-
-    words = [word for flag in setting_flags(options) for word in ("-c", flag)]
-    for name, flag in (
-        ("max_turns", "--max-turns"),
-        ("append_system_prompt", "--append-system-prompt"),
-        ("answers", "--answers"),
-    ):
-        if options[name]:
-            value = options[name].absolute() if name == "answers" else options[name]
-            words += [flag, str(value)]
-    if (whole := absolute_model(model, Path.cwd())) != model:
-        words += ["-c", f"model.id={whole}"]
-    return words
-
-
 @contextmanager
 def _signals_interrupt(fleet_run: "FleetRun") -> Iterator[None]:
     """Let signals interrupt a run: SIGINT one step per signal, other signals two steps at once."""
@@ -255,6 +228,7 @@ def _report_end(
     manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
 ) -> int:
     """Print how a run ended, and return its exit code."""
+    from .causes import causes_of
     from .ledger import REFUSED, read_records
     from .outages import OUTAGE_TEXTS
     from .summary import FleetSummary
@@ -264,6 +238,13 @@ def _report_end(
     if (ended := fleet_run.ended) == "interrupted":
         say("interrupted: run the same command again to continue", err=True)
         return 130
+    if ended == "canary":
+        (cause,) = causes_of(fleet_run.canary_failures)
+        more = count_of(fleet_run.waiting, "more task")
+        say(f"ctxagent: {cause.text}", err=True)
+        say(f"all {len(cause.tasks):,} first tasks failed for this cause, so {more} did not start;"
+            " --canary 0 starts all", err=True)  # fmt: skip
+        return 4
     if ended in LIMITS:
         say(
             f"{LIMITS[ended]}: raise the limit and run the same command again to continue", err=True
@@ -295,7 +276,9 @@ def _print_summary(
 ) -> None:
     """Print the state of a fleet's tasks. `names_done` also lists the tasks that are done."""
     if as_json:
-        say(json.dumps(summary.to_json(folder), ensure_ascii=False))
+        causes = [cause.to_json(manifest, run_words(manifest)) for cause in summary.causes]
+        document = {**summary.to_json(folder), "causes": causes}
+        say(json.dumps(document, ensure_ascii=False))
         return
     counts = [f"{count:,} {state}" for state, count in summary.counts.items() if count]
     say(f"{count_of(len(summary.tasks), 'task')}: {', '.join(counts)}")
@@ -311,8 +294,18 @@ def _print_summary(
         if state == "done" and not names_done:
             continue  # without a terminal, each was printed at its end
         _print_state(state, [task for task in summary.tasks if task.state == state])
-    if summary.counts["failed"] and not summary.counts["running"]:
-        say(f"to retry the failed tasks: {_command_for('retry', manifest)}, then `fleet run` again")
+    if summary.causes:
+        say("failures by cause:")
+        for line in _cause_lines(summary.causes, manifest):
+            say(line)
+
+
+def _cause_lines(causes: "Sequence[Cause]", manifest: Path) -> Iterator[str]:
+    """Yield the lines about causes of failures: the tasks, what to change, and the command."""
+    for cause in causes:
+        yield f"  {count_of(len(cause.tasks), 'task')} {cause.text} ({cause.ids})"
+        change, command = cause.remedy(manifest, run_words(manifest))
+        yield f"    {change + ', then: ' if change else ''}{command}"
 
 
 def _command_for(command: str, manifest: Path) -> str:

@@ -213,6 +213,18 @@ class FleetFolder:
         return None
 
     @property
+    def collections_file(self) -> Path:
+        """The file with the folders that `fleet collect` has filled."""
+        return self.path / "collections"
+
+    @property
+    def collections(self) -> list[Path]:
+        """The folders that `fleet collect` has filled."""
+        with suppress(OSError):
+            return [Path(line) for line in self.collections_file.read_text().splitlines()]
+        return []
+
+    @property
     def stop_file(self) -> Path:
         """The file that stops all attempts, on every machine."""
         return self.path / "stop"
@@ -252,6 +264,11 @@ class TaskFolder:
     @property
     def patch(self) -> Path:
         return self.path / PATCH_NAME
+
+    @property
+    def left(self) -> Path:
+        """The file with the digest of the changes in the place after the steps of the task."""
+        return self.path / "left"
 
     @property
     def stderr(self) -> Path:
@@ -306,18 +323,28 @@ def logs_in(state: Path) -> dict[str, Path]:
     return found
 
 
+def expected_log(record: TaskRecord) -> Path | None:
+    """Return the path of the newest session's log in the ledger; None without one."""
+    named = record.outcome.log if record.outcome else ""
+    log = named if Path(named).parent.name == record.session else record.log
+    return Path(log) if log else None
+
+
 def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, Path]:
     """Return the existing logs of the tasks' newest sessions, by session ID. Logs that are not at
     the path in the ledger are searched for in all projects, which are listed once.
     """
     found, missing = dict[str, Path](), list[TaskRecord]()
     for record in records:
-        named = record.outcome.log if record.outcome else ""
-        log = named if Path(named).parent.name == record.session else record.log
-        if log and Path(log).exists():
-            found[record.session] = Path(log)
-        elif folder.task(record.id, record.session).stderr.exists():  # its agent was started
+        log = expected_log(record)
+        if log and log.exists():
+            found[record.session] = log
+        else:
             missing.append(record)
+    if missing:  # most of them have not begun
+        begun = _names_in(folder.path / "tasks")
+        missing = [record for record in missing if record.id in begun
+                   and folder.task(record.id, record.session).stderr.exists()]  # fmt: skip
     if missing:
         there = logs_in(folder.state)
         for record in missing:
@@ -325,6 +352,12 @@ def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, P
             if path := there.get(record.session) or logs_in(own).get(record.session):
                 found[record.session] = path
     return found
+
+
+def _names_in(folder: Path) -> set[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return {entry.name for entry in entries}
+    return set()
 
 
 class FleetLedger:

@@ -1,7 +1,7 @@
 """The manifest of a fleet: a file with one task per line, each a JSON object.
 
-All lines are checked before anything starts. Prompts stay in the file: memory has only the offset,
-a digest and the scheduling fields of each task.
+All lines are checked before anything starts, and all mistakes of all lines are collected. Prompts
+stay in the file: memory has only the offset, a digest and the scheduling fields of each task.
 
 A line can expand to several tasks: the cells of its matrix, for example each model with each
 preset. An axis maps names to values. A value of `model`, `preset` or `effort` is a value of that
@@ -12,24 +12,29 @@ with settings. A list is short for an axis whose values are their own names.
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...api.base import UsageError, dataclass, regex
 from ...api.settings import SCRIPTED
-from ...api.text import as_sentences, count_of, cut_at_word
+from ...api.text import count_of, cut_at_word
+from .findings import Findings, Wrong
 from .ledger import FleetFolder
 
 Matrix = Mapping[str, Any]
+Mistake = tuple[str, str]  # what is wrong, the right form
 
 MAX_CELLS, MAX_NAME_CHARS = 100, 100
 PROMPT, PLACEHOLDER = "prompt", "{prompt}"
 SETTINGS = {"model": "model.id", "preset": "compact.preset", "effort": "model.effort"}
 
 _NAME = regex(r"(?!.*\.\.)[A-Za-z]([A-Za-z0-9._-]{0,30}[A-Za-z0-9])?")
-_NAME_HINT = "a name has up to 32 letters, digits, dots, - and _, and begins with a letter"
+_NAME_HINT = "A name has up to 32 letters, digits, dots, - and _, and begins with a letter."
+_MATRIX = {"preset": ["default", "lean"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +51,26 @@ class Cell:
 
 
 def find_cells(matrix: Matrix) -> Iterator[Cell]:
-    """Yield the cells of a matrix, at least one. Raises ValueError for an invalid matrix."""
-    axes = [list(_values(axis, values)) for axis, values in matrix.items()]
+    """Yield the cells of a matrix, at least one. Raises Wrong with all mistakes in the axes."""
+    axes, mistakes = list[list[Cell]](), list[tuple[str, str]]()
+    for axis, values in matrix.items():
+        try:
+            axes.append(list(_values(axis, values)))
+        except Wrong as wrong:
+            mistakes += wrong.mistakes
+    if mistakes:
+        raise Wrong(*mistakes)
     seen = set[str]()
     for number, chosen in enumerate(itertools.product(*axes), 1):
         name = ".".join(value.name for value in chosen)
         if name in seen:
-            raise ValueError(f"two cells of the matrix have the name {name}")
+            raise Wrong((f"two cells of the matrix have the name {name}", "Rename a value."))
         if len(name) > MAX_NAME_CHARS:
-            raise ValueError(f"the name {name} of a cell has more than {MAX_NAME_CHARS} characters")
+            why = f"the name {name} of a cell has more than {MAX_NAME_CHARS} characters"
+            raise Wrong((why, "Give its values shorter names."))
         if number > MAX_CELLS:
-            raise ValueError(f"the matrix has more than {MAX_CELLS} cells")
+            why = f"the matrix has more than {MAX_CELLS} cells"
+            raise Wrong((why, "Split it into several manifests."))
         seen.add(name)
         settings = {key: setting for value in chosen for key, setting in value.settings.items()}
         template = PLACEHOLDER
@@ -66,37 +80,42 @@ def find_cells(matrix: Matrix) -> Iterator[Cell]:
 
 
 def _values(axis: str, values: Any) -> Iterator[Cell]:
-    """Yield the values of an axis. Raises ValueError."""
+    """Yield the values of an axis. Raises Wrong."""
     if isinstance(values, list) and all(isinstance(value, str) for value in values):
         names = [value.rpartition("/")[2] for value in values]
         if wrong := next((name for name in names if not _NAME.fullmatch(name)), ""):
             way = json.dumps({"good": wrong})
-            raise ValueError(f"matrix.{axis}: {wrong!r} is not a valid name: write {way}")
+            raise Wrong((f"matrix.{axis}: {wrong!r} is not a valid name", f"Write {way}."))
         if len(set(names)) < len(names):
-            raise ValueError(f"matrix.{axis} has duplicate names: give an object with names")
+            right = json.dumps({f"{name}-{number}": value for number, (name, value) in
+                                enumerate(zip(names, values, strict=True), 1)})  # fmt: skip
+            raise Wrong((f"matrix.{axis} has duplicate names", f"Write {right}."))
         values = dict(zip(names, values, strict=True))
     if not isinstance(values, dict) or not values:
-        raise ValueError(f"matrix.{axis} must be an object of names and values, or a list")
+        why = f"matrix.{axis} must be an object of names and values, or a list"
+        raise Wrong((why, _written("matrix", _MATRIX)))
     for name, value in values.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"matrix.{axis}: {name!r} is not a valid name: {_NAME_HINT}")
+            raise Wrong((f"matrix.{axis}: {name!r} is not a valid name", _NAME_HINT))
         if axis == PROMPT:
             if not isinstance(value, str) or PLACEHOLDER not in value:
-                raise ValueError(f"matrix.{axis}.{name} must be a text with {PLACEHOLDER} in it")
+                why = f"matrix.{axis}.{name} must be a text with {PLACEHOLDER} in it"
+                raise Wrong((why, _written(name, f"{PLACEHOLDER} Write tests first.")))
             yield Cell(name, template=value)
         elif axis in SETTINGS:
             if not isinstance(value, str):
-                raise ValueError(f"matrix.{axis}.{name} must be a text")
+                raise Wrong((f"matrix.{axis}.{name} must be a text", _written(name, str(value))))
             yield Cell(name, {SETTINGS[axis]: value})
         elif isinstance(value, dict):
             yield Cell(name, value)
         else:
-            raise ValueError(f"matrix.{axis}.{name} must be an object with settings")
+            why = f"matrix.{axis}.{name} must be an object with settings"
+            raise Wrong((why, _written(name, {"clear.keep": 2})))
 
 
 MAX_PROMPT_BYTES = 100_000  # the prompt must fit in one command line argument
 MAX_LINE_BYTES = 1 << 20
-MAX_ERRORS, MAX_ERROR_CHARS = 20, 400  # listed errors of a manifest, characters of each
+MAX_SHOWN_CHARS = 200  # of a corrected line in an error
 EXAMPLE = '{"id": "a", "dir": "repos/a", "prompt": "…"}'
 NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
@@ -233,71 +252,112 @@ _STEP = (_is_step, f"a command, or an object with {', '.join(_STEP_KEYS)}")
 _ARGUMENT = (_is_argument, "a text that is not blank and does not begin with -")
 _AMOUNT = (_is_amount, "a number above 0")
 _COUNT = (lambda value: type(value) is int and _is_amount(value), "a whole number above 0")
-# For each key: a check of its value, and a description of valid values.
-_KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "id": (lambda value: _is_text(value) and _ID.fullmatch(value), f"a name. {NAME_HINT}"),
-    "prompt": (_is_prompt, f"a text of at most {MAX_PROMPT_BYTES:,} bytes"),
-    "dir": _ARGUMENT,
-    "worktree": (lambda value: isinstance(value, bool), "true or false"),
-    "git": _ARGUMENT,
-    "commit": _ARGUMENT,
-    "image": _ARGUMENT,
+# For each key: a check of its value, a description of valid values, and an example.
+_KEYS: dict[str, tuple[Callable[[Any], Any], str, Any]] = {
+    "id": (lambda value: _is_text(value) and _ID.fullmatch(value), f"a name. {NAME_HINT}", "t-1"),
+    "prompt": (_is_prompt, f"a text of at most {MAX_PROMPT_BYTES:,} bytes", "Fix the parser."),
+    "dir": (*_ARGUMENT, "repos/a"),
+    "worktree": (lambda value: isinstance(value, bool), "true or false", False),
+    "git": (*_ARGUMENT, "https://example.com/a.git"),
+    "commit": (*_ARGUMENT, "main"),
+    "image": (*_ARGUMENT, "python:3.13"),
     "settings": (
         lambda value: isinstance(value, dict),
         "an object with names and values of settings",
+        {"model.effort": "low"},
     ),
-    "budget_usd": _AMOUNT,
-    "time_limit": _AMOUNT,
-    "cores": _COUNT,
-    "memory_mb": _COUNT,
-    "env": (_are_variables, "a list of names of variables"),
-    "score": _STEP,
-    "after": _STEP,
-    "repeat": (_is_repeat, f"a whole number from 1 to {MAX_ATTEMPTS:,}"),
-    "matrix": (lambda value: isinstance(value, dict), "an object with axes and their values"),
-}
+    "budget_usd": (*_AMOUNT, 0.5),
+    "time_limit": (*_AMOUNT, 600),
+    "cores": (*_COUNT, 2),
+    "memory_mb": (*_COUNT, 2_048),
+    "env": (_are_variables, "a list of names of variables", ["DATABASE_URL"]),
+    "score": (*_STEP, "make test"),
+    "after": (*_STEP, "git push"),
+    "repeat": (_is_repeat, f"a whole number from 1 to {MAX_ATTEMPTS:,}", 5),
+    "matrix": (
+        lambda value: isinstance(value, dict), "an object with axes and their values", _MATRIX
+    ),
+}  # fmt: skip
 
 
-def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
-    """Return the task of a line, with missing keys from `defaults`. Raises ValueError with the
-    reason.
+def _written(name: str, value: Any) -> str:
+    """Return the right form of a key."""
+    return f"Write {json.dumps({name: value}, ensure_ascii=False)[1:-1]}."
+
+
+def _right_form(name: str, value: Any) -> str:
+    """Return a key with a valid value: the value in another type if that is valid, or an
+    example.
     """
-    found = _parse_object(line)
-    _check_keys(found)
-    if defaults:
-        settings = {**defaults.get("settings", {}), **found.get("settings", {})}
-        found = {**defaults, **found, "settings": settings}
-    for name in ("id", "prompt"):
-        if name not in found:
-            raise ValueError(f"{name} is missing")
-    found["env"] = tuple(found.get("env", ()))
+    is_right, _, example = _KEYS[name]
+    values: list[Any] = [value.strip().lower(), [value]] if isinstance(value, str) else []
+    with suppress(ValueError, AttributeError):
+        values.insert(0, json.loads(value.lower()))
+    return _written(name, next((each for each in values if is_right(each)), example))
+
+
+def _mistakes_in_keys(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield (key, (what is wrong, the right form)) for unknown keys and invalid values."""
+    for name, value in found.items():
+        if name == _DEFAULTS:
+            yield name, ("defaults must be on the first line", "Move it there, on its own line.")
+        elif name not in _KEYS:
+            near = get_close_matches(name, _KEYS, 1)
+            right = f"Did you mean {near[0]}?" if near else f"Use {', '.join(_KEYS)}."
+            yield name, (f"unknown key {name}", right)
+        elif not _KEYS[name][0](value):
+            yield name, (f"{name} must be {_KEYS[name][1]}", _right_form(name, value))
+
+
+def _mistakes_in_place(names: Collection[str], found: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield the mistakes in the combination of keys."""
+    if "dir" in names and "git" in names:
+        yield "give dir or git, not both", "git clones the repository; dir makes a worktree of it."
+    elif not {"dir", "git", "image"} & set(names):
+        yield "no working directory: give dir, git or image", _written("dir", "repos/a")
+    elif "commit" in names and "git" not in names:
+        right = {"git": found.get("dir", "repos/a"), "commit": found.get("commit", "main")}
+        yield "commit needs git", f"Write {json.dumps(right)[1:-1]} without dir."
+
+
+def read_line(
+    found: dict[str, Any], defaults: Mapping[str, Any], names: Collection[str] = ()
+) -> tuple[Task, list[Mistake]]:
+    """Return the task of a line, with missing keys from `defaults`, and all mistakes. Invalid keys
+    are left out of the task. `names` are all keys of the defaults, also invalid ones.
+    """
+    wrong = list(_mistakes_in_keys(found))
+    mistakes = [mistake for _, mistake in wrong]
+    present = {**dict.fromkeys([*names, *defaults]), **found}
+    for name in () if _DEFAULTS in found else ("id", "prompt"):
+        if name not in present:
+            mistakes.append((f"{name} is missing", _written(name, _KEYS[name][2])))
+    mistakes += () if _DEFAULTS in found else _mistakes_in_place(present, {**defaults, **found})
+    valid = {name: value for name, value in found.items() if name not in dict(wrong)}
+    settings = {**defaults.get("settings", {}), **valid.get("settings", {})}
+    valid = {"id": "", "prompt": "", **defaults, **valid, "settings": settings}
+    valid["env"] = tuple(valid.get("env", ()))
     for name in ("score", "after"):
-        found[name] = TaskStep.of(found.get(name))
-    task = Task(**found, line=found["id"])
-    if (task.dir is not None) + (task.git is not None) > 1:
-        raise ValueError("give dir or git, not both")
-    if task.dir is None and task.git is None and task.image is None:
-        raise ValueError("no working directory: give dir, git or image")
-    if task.commit is not None and task.git is None:
-        raise ValueError("commit needs git")
-    return task
+        valid[name] = TaskStep.of(valid.get(name))
+    return Task(**valid, line=valid["id"]), mistakes
 
 
 def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
     """Yield the tasks that a line expands to: each attempt in each cell of its matrix, with unique
-    IDs. `attempts` applies if the line has no `repeat`. Raises ValueError.
+    IDs. `attempts` applies if the line has no `repeat`. Raises Wrong.
     """
     count = task.repeat or attempts
     if count is None and not task.matrix:
         yield task
         return
     if not task.worktree and (task.matrix or (count or 1) > 1):
-        raise ValueError('each attempt needs its own worktree: remove "worktree": false')
+        raise Wrong(("each attempt needs its own worktree", 'Remove "worktree": false.'))
     for cell in find_cells(task.matrix):
         id = f"{task.id}@{cell.name}" if cell.name else task.id
         prompt = cell.prompt(task.prompt)
-        if not _is_prompt(prompt):
-            raise ValueError(f"the prompt of {id} must be {_KEYS['prompt'][1]}")
+        if task.prompt and not _is_prompt(prompt):
+            why = f"the prompt of {id} must be {_KEYS['prompt'][1]}"
+            raise Wrong((why, "Make it shorter, or name a file: @notes.md."))
         settings = {**task.settings, **cell.settings}
         one = replace(
             task, id=id, prompt=prompt, cell=cell.name, variant=cell.settings, settings=settings
@@ -307,30 +367,27 @@ def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line. Raises ValueError."""
+    """Return the JSON object of a line. Raises Wrong."""
     try:
-        found = json.loads(line)
+        found = json.loads(line.rstrip())
     except json.JSONDecodeError as error:
-        raise ValueError(f"invalid JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
+        why = f"invalid JSON at column {error.colno}: {error.msg}"
+        raise Wrong((why, _WANTED)) from None
     except (ValueError, RecursionError):
-        raise ValueError(f"invalid JSON. {_WANTED}") from None
+        raise Wrong(("invalid JSON", _WANTED)) from None
     if not isinstance(found, dict):
-        raise ValueError(f"not a JSON object. {_WANTED}")
+        raise Wrong(("not a JSON object", _WANTED))
     return found
 
 
-def _check_keys(found: Mapping[str, Any]) -> None:
-    """Raise ValueError for an unknown key or an invalid value."""
-    for name, value in found.items():
-        if name not in _KEYS:
-            raise ValueError(f"unknown key {name}; use {', '.join(_KEYS)}")
-        is_right, wanted = _KEYS[name]
-        if not is_right(value):
-            raise ValueError(f"{name} must be {wanted}")
+class LineCheck(Protocol):
+    """Checks of the lines of a manifest that need more than their text."""
 
+    def defaults(self, number: int, settings: Mapping[str, Any]) -> None:
+        """Check the default settings, in line `number`."""
 
-Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
-CheckSettings = Callable[[Mapping[str, Any]], None]  # raises UsageError for wrong settings
+    def task(self, manifest: "Manifest", number: int, task: Task) -> None:
+        """Check a task of line `number`."""
 
 
 class Manifest:
@@ -339,72 +396,140 @@ class Manifest:
     def __init__(
         self,
         path: Path,
-        check: Check = lambda manifest, task: None,
         attempts: int | None = None,
-        check_settings: CheckSettings = lambda settings: None,
+        findings: Findings | None = None,
+        check: LineCheck | None = None,
     ) -> None:
-        """Read and check the file. `check` raises UsageError for a task that cannot run, and
-        `check_settings` for invalid default settings. `attempts` applies to lines without `repeat`;
-        the default is the value of the last run. Raises UsageError that lists the invalid lines.
+        """Read and check the file. Add all mistakes to `findings`; without `findings`, raise
+        UsageError that lists them. `attempts` applies to lines without `repeat`; the default is the
+        value of the last run.
         """
         self.path, self.folder = path, path.absolute().parent
         self.attempts = attempts or FleetFolder.of(path).attempts
         self.lines: dict[str, TaskLine] = {}
         self._defaults: dict[str, Any] = {}
-        wrong = list[UsageError]()
+        self._default_names: Collection[str] = ()  # also of invalid defaults
+        self._numbers: dict[str, int] = {}  # the line of each ID
+        self._findings, self._check = Findings(path) if findings is None else findings, check
         try:
-            for number, start, line in _lines(path):
-                try:
-                    self._add(start, line, check, check_settings)
-                    continue
-                except ValueError as error:
-                    wrong.append(UsageError(f"{path}:{number}: {error}"))
-                except UsageError as error:
-                    wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
-                if not self.lines and b'"defaults"' in line:
-                    break  # each line below would have the same error
+            self._read()
         except OSError as error:
             hint = "Give a file with one task per line; `ctxagent guide fleet` shows an example."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
-        if wrong:
-            raise _all_of(wrong)
-        if not self.lines:
+        if findings is None:
+            self._findings.raise_errors()
+        if not self.lines and not self._findings.of("error"):
             hint = f"Write one per line: {EXAMPLE}"
             raise UsageError(f"{path} has no task", hint=hint)
 
-    def _add(self, start: int, line: bytes, check: Check, check_settings: CheckSettings) -> None:
-        """Add the tasks of a line. Raises ValueError, and errors from the checks."""
-        if not self.lines and _DEFAULTS in (found := _parse_object(line)):
-            self._defaults = _checked_defaults(found)
-            check_settings(self._defaults.get("settings", {}))
+    def _read(self) -> None:
+        """Read all lines. Raises OSError, and UsageError for a line that is too long."""
+        after, is_first = 0, True  # the first line after a value over several lines
+        for number, start, line in _lines(self.path):
+            if number < after:
+                continue
+            try:
+                found = [_parse_object(line)]
+            except Wrong as wrong:
+                after, found, mistake = self._read_value(number, start, *wrong.mistakes)
+                self._findings.add(*mistake, lines=[number])
+            for each in found:
+                if is_first and _DEFAULTS in each:
+                    self._read_defaults(number, each)
+                else:
+                    self._add(number, start, len(line), each)
+                is_first = False
+
+    def _read_value(
+        self, number: int, start: int, mistake: Mistake
+    ) -> tuple[int, list[dict[str, Any]], Mistake]:
+        """Read an array, or an object over several lines. Return (the number of the next line, the
+        objects, what is wrong). `mistake` is what is wrong with the first line alone.
+        """
+        with self.path.open("rb") as file:
+            file.seek(start)
+            text = file.read(MAX_LINE_BYTES).decode("utf-8", "replace")
+        begin = len(text) - len(text.lstrip())
+        if text[begin] not in "{[":
+            return 0, [], mistake
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            return 0, [], mistake
+        found = [each for each in (value if isinstance(value, list) else [value])
+                 if isinstance(each, dict)]  # fmt: skip
+        lines = text.count("\n", 0, end) + 1
+        if not found or (lines == 1 and isinstance(value, dict)):
+            return 0, [], mistake
+        what = f"an object over {lines} lines"
+        if isinstance(value, list):
+            what = f"an array of {count_of(len(value), 'task')}"
+        shown = cut_at_word(json.dumps(found[0], ensure_ascii=False), MAX_SHOWN_CHARS)
+        right = f"Write each object on one line, without [ ] and commas between objects: {shown}"
+        return number + lines, found, (what, right)
+
+    def _read_defaults(self, number: int, found: Mapping[str, Any]) -> None:
+        """Read the defaults in the first line; leave invalid keys out."""
+        given = found[_DEFAULTS]
+        if len(found) > 1 or not isinstance(given, dict) or "id" in given:
+            what = "defaults must be an object without id, and the only key of its line"
+            self._findings.add(what, _written(_DEFAULTS, {"dir": "repo"}), lines=[number])
+        if not isinstance(given, dict):
             return
-        for task in self._parse(line):
-            if task.id in self.lines:
-                raise ValueError(f"another line has the id {task.id}")
+        wrong = dict(_mistakes_in_keys(given))
+        try:
+            list(find_cells({} if "matrix" in wrong else given.get("matrix", {})))
+            mistakes = list(wrong.values())
+        except Wrong as why:
+            mistakes = [*wrong.values(), *why.mistakes]
+            wrong["matrix"] = mistakes[-1]
+        for mistake in mistakes:
+            self._findings.add(*mistake, lines=[number])
+        self._default_names = given
+        wrong["id"] = ("", "")
+        self._defaults = {name: value for name, value in given.items() if name not in wrong}
+        if self._check is not None:
+            self._check.defaults(number, self._defaults.get("settings", {}))
+
+    def _add(self, number: int, start: int, size: int, found: dict[str, Any]) -> None:
+        """Add the tasks of a line, and its mistakes to the findings."""
+        task, mistakes = read_line(found, self._defaults, self._default_names)
+        if task.line and (other := self._numbers.setdefault(task.line, number)) != number:
+            right = f'Give another, such as "{task.line}-{number}".'
+            mistakes.append((f"line {other} has the same id {task.line}", right))
+        try:
+            tasks = list(self._with_paths(task))
+        except Wrong as wrong:
+            tasks = [task]
+            mistakes += wrong.mistakes
+        for mistake in mistakes:
+            self._findings.add(*mistake, lines=[number])
+        for task in tasks:
             self.lines[task.id] = TaskLine(
                 id=task.id,
                 name=task.line,
                 cell=task.cell,
                 has_score=task.score is not None,
                 start=start,
-                size=len(line),
+                size=size,
                 digest=task.digest,
                 cores=task.cores,
                 memory_mb=task.memory_mb,
                 budget_usd=task.budget_usd,
                 server=task.server,
             )
-            check(self, task)
+            if self._check is not None:
+                self._check.task(self, number, task)
 
-    def _parse(self, line: bytes) -> Iterator[Task]:
-        """Yield the tasks of a line. Raises ValueError."""
-        for task in tasks_of(parse_task(line, self._defaults), self.attempts):
-            model = task.settings.get("model.id")
+    def _with_paths(self, task: Task) -> Iterator[Task]:
+        """Yield the tasks that a line expands to, with absolute paths of scripts. Raises Wrong."""
+        for each in tasks_of(task, self.attempts):
+            model = each.settings.get("model.id")
             if isinstance(model, str):
                 whole = absolute_model(model, self.folder)
-                yield replace(task, settings={**task.settings, "model.id": whole})
+                yield replace(each, settings={**each.settings, "model.id": whole})
             else:
-                yield task
+                yield each
 
     def directory(self, task: Task) -> Path | None:
         """Return the directory of a task, or None if it has none."""
@@ -425,23 +550,14 @@ class Manifest:
             with self.path.open("rb") as file:
                 file.seek(known.start)
                 line = file.read(known.size)
-            for task in self._parse(line):
+            found, mistakes = read_line(_parse_object(line), self._defaults)
+            for task in () if mistakes else self._with_paths(found):
                 if (task.id, task.digest) == (id, known.digest):
                     return task
         except (OSError, ValueError):
             pass
         hint = "Run the fleet again; no result is lost. During a run, only append lines."
         raise UsageError(f"the line of {id} in {self.path} has changed", hint=hint)
-
-
-def _checked_defaults(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults in the first line. Raises ValueError."""
-    defaults = found[_DEFAULTS]
-    if len(found) > 1 or not isinstance(defaults, dict) or "id" in defaults:
-        raise ValueError('"defaults" must be an object without id, and the only key of its line')
-    _check_keys(defaults)
-    list(find_cells(defaults.get("matrix", {})))
-    return defaults
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
@@ -465,15 +581,3 @@ def absolute_model(id: str, folder: Path) -> str:
     if not id.startswith(SCRIPTED):
         return id
     return f"{SCRIPTED}{folder / id.removeprefix(SCRIPTED)}"
-
-
-def _all_of(errors: Sequence[UsageError]) -> UsageError:
-    """Return one error that lists several errors."""
-    if len(errors) == 1:
-        return errors[0]
-    lines = [f"{count_of(len(errors), 'line')} cannot be run:"]
-    texts = (as_sentences(str(error)) for error in errors[:MAX_ERRORS])
-    lines += [cut_at_word(text, MAX_ERROR_CHARS) for text in texts]
-    if len(errors) > MAX_ERRORS:
-        lines.append(f"and {len(errors) - MAX_ERRORS:,} more")
-    return UsageError("\n".join(lines))

@@ -2,6 +2,7 @@
 the directory itself, or a clone. A container has a clone, a directory or an empty folder mounted.
 """
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -92,9 +93,20 @@ class ExpectedPlaces:
 
 
 def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> int | None:
-    """Write the diff between the task's base commit and the files in a directory, including
-    untracked files; return its size, or None outside a repository. The index is not changed. Raises
-    PlaceError and OSError.
+    """Write the patch of a directory to the task's folder; return its size, or None outside a
+    repository. Raises PlaceError and OSError.
+    """
+    patch = diff_of(place, folder, environ)
+    if patch is None:
+        return None
+    write_private(folder.patch, patch)
+    return len(patch)
+
+
+def diff_of(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> bytes | None:
+    """Return the diff between the task's base commit and the files in a directory, including
+    untracked files, or None outside a repository. The index is not changed. Raises PlaceError and
+    OSError.
     """
     base = folder.base.read_text() if folder.base.exists() else ""
     if not base:
@@ -109,10 +121,13 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
             copy_private(Path(index), own)
         git.env["GIT_INDEX_FILE"] = str(own)
         _run(git, "cannot look for new files", "add", "--intent-to-add", "--", ":/")
-        patch = _run(git, "cannot compare", "diff", "--binary", "--no-ext-diff", "--no-textconv",
-                        "--no-color", base)  # fmt: skip
-    write_private(folder.patch, patch)
-    return len(patch)
+        return _run(git, "cannot compare", "diff", "--binary", "--no-ext-diff", "--no-textconv",
+                    "--no-color", base)  # fmt: skip
+
+
+def digest_of(patch: bytes) -> str:
+    """Return a digest of a diff."""
+    return hashlib.sha256(patch).hexdigest()
 
 
 def remove_caches(log: Path) -> None:

@@ -120,6 +120,9 @@ class Collection:
         try:
             make_private_folder(self._target)
             write_private(self._target / "index.html", str(html).encode("utf-8", "replace"))
+            if (target := self._target.absolute()) not in (known := self._kept.collections):
+                lines = "".join(f"{path}\n" for path in [*known, target])
+                write_private(self._kept.collections_file, lines.encode())
         except OSError as error:
             raise _unwritable(self._target, error) from error
 

@@ -1,10 +1,5 @@
-"""Schedule a fleet: the checks before it, the start of each task, its maximum cost, and the end.
+"""Schedule a fleet: the start of each task, its maximum cost, and the end."""
 
-The checks find missing files and variables that tasks refer to, and problems that would stop every
-agent before its first request.
-"""
-
-import json
 import os
 import random
 import time
@@ -14,115 +9,31 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from ...api.base import ConfigError, CtxagentError, RecordError, UsageError, dataclass
+from ...api.base import CtxagentError, RecordError, dataclass
 from ...api.models import is_provider_variable
 from ...api.record import new_session_id
-from ...api.session import Budget, LaunchOptions, as_flags, check_start, launch_options, load
-from ...api.settings import LoadedSettings
 from .attempt import LOST, outcome_of_log, run_attempt
+from .causes import causes_of
 from .ledger import (
     FLEET_BUDGET,
     FULL,
     REFUSED,
     AttemptOutcome,
     FleetLedger,
-    TaskRecord,
     bill,
     has_reply,
     is_to_run,
 )
 from .live import OutageNote, RunNotes
-from .manifest import Manifest, Task, TaskLine
+from .manifest import Manifest, TaskLine
 from .orders import AttemptOrder
 from .outages import DISK, EXECUTOR, OUTAGE_TEXTS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
 from .summary import count_from_logs
 
-
-class StartCheck:
-    """Checker of the tasks in a manifest. Each distinct set of settings is checked once."""
-
-    def __init__(
-        self,
-        cwd: Path,
-        environ: Mapping[str, str],
-        for_all: Sequence[str],
-        dollars: float | None,
-        records: Mapping[str, TaskRecord],
-    ) -> None:
-        """`for_all` are settings for all tasks, `dollars` is the total budget, `records` are tasks
-        begun earlier. Raises ConfigError for invalid settings.
-        """
-        self._cwd, self._environ, self._for_all = cwd, environ, for_all
-        self._dollars, self._records = dollars, records
-        self._loaded: dict[str, LoadedSettings | UsageError] = {}
-        self._launches: dict[tuple[str, bool], tuple[str, LaunchOptions]] = {}
-        self.settings = load(cwd, environ, for_all).settings  # of tasks without own settings
-
-    def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise UsageError for unknown or invalid settings."""
-        self._load(settings)
-
-    def check_task(self, manifest: Manifest, task: Task) -> None:
-        """Raise UsageError for invalid settings of a task, and for missing files or variables of a
-        task that will run.
-        """
-        key, loaded = self._load(task.settings)
-        if not is_to_run(self._records.get(task.id)):
-            return
-        for name in task.env:
-            if name not in self._environ:
-                raise UsageError(f"the variable {name} is not set", hint=f"export {name}=…")
-        folder = manifest.directory(task)
-        if folder is not None and not folder.is_dir():
-            raise UsageError(
-                f"there is no directory {folder}", hint="`dir` is relative to the manifest."
-            )
-        source = manifest.source(task)
-        if source is not None and ":" not in source and not Path(source).exists():
-            hint = "Give a URL, or a path relative to the manifest."
-            raise UsageError(f"there is no repository {source}", hint=hint)
-        if task.image is not None:
-            return  # a container has its own settings, keys and sandbox
-        has_budget = self._dollars is not None or task.budget_usd is not None
-        if (key, has_budget) not in self._launches:
-            budget = Budget(None, 0.0 if has_budget else None)
-            launch = launch_options(loaded, self._cwd, self._environ, budget=budget)
-            is_own = task.has_own_model or "sandbox.mode" in task.settings
-            is_own = is_own or (self._dollars is None and has_budget)
-            self._launches[key, has_budget] = f"task {task.id}: " if is_own else "", launch
-
-    def _load(self, settings: Mapping[str, Any]) -> tuple[str, LoadedSettings]:
-        """Return (key, settings) for the settings of a task. Equal settings have equal keys. Raises
-        UsageError.
-        """
-        flags = [*self._for_all, *as_flags(settings)]
-        key = json.dumps(flags)
-        if key not in self._loaded:
-            try:
-                self._loaded[key] = load(self._cwd, self._environ, flags)
-            except ConfigError as error:
-                why = error.message.removeprefix(f"{error.where}: ")
-                self._loaded[key] = UsageError(f"settings: {why}", hint=error.hint)
-        found = self._loaded[key]
-        if isinstance(found, UsageError):
-            raise found
-        return key, found
-
-    def check_agents(self) -> None:
-        """Raise NoCredentials or UsageError for a problem that would stop agents before their first
-        request.
-        """
-        for own, launch in self._launches.values():
-            try:
-                check_start(launch)
-            except CtxagentError as error:
-                error.message = f"{own}{error.message}"
-                raise
-
-
+CANARY, MIN_CANARY_TASKS = 3, 20  # tasks that run first, in runs of more than so many tasks
 CHECK_EVERY_S = 0.25  # between two checks for an interrupt, while no attempt runs
 CHECK_PROBE_EVERY_S = 1.0  # between two checks of a probe's log
 # Retries of a task in one run, by kind of failure, before the task counts as failed.
@@ -184,6 +95,8 @@ class RunLimits:
         default_factory=dict
     )  # by kind of failure; they override RETRIES
     outages: OutageRules = OutageRules()
+    # Tasks that run first; the run stops if all fail for one cause. None: CANARY for a long run.
+    canary: int | None = 0
 
 
 @dataclass(slots=True)
@@ -233,6 +146,12 @@ class FleetRun:
         begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
         count_from_logs((known[id] for id in begun), ledger.folder)
+        self._canary = limits.canary  # tasks that must end before others start
+        if self._canary is None:
+            self._canary = CANARY if len(self._waiting) > MIN_CANARY_TASKS else 0
+        self._canary = min(self._canary, len(self._waiting))
+        self._canary_ids = set[str]()
+        self.canary_failures: list[tuple[str, AttemptOutcome]] = []
         self.dollars = bill(known.values())  # spent by all sessions so far
         self._notes = RunNotes(time.time(), self.dollars, len(lines) - self.waiting)
         self._tasks_in_bill = sum(record.has_ended for record in known.values())
@@ -353,6 +272,8 @@ class FleetRun:
         lasted too long, stop starting tasks.
         """
         lines = (self._manifest.lines[id] for id in self._waiting)
+        if len(self._canary_ids) == self._canary != 0:  # only its tasks may start, again
+            lines = (line for line in lines if line.id in self._canary_ids)
         found = next((line for line in lines if self.outages.allow_start(line.server)), None)
         if found is None and not self._running:
             lasting = [breaker for breaker in self.outages.open if breaker.lasts_too_long]
@@ -432,6 +353,8 @@ class FleetRun:
         if record is not None and record.digest == line.digest:
             session = record.session
             attempt = record.attempt + (record.state != "running" and not record.needs_no_agent)
+        if self._canary:
+            self._canary_ids.add(line.id)
         order = self._order(line, session, attempt, share)
         self._record(
             lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log, share)
@@ -514,9 +437,24 @@ class FleetRun:
             self._waiting.append(line.id)
         if outcome.kind == REFUSED:
             self.ended, self.refusal = self.ended or REFUSED, outcome.message
+        if line.id in self._canary_ids and pause is None:
+            self._end_canary(line.id, outcome)
         self._failed += pause is None and outcome.state == "failed"
         if self._limits.failures is not None and self._failed >= self._limits.failures:
             self.ended = self.ended or "failures"
+
+    def _end_canary(self, id: str, outcome: AttemptOutcome) -> None:
+        """Release the other tasks after a canary task that did not fail, or after failures of
+        different causes. Stop starting tasks if all canary tasks have failed for one cause.
+        """
+        if outcome.state == "failed":
+            self.canary_failures.append((id, outcome))
+            is_one = len(causes_of(self.canary_failures)) == 1
+            if is_one and len(self.canary_failures) == self._canary:
+                self.ended = self.ended or "canary"
+            if is_one:
+                return
+        self._canary = 0
 
     def _classify(
         self, line: TaskLine, outcome: AttemptOutcome

@@ -166,6 +166,18 @@ def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> Attemp
     return outcome
 
 
+def try_score(order: AttemptOrder, place: Path) -> tuple[int, str]:
+    """Run the score of a task in a place; return its exit code and the last line it printed.
+    Raises CtxagentError and OSError.
+    """
+    step = order.task.score
+    assert step is not None
+    pin_step_files(order, place)
+    with order.folder.lock.open("w") as lock:
+        code, out, err = _score(_StepRun(order, SCORE, step, place, lock.fileno()))
+    return code, (err.strip() or out.strip()).rpartition("\n")[2]
+
+
 def pin_step_files(order: AttemptOrder, place: Path) -> None:
     """Record the files of the task's folder that steps outside of the sandbox run, unless they were
     recorded before. The model may change them later.

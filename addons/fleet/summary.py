@@ -24,7 +24,16 @@ from ...api.record import (
     to_json,
     try_parse_entry,
 )
-from .ledger import AttemptOutcome, FleetFolder, SessionSums, TaskRecord, TaskState, find_logs
+from .causes import Cause, causes_of
+from .ledger import (
+    AttemptOutcome,
+    FleetFolder,
+    SessionSums,
+    TaskRecord,
+    TaskState,
+    expected_log,
+    find_logs,
+)
 from .manifest import Manifest, TaskLine
 
 CACHE_NAME = "sums.json"
@@ -43,17 +52,23 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
     """Count the sums of running or interrupted sessions from their logs, because the ledger has
     only finished attempts.
     """
-    running = [record for record in records if record.state == "running"]
-    known, kept = cached_sums(folder), dict[str, LogSums]()
-    logs, has_read = find_logs(folder, running), False
-    for record in running:
+    running = {record.session: record for record in records if record.state == "running"}
+    known, kept, has_read = cached_sums(folder), dict[str, LogSums](), False
+
+    def count(record: TaskRecord, log: Path | None) -> bool:
+        """Count a log; return False if it does not exist."""
+        nonlocal has_read
         sums = known.get(record.session, LogSums())
-        if log := logs.get(record.session):
-            with suppress(OSError):
+        with suppress(OSError):
+            if log is not None:
                 sums, is_new = catch_up(sums, log)
-                has_read = has_read or is_new
-            kept[record.session] = sums
+                has_read, kept[record.session] = has_read or is_new, sums
         record.sums[record.session] = SessionSums.of(sums.totals)
+        return record.session in kept
+
+    missing = [each for each in running.values() if not count(each, expected_log(each))]
+    for session, log in find_logs(folder, missing).items():
+        count(running[session], log)
     if has_read:
         _write_cache(folder, kept)
 
@@ -210,6 +225,12 @@ class FleetSummary:
         failed = (task.outcome for task in self.tasks if task.state == "failed")
         found = Counter(outcome.kind for outcome in failed if outcome)
         return dict(found.most_common())
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The causes of the failures, most frequent first."""
+        failed = ((task.id, task.outcome) for task in self.tasks if task.state == "failed")
+        return causes_of((id, outcome) for id, outcome in failed if outcome)
 
     @property
     def verdicts(self) -> dict[str, int]:

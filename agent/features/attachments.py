@@ -10,7 +10,7 @@ rules still apply.
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -95,7 +95,9 @@ def find_mentions(
         server, _, uri = (quoted or bare.rstrip(_TRAILING_PUNCTUATION)).partition(":")
         if server in servers and uri and typed:
             found.append(ResourceMention(server, uri))
-        elif mention := _existing(quoted, bare, cwd):
+            continue
+        forms = _forms(quoted, bare)
+        if mention := next((form for form in forms if _exists(form.path, cwd)), None):
             found.append(replace(mention, typed=typed))
     return list(dict.fromkeys(found))
 
@@ -116,19 +118,23 @@ def _is_short(file: Path) -> bool:
         return False
 
 
-def _existing(quoted: str, bare: str, cwd: Path) -> Mention | None:
+def mention_forms(text: str) -> Iterator[list[Mention]]:
+    """Yield what each name behind an @ may mean; the first form whose file exists counts."""
+    names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
+    yield from (list(_forms(quoted, bare)) for quoted, bare in names)
+
+
+def _forms(quoted: str, bare: str) -> Iterator[Mention]:
+    """Yield what a name may mean: with and without line numbers and the punctuation behind it."""
     named = re.sub(r"\\(.)", r"\1", quoted) or bare
     while named and len(named) <= MAX_PATH_CHARS:
-        if _exists(named, cwd):
-            return Mention(named)
-        lines = _LINES.fullmatch(named)
-        if lines and _exists(lines[1], cwd):
+        yield Mention(named)
+        if lines := _LINES.fullmatch(named):
             first = max(1, int(lines[2]))
-            return Mention(lines[1], first, max(first, int(lines[3] or first)))
+            yield Mention(lines[1], first, max(first, int(lines[3] or first)))
         if quoted or named[-1] not in _TRAILING_PUNCTUATION:
-            return None
+            return
         named = named[:-1]
-    return None
 
 
 def _exists(named: str, cwd: Path) -> bool:

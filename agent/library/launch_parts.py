@@ -13,7 +13,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, NoCredentials, UsageError
+from ..errors import ConfigError, CtxagentError, NoCredentials, UsageError
 from ..events import Notice
 from ..extensions.mcp.config import ServerConfig, load_servers
 from ..extensions.plugins import part_named
@@ -383,22 +383,27 @@ def check_key(launch: LaunchOptions) -> None:
             raise
 
 
-def check_start(launch: LaunchOptions) -> None:
-    """Raise errors that would stop every session with these options before its first request.
-    Raises NoCredentials, and UsageError for an unreadable script, a budget in dollars without a
-    known price, or a sandbox that is required but unavailable.
+def start_errors(launch: LaunchOptions) -> Iterator[CtxagentError]:
+    """Yield the errors that would stop every session with these options before its first request:
+    NoCredentials, and UsageError for an unreadable script, a budget in dollars without a known
+    price, or a sandbox that is required but unavailable.
     """
     from ..models.catalog import check_price
     from ..models.factory import make_model
     from ..security.sandbox import check_sandbox
 
-    check_key(launch)
-    check_sandbox(launch)
-    model = launch.settings.model.id
-    if launch.is_scripted:
-        model = make_model(launch.settings, launch.places.environ, launch.places.state).id
-    if launch.budget.dollars is not None:
-        check_price(model)
+    def check_model() -> None:
+        model = launch.settings.model.id
+        if launch.is_scripted:
+            model = make_model(launch.settings, launch.places.environ, launch.places.state).id
+        if launch.budget.dollars is not None:
+            check_price(model)
+
+    for check in (partial(check_key, launch), partial(check_sandbox, launch), check_model):
+        try:
+            check()
+        except CtxagentError as error:
+            yield error
 
 
 def warm(launch: LaunchOptions) -> None:

@@ -265,7 +265,7 @@ def test_no_command_runs_what_is_not_trusted(place: Place) -> None:
         for command in (
             ("doctor",), ("extensions", "list"), ("config",), ("sessions", "list"), ("mcp", "list"),
             ("replay", str(log)), ("compact", "--dry-run"), ("acp",), ("log",),
-            ("fleet", "run", str(manifest)), ("--safe", "-p", "go"),
+            ("fleet", "run", "--yes", str(manifest)), ("--safe", "-p", "go"),
         ):  # fmt: skip
             env = place.environ({"PYTHONPATH": str(place.project)})
             done = place.run(*rule, *command, env=env, stdin="")

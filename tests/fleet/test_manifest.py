@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.addons.fleet.manifest import MAX_LINE_BYTES, Manifest, parse_task
-from ctxagent.addons.fleet.runner import StartCheck
+from ctxagent.addons.fleet.check import StartCheck
+from ctxagent.addons.fleet.findings import Findings
+from ctxagent.addons.fleet.manifest import MAX_LINE_BYTES, Manifest, read_line
 from ctxagent.agent.errors import UsageError
 
 GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
@@ -24,11 +25,16 @@ def written(tmp_path: Path, *lines: Any) -> Path:
     ("line", "why"),
     [
         ("[1]", "not a JSON object. Example of a line: {"),
+        ('[{"id": "b"}, {"id": "c"}]', "an array of 2 tasks. Write each object on one line"),
+        ('{\n "id": "b"\n}', "an object over 3 lines. Write each object on one line, without"),
+        ({**GOOD, "id": "b", "cores": "2"}, 'must be a whole number above 0. Write "cores": 2.'),
+        ({**GOOD, "id": "b", "env": "A"}, 'Write "env": ["A"].'),
+        ({"defaults": {"dir": "x"}}, "defaults must be on the first line. Move it there"),
         ('{"id": "a"', "invalid JSON at column 11: Expecting ',' delimiter. Example of a line: {"),
         ("[" * 100_000, "invalid JSON. Example of a line: {"),
         ({"prompt": "x", "dir": "r"}, "id is missing"),
         ({"id": "a", "dir": "r"}, "prompt is missing"),
-        ({**GOOD, "promt": "x"}, "unknown key promt"),
+        ({**GOOD, "promt": "x"}, "unknown key promt. Did you mean prompt?"),
         ({**GOOD, "id": "../a"}, "id must be a name"),
         ({**GOOD, "id": "a..b"}, "id must be a name"),
         ({**GOOD, "prompt": " "}, "prompt must be a text"),
@@ -58,13 +64,28 @@ def test_all_lines_that_are_wrong_are_named_but_not_without_end(tmp_path: Path) 
     with pytest.raises(UsageError) as few:
         Manifest(written(tmp_path, GOOD, "{", {**GOOD, "id": "b", "cores": 0}, GOOD))
     first, *lines = few.value.message.splitlines()
-    assert first == "3 lines cannot be run:"
+    assert first == f"3 mistakes in {tmp_path / 'tasks.jsonl'}:"
     for number, line in zip((2, 3, 4), lines, strict=True):
         assert f"tasks.jsonl:{number}: " in line
     with pytest.raises(UsageError) as many:
-        Manifest(written(tmp_path, *["{"] * 50))
+        Manifest(written(tmp_path, *[{**GOOD, "id": f"t{n}", f"x{n}": n} for n in range(60)]))
     lines = many.value.message.splitlines()
-    assert (lines[0], len(lines), lines[-1]) == ("50 lines cannot be run:", 22, "and 30 more")
+    assert (lines[0][:11], len(lines), lines[-1][:11]) == ("60 mistakes", 52, "and 10 more")
+
+
+def test_the_same_mistake_in_many_lines_is_named_once(tmp_path: Path) -> None:
+    lines = [{**GOOD, "id": f"t{n}", "cores": 0} for n in range(50)]
+    with pytest.raises(UsageError, match=r"tasks.jsonl:1 and 49 more: cores must be"):
+        Manifest(written(tmp_path, *lines))
+
+
+def test_all_mistakes_of_a_line_are_named(tmp_path: Path) -> None:
+    wrong = {"id": "a/b", "commit": "c", "cores": 0, "worktre": 1}
+    with pytest.raises(UsageError) as error:
+        Manifest(written(tmp_path, wrong))
+    for what in ("id must be", "cores must be", "unknown key worktre. Did you mean worktree?",
+                 "prompt is missing", "no working directory"):  # fmt: skip
+        assert what in error.value.message
 
 
 def test_paths_are_relative_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
@@ -76,7 +97,7 @@ def test_paths_are_relative_to_the_folder_of_the_manifest(tmp_path: Path) -> Non
 
 
 def test_ids_are_unique(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"tasks.jsonl:2: another line has the id a"):
+    with pytest.raises(UsageError, match=r"tasks.jsonl:2: line 1 has the same id a"):
         Manifest(written(tmp_path, GOOD, GOOD))
 
 
@@ -104,7 +125,7 @@ def test_a_task_is_read_again_by_its_offset(tmp_path: Path) -> None:
 
 def test_prompt_and_place_identify_a_task() -> None:
     def digest(**more: Any) -> str:
-        return parse_task(json.dumps({**GOOD, **more}).encode()).digest
+        return read_line({**GOOD, **more}, {})[0].digest
 
     assert digest() == digest(budget_usd=3, settings={"a": 1}, time_limit=5, env=["A"], cores=2)
     others = [digest(prompt="x"), digest(dir="y"), digest(worktree=False), digest(image="i")]
@@ -116,16 +137,20 @@ def test_wrong_defaults_are_named_once(tmp_path: Path) -> None:
     path.write_text('{"defaults": {"matrix": {"model": ["scripted:good.json"]}}}\n{"id": "a"}\n')
     with pytest.raises(UsageError) as raised:
         Manifest(path)
-    assert raised.value.message.startswith(f"{path}:1: matrix.model: ")
-    assert raised.value.message.endswith('write {"good": "scripted:good.json"}')
+    first, *rest = raised.value.message.splitlines()[1:]
+    assert first.startswith(f"{path}:1: matrix.model: ")
+    assert first.endswith('Write {"good": "scripted:good.json"}.')
+    assert "matrix" not in "".join(rest)
 
 
 def test_wrong_settings_of_defaults_are_named_once(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"defaults": {"settings": {"model.idd": "x"}}}\n' + line("a") + line("b"))
-    check = StartCheck(tmp_path, {"HOME": str(tmp_path)}, (), None, {})
+    findings = Findings(path)
+    check = StartCheck(findings, tmp_path, {"HOME": str(tmp_path)}, ())
+    Manifest(path, None, findings, check)
     with pytest.raises(UsageError) as raised:
-        Manifest(path, check.check_task, check_settings=check.check_settings)
+        findings.raise_errors()
     assert raised.value.message.startswith(f"{path}:1: settings: ")
     assert raised.value.message.count("model.idd") == 1
 

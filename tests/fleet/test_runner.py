@@ -404,3 +404,38 @@ def test_a_run_waits_while_the_disk_of_the_ledger_is_full(
     assert failed
     assert list(states(fleet_run).values()) == ["done"] * 3
     assert read_records(fleet_run._ledger.folder) == fleet_run._ledger.records
+
+
+@pytest.mark.parametrize(
+    ("messages", "begun", "ended"),
+    [
+        (["no model m"] * 30, 3, "canary"),
+        (["no model m", "too long", *["no model m"] * 28], 30, ""),
+        (["no model m", "", *["no model m"] * 28], 30, ""),
+    ],
+)
+def test_no_more_tasks_start_after_the_first_ones_failed_for_one_cause(
+    tmp_path: Path, messages: list[str], begun: int, ended: str
+) -> None:
+    def end(order: AttemptOrder) -> AttemptOutcome:
+        message = messages[int(order.task.id[1:])]
+        return AttemptOutcome(exit_code=1, kind="rejected" if message else "", message=message)
+
+    engine = Engine(end)
+    fleet_run = made(tmp_path, engine, RunLimits(8, canary=None), *[{}] * 30)
+    fleet_run.run()
+    assert (len(engine.orders), fleet_run.ended) == (begun, ended)
+
+
+def test_a_short_run_has_no_canary_unless_it_is_wanted(tmp_path: Path) -> None:
+    def end(order: AttemptOrder) -> AttemptOutcome:
+        return AttemptOutcome(exit_code=1, kind="rejected", message="no")
+
+    engine = Engine(end)
+    made(tmp_path, engine, RunLimits(8, canary=None), *[{}] * 20).run()
+    assert len(engine.orders) == 20
+    engine = Engine(end)
+    (tmp_path / "b").mkdir()
+    fleet_run = made(tmp_path / "b", engine, RunLimits(8, canary=2), *[{}] * 20)
+    fleet_run.run()
+    assert (len(engine.orders), fleet_run.waiting) == (2, 18)

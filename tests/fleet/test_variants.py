@@ -84,5 +84,5 @@ def test_invalid_defaults_are_named(tmp_path: Path) -> None:
     for line in ({"defaults": 1}, {"defaults": {"id": "a"}}, {"defaults": {"x": 1}}):
         with pytest.raises(UsageError):
             manifest(tmp_path, line, GOOD)
-    with pytest.raises(UsageError, match="unknown key defaults"):
+    with pytest.raises(UsageError, match="defaults must be on the first line"):
         manifest(tmp_path, GOOD, {"defaults": {}})

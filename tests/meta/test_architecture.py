@@ -69,7 +69,7 @@ WITHOUT_TEST_FILE = {
     "editors": "questions server session updates",
     "export": "chart markdown page page_entries",
     "extensions": "connection login plugins servers transport",
-    "fleet": "attempt command places results_command summary",
+    "fleet": "attempt check_command clean command places results_command summary",
     "library": "agent result",
     "models": "base probe",
     "pages": "charts templates",

@@ -129,7 +129,7 @@ def test_a_fleet_is_one_trace(tmp_path: Path) -> None:
     with collecting() as collector, Server([Say("Done.")] * 2) as server:
         env = environ(fleet.place, server, collector)
         env["TRACEPARENT"] = f"00-{'ab' * 16}-{'cd' * 8}-01"
-        done = fleet.place.run(*PRICED, *ON, "fleet", "run", "tasks.jsonl", env=env)
+        done = fleet.place.run(*PRICED, *ON, "fleet", "run", "--yes", "tasks.jsonl", env=env)
     assert done.returncode == 0, done.stderr
     (run,) = collector.named("invoke_workflow ctxagent fleet")
     attempts = collector.named("attempt")
