@@ -6,7 +6,7 @@ from ..agent.lazy import names_on_demand
 
 if TYPE_CHECKING:
     from ..tools.ask_user import AskUserTool
-    from ..tools.base import CommandLimits, Context, Output, Params, Tool
+    from ..tools.base import Context, Output, Params, Tool
     from ..tools.plan import PlanTool, steps_of
     from ..tools.recall import (
         MAX_CHARS,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..tools.search.engine import search_text
     from ..tools.search.installed import find_ripgrep, missing_ripgrep
     from ..tools.search.request import Refused
+    from ..tools.system.confinement import CommandLimits
 else:
     __getattr__ = names_on_demand(__name__, __file__)
 

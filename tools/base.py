@@ -11,20 +11,20 @@ with it in place of CancelledError. It leaves no child process running.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from ..agent.lazy import dataclass
 from .offered import EVERY, Offered
 from .system.capture import MAX_OUTPUT_BYTES, OutputFile
+from .system.confinement import Confinement
 from .system.kept_text import KeptText
-from .system.spawn import Enclosed
 
 Effect = Literal["none", "read", "edit", "run"]
 OUTSIDE = "outside"  # in the details of a result: where text from outside of the project came from
@@ -137,79 +137,6 @@ class SubagentTask:
     model: str | None = None  # overrides the type's model
     resume: str | None = None  # ID of a finished subagent to continue, or of a running one
     background: bool = False  # return at once
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLimits:
-    """The limits of one command in the sandbox. Paths are absolute."""
-
-    unasked: bool = False  # not approved by the user: no network, except by name
-    # Read-only: it writes nothing, has no network, and reads only the project, its repository, the
-    # session's readable folders and the system's.
-    looks: bool = False
-    offline: bool = False  # no host can be reached, not even by name
-    writes_repository: bool = True  # if False, the project's repository (.git) is read-only
-    hide: Sequence[str] = ()  # hidden paths
-    keep: Sequence[str] = ()  # read-only paths
-    opens: Sequence[str] = ()  # further readable paths
-
-
-class Confinement(Protocol):
-    """A sandbox for commands.
-
-    `absent` is the reason why there is no sandbox, "" if it works; `partial` is the reason why it
-    is weaker than it should be. With `required` no command may run outside it. With `by_name`,
-    commands reach some hosts through a proxy, and others after the user's approval. `for_command`
-    returns the sandbox of one command. `moved` maps a path that commands see to its real location,
-    `named` does the reverse.
-    """
-
-    required: bool
-    network: bool
-    network_if_asked: bool  # `network` is off, but the user can allow it
-    limits: CommandLimits
-
-    @property
-    def absent(self) -> str: ...
-
-    @property
-    def partial(self) -> str: ...
-
-    @property
-    def by_name(self) -> bool: ...
-
-    @property
-    def unasked_absent(self) -> str: ...
-
-    @property
-    def holds_looking(self) -> bool: ...
-
-    @property
-    def keeps_repository(self) -> bool: ...
-
-    def for_command(self, limits: CommandLimits) -> "Confinement": ...
-
-    def moved(self, path: str) -> str: ...
-
-    def named(self, path: str) -> str: ...
-
-    def can_read(self, path: str) -> bool: ...
-
-    def can_write(self, path: str) -> bool: ...
-
-    def bounds(self) -> str: ...
-
-    def describe(self) -> str: ...
-
-    def enclose(
-        self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
-    ) -> Enclosed: ...
-
-    def environment(self, env: Mapping[str, str]) -> dict[str, str]: ...
-
-    def set_aside(self) -> list[str]: ...
-
-    def remove_empty(self) -> None: ...
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from ..agent.lazy import dataclass, regex
 from .base import (
     OUTSIDE,
     Brief,
-    Confinement,
     Context,
     FiledOutput,
     Interrupted,
@@ -32,6 +31,7 @@ from .base import (
 from .job import BackgroundJob, adopt, run_command, set_aside_notice, start_job
 from .offered import JOB_WAYS, Offered, Wording
 from .system.capture import Capture
+from .system.confinement import Confinement
 from .system.process import Process, ending
 
 MAX_TIMEOUT_S = 600  # seconds

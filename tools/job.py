@@ -18,8 +18,9 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
-from .base import Confinement, Context, Output, Params, Tool
+from .base import Context, Output, Params, Tool
 from .system.capture import KeptOutput, OutputFile, Sink, clean, excerpt
+from .system.confinement import Confinement
 from .system.descriptors import has_spare_descriptors
 from .system.phrasing import cut_after
 from .system.process import Process, ending

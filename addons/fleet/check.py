@@ -38,7 +38,7 @@ from .orders import AttemptOrder
 MAX_SCORES = 5  # scores that run once before the first task
 SCORE_SECONDS = 60.0  # of such a run, in which a score shows that it starts
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot start a command
-FIRST_CALL_TOKENS = 2_700  # tools and instructions in the first request of a task
+FIRST_CALL_TOKENS = 2_000  # tools and instructions in the first request of a task
 MAX_NAMES = 3  # changed files and branches that are named
 YES = "Run them anyway with --yes."
 # Two slashes, or the ending of a file; not a package, a decorator or a host.

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...tools.base import CommandLimits, Confinement, Context, Params, Tool
+from ...tools.base import Context, Params, Tool
 from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
+from ...tools.system.confinement import CommandLimits, Confinement
 from ..errors import ToolError, UsageError
 from ..events import Answer, Question
 from ..lazy import dataclass

@@ -39,7 +39,8 @@ from .shell.reach import Programs, may_write_repository, need_beyond_sandbox, pa
 from .shell.read_only import changes_no_file
 
 if TYPE_CHECKING:
-    from ...tools.base import Confinement, Params, Tool
+    from ...tools.base import Params, Tool
+    from ...tools.system.confinement import Confinement
 
 Cause = tuple[str, str]  # the text of a part, and why it needs approval
 # The part (None for a file), its text, and its verdict.

@@ -14,7 +14,7 @@ from .rules import Rule, exact_path
 from .shell.reach import Programs
 
 if TYPE_CHECKING:
-    from ...tools.base import Confinement
+    from ...tools.system.confinement import Confinement
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, get_args
 
-from ...tools.base import Confinement
+from ...tools.system.confinement import Confinement
 from ...tools.system.files import make_private_folder, replace_file
 from ...tools.system.programs import program, within
 from ..events import Notice

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...tools.base import CommandLimits
+from ...tools.system.confinement import CommandLimits
 from ...tools.system.spawn import Enclosed
 from ..config.start_gate import ClearedStart, ProgramRights, ProgramStart, StartGate
 from ..config.trust import PinnedFiles

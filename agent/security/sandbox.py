@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from ...tools.base import CommandLimits
+from ...tools.system.confinement import CommandLimits
 from ...tools.system.files import make_private_folder
 from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed

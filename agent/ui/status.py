@@ -17,7 +17,7 @@ from ..lazy import dataclass
 from .cells import cut_to_cells
 
 if TYPE_CHECKING:
-    from ...tools.base import Confinement
+    from ...tools.system.confinement import Confinement
 
 Fragment = tuple[str, str]  # (prompt_toolkit style, text)
 

@@ -31,9 +31,10 @@ from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.security.planted import PlantedWatch
 from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import Note, ToolResult
-from ctxagent.tools.base import CommandLimits, Context, Output, Params, Tool
+from ctxagent.tools.base import Context, Output, Params, Tool
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.edit import EditTool
+from ctxagent.tools.system.confinement import CommandLimits
 
 from ..support.machine import lacks
 from ..support.sessions.conversation import Conversation, answering

@@ -29,7 +29,7 @@ from .read_only import path_arguments
 from .wrappers import name_set
 
 if TYPE_CHECKING:
-    from ....tools.base import Confinement
+    from ....tools.system.confinement import Confinement
 
 RuleMatch = Literal["yes", "maybe", "no"]  # maybe: known only when the command runs
 

@@ -22,8 +22,9 @@ from ctxagent.agent.permissions.objections import Verdict
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.session.entries import ToolResult
-from ctxagent.tools.base import CommandLimits, Context
+from ctxagent.tools.base import Context
 from ctxagent.tools.bash import BashParams, BashTool
+from ctxagent.tools.system.confinement import CommandLimits
 
 from ...support.machine import BUBBLEWRAP, LANDLOCK, lacks, needs_bwrap, needs_landlock
 from ...support.sessions.conversation import Conversation, answering
