@@ -15,6 +15,7 @@ There are four causes: the text contains Read's line numbers, differs only in ch
 the same, differs only in whitespace, or differs in a few words. The cost is bounded for any file.
 """
 
+import json
 import os
 from bisect import bisect_left
 from collections import Counter
@@ -254,18 +255,20 @@ def _plan_new(params: EditParams, context: Context) -> Change:
     place = locate(context, params.path)
     if os.path.lexists(place.path) and (data := contents(place)):
         text = texts.unix(decoded(place, data)[0])
-        raise ToolError(_not_empty(place.name, text, context.offered))
+        raise ToolError(_not_empty(place.name, text, params.new_string, context.offered))
     return draft_whole(place, params.new_string, params.encoding, context)
 
 
-def _not_empty(name: str, text: str, offered: Offered) -> str:
+def _not_empty(name: str, text: str, new: str, offered: Offered) -> str:
     """Return a message for the model that says how to edit a file that has text."""
     way = f"Give the text to replace{offered.say('; to make a whole file, use {Write}', '')}."
-    shown = _quote(texts.split(text), [1], text) if _is_short(text) else way
-    return (
-        f"old_string is empty, and {name} is not. {shown} To add lines at the end, give the last "
-        "line as old_string, and that line and the new ones as new_string."
-    )
+    last = text.rstrip("\n").rpartition("\n")[2]
+    if _is_short(text) and text.count(last) == 1 and len(new) <= MAX_CHARS_SHOWN:
+        at_end = json.dumps(
+            {"old_string": last, "new_string": f"{last}\n{new}"}, ensure_ascii=False
+        )
+        way += f" To add new_string at the end: {at_end}"
+    return f"old_string is empty, and {name} is not. {way}"
 
 
 def _plan(params: EditParams, context: Context) -> _Edited:

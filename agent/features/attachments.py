@@ -47,6 +47,7 @@ MAX_NAMED = 5  # files attached per message that it names without `@`
 MAX_NAMED_BYTES = 4_000  # of each of them
 _NAME = regex(r"[\w.-]+(?:/[\w.-]+)*")
 _MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
+_NUMBER = regex(r"^ *\d+\t")
 _LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _TRAILING_PUNCTUATION = ".,;:!?'`)]}>*…"  # punctuation after a path
 
@@ -211,10 +212,10 @@ class AttachmentsFeature(Feature):
             **kept,
             "call": {"name": tool.name, "input": params.model_dump()},
         }
-        told, content = (
-            f"attached {mention.as_written}",
-            f"{_heading(mention, tool)}:]\n{output.text}",
-        )
+        text = output.text
+        if self.session.policy.brief and "lines" in details:  # such models copy the numbers
+            text = "\n".join(_NUMBER.sub("", line) for line in text.split("\n"))
+        told, content = f"attached {mention.as_written}", f"{_heading(mention, tool)}:]\n{text}"
         blocks: Content = [block for block in output.blocks or () if block.get("type") != "text"]
         if output.is_error:
             content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"

@@ -1,6 +1,7 @@
 """Edit: matching, unchanged parts of a file, and messages for a failed call."""
 
 import asyncio
+import json
 import stat
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -299,9 +300,14 @@ def test_an_empty_text_creates_a_file(context: Context, tmp_path: Path) -> None:
 
 
 def test_an_empty_text_replaces_no_file(context: Context, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("text\n")
-    assert refusal(context, "").endswith("to make a whole file, use Write.")
+    """The message says how to add the text at the end, if the last line is there once."""
+    (tmp_path / "a").write_text("text\nend\n")
+    told = refusal(context, "")
+    assert '; to make a whole file, use Write. To add new_string at the end: {"old' in told
+    end = json.loads(told.partition("at the end: ")[2])
+    edit(context, end["old_string"], end["new_string"])
+    assert (tmp_path / "a").read_text() == "text\nend\nnew\n"
+    (tmp_path / "a").write_text("text\ntext\n")
     context.offered = Offered(lambda: {"Edit"})
     told = refusal(context, "")
     assert told == "old_string is empty, and a is not. Give the text to replace."
-    assert (tmp_path / "a").read_text() == "text\n"
