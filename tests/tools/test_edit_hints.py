@@ -62,10 +62,16 @@ def test_the_place_with_most_lines_in_order_wins() -> None:
     assert hint("start\nmiddle\nends", text).startswith("Most like it: From line 3 on:\n3\tstart")
 
 
-def test_a_text_without_a_similar_one_gets_advice() -> None:
+def test_a_text_without_a_similar_one_gets_a_short_file_or_advice() -> None:
+    shown = (
+        "Nothing in the file is like it. From line 1 on:\n1\ta\n2\tb\n"
+        "Copy old_string from there, without the numbers."
+    )
+    assert hint("@@@@ ???? §§§§", "a\nb\n") == shown
+    assert hint(" \n ", "a\nb\n") == shown
     advice = "Nothing in the file is like it: Read it, or Grep for a word of it."
-    assert hint("@@@@ ???? §§§§") == advice
-    assert hint(" \n ", "a\nb\n") == advice
+    assert hint("@@@@ ???? §§§§", "a\n" * (edit.MAX_LINES_SHOWN + 1)) == advice
+    assert hint("@@@@ ???? §§§§", "a" * (edit.MAX_CHARS_SHOWN + 1)) == advice
     assert hint("anything", "") == advice
 
 
