@@ -1,8 +1,8 @@
 """Ask a small real model about recorded sessions: in the whole context, and in ours.
 
 The same questions are asked after five contexts of each session: everything (`whole`), the presets
-`default`, `lean` and `v5`, and a summary made without a model (`summary`). In each, the model may
-call Recall. `nothing` are the questions alone, to find those that can be guessed.
+`default`, `lean` and `v5`, and a summary made without a model (`summary`). In all but the first,
+the model may call Recall. `nothing` are the questions alone, to find those that can be guessed.
 """
 
 import hashlib
@@ -154,12 +154,10 @@ def answer(url: str, context: Context | None, question: Question) -> Row:
         "answers": list(question.answers), "reply": "", "right": False, "recalled": [],
         "prompt": 0, "prefilled": 0, "written": 0, "seconds": 0.0,
     }  # fmt: skip
+    tools = context.tools if context and context.acts else ()  # the whole context needs no Recall
     for turn in range(MAX_CALLS + 1):
         try:
-            reply = ask(
-                url, messages, tools=context.tools if context else (), max_tokens=MAX_TOKENS,
-                temperature=0.0,
-            )  # fmt: skip
+            reply = ask(url, messages, tools=tools, max_tokens=MAX_TOKENS, temperature=0.0)
         except HTTPError as error:
             row["reply"] = f"error: HTTP {error.code}"
             return row
@@ -168,7 +166,9 @@ def answer(url: str, context: Context | None, question: Question) -> Row:
         row["written"] += reply.written
         row["seconds"] = round(row["seconds"] + reply.seconds, 2)
         row["reply"] = reply.text
-        if not reply.calls or context is None or turn == MAX_CALLS:
+        calls = [[call["function"]["name"], _arguments(call)] for call in reply.calls]
+        repeats = bool(calls) and calls == row["recalled"][-len(calls) :]  # it gets the same again
+        if not calls or context is None or turn == MAX_CALLS or repeats:
             break
         messages.append(reply.message())
         for call in reply.calls:
