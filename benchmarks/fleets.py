@@ -222,7 +222,7 @@ def started(fleet: support.Fleet) -> dict[str, float]:
     size = ledger.stat().st_size if ledger.exists() else 0
     model = f"model.id=scripted:{fleet.place.root / 'script.json'}"
     began = time.perf_counter()
-    process = fleet.start("--jobs", str(JOBS), "-c", model, env=env)
+    process = fleet.start("--jobs", str(JOBS), "--canary", "0", "-c", model, env=env)
     while not ledger.exists() or ledger.stat().st_size == size:
         time.sleep(0.001)
     start, used = time.perf_counter() - began, measure.cpu_seconds_of(process.pid)

@@ -24,8 +24,9 @@ from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.security import landlock
 from ctxagent.agent.security.bubblewrap import Bubblewrap
 from ctxagent.agent.security.sandbox import Sandbox
-from ctxagent.tools.base import CommandLimits, Context
+from ctxagent.tools.base import Context
 from ctxagent.tools.read import ReadTool
+from ctxagent.tools.system.confinement import CommandLimits
 from ctxagent.tools.system.process import Process
 from ctxagent.tools.system.spawn import Enclosed
 

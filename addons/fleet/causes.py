@@ -23,7 +23,7 @@ _CALLS = regex(r"limit of ([\d,]+) model call")
 
 
 @dataclass(slots=True)
-class Cause:
+class FailureCause:
     """Failures with the same cause."""
 
     kind: str
@@ -87,14 +87,14 @@ _CHANGES = {
 }
 
 
-def causes_of(failures: Iterable[tuple[str, AttemptOutcome]]) -> list[Cause]:
+def causes_of(failures: Iterable[tuple[str, AttemptOutcome]]) -> list[FailureCause]:
     """Return the causes of failures, each (task, outcome), most frequent first."""
-    found = dict[tuple[str, str], Cause]()
+    found = dict[tuple[str, str], FailureCause]()
     for id, outcome in failures:
         message = re.sub(rf"\b{re.escape(id)}\b", "", outcome.message)
         # A denial has the same cause whatever the call: nobody can approve one.
         about = "" if outcome.kind == "denied" else _VARIABLE_WORD.sub("", message)
-        cause = found.setdefault((outcome.kind, about), Cause(outcome.kind, outcome.message))
+        cause = found.setdefault((outcome.kind, about), FailureCause(outcome.kind, outcome.message))
         cause.tasks.append(id)
         cause.rules |= dict.fromkeys(_RULE.findall(outcome.message))
     return sorted(found.values(), key=lambda cause: -len(cause.tasks))

@@ -30,7 +30,7 @@ from ...api.session import (
 )
 from ...api.settings import LoadedSettings, Settings
 from ...api.text import count_of
-from .findings import Findings
+from .findings import ManifestFindings
 from .ledger import FleetFolder, TaskRecord, is_to_run
 from .manifest import Manifest, Task
 from .orders import AttemptOrder
@@ -49,7 +49,7 @@ _NOT_FOUND = regex(r"([^\s:]+): (?:command )?not found")
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ExpectedCost:
     """The expected cost of the tasks to run."""
 
     tasks: int  # to run, without those in containers
@@ -91,7 +91,7 @@ class StartCheck:
 
     def __init__(
         self,
-        findings: Findings,
+        findings: ManifestFindings,
         cwd: Path,
         environ: Mapping[str, str],
         for_all: Sequence[str],
@@ -169,7 +169,7 @@ class StartCheck:
             self._places[key] = _Place(task, folder)
         return self._places[key]
 
-    def finish(self, manifest: Manifest, words: Sequence[str]) -> Estimate:
+    def finish(self, manifest: Manifest, words: Sequence[str]) -> ExpectedCost:
         """Check what many tasks share. `words` are the options of the agents. Return the expected
         cost.
         """
@@ -299,7 +299,7 @@ class StartCheck:
             what = f"the score ends with exit code {code} on an untouched place: {said}"
             self._findings.add(what, "Attempts with such an end have no verdict.", "note", [number])
 
-    def _estimate(self) -> Estimate:
+    def _estimate(self) -> ExpectedCost:
         """Return the expected cost of the tasks to run."""
         common = [each for each in self._common.values() if isinstance(each, _Common)]
         count = sum(each.tasks for each in common)
@@ -307,7 +307,7 @@ class StartCheck:
         if ended:
             each = sum(record.cost_usd for record in ended) / len(ended)
             basis = f"at ${each:,.4f} each, the average of {count_of(len(ended), 'earlier task')}"
-            return Estimate(count, each * count, basis)
+            return ExpectedCost(count, each * count, basis)
         from ...api.models import cost
         from ...api.record import Usage
 
@@ -317,9 +317,9 @@ class StartCheck:
             models[group.loaded.settings.model.id] += group.chars // 4
         prices = {id: cost(id, Usage(input=tokens)) for id, tokens in models.items() if tokens}
         if unknown := [id for id, dollars in prices.items() if dollars is None]:
-            return Estimate(count, None, f"unknown, because {unknown[0]} has no known price")
+            return ExpectedCost(count, None, f"unknown, because {unknown[0]} has no known price")
         basis = f"at least: one call of {FIRST_CALL_TOKENS:,} tokens and its prompt each"
-        return Estimate(count, sum(dollars or 0.0 for dollars in prices.values()), basis)
+        return ExpectedCost(count, sum(dollars or 0.0 for dollars in prices.values()), basis)
 
 
 def _denies_edits(settings: Settings) -> bool:

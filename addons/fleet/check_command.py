@@ -24,9 +24,9 @@ from .results_command import json_option, manifest_argument
 
 if TYPE_CHECKING:
     from ...api.settings import TelemetrySettings
-    from .check import Estimate
+    from .check import ExpectedCost
     from .clean import TaskPlace
-    from .findings import Findings
+    from .findings import ManifestFindings
     from .manifest import Manifest
 
 MAX_LISTED = 20  # tasks that are listed for each reason
@@ -37,10 +37,10 @@ class CheckedTasks:
     """A manifest after its check."""
 
     manifest: "Manifest"
-    findings: "Findings"
+    findings: "ManifestFindings"
     words: list[str]  # the options of each task's agent
     telemetry: "TelemetrySettings"
-    estimate: "Estimate"
+    estimate: "ExpectedCost"
 
     def notes(self, *, accepted: bool) -> Iterator[str]:
         """Yield the notes, the `accepted` doubts, and the expected cost as text."""
@@ -57,11 +57,11 @@ def check_tasks(
     file, and ConfigError for invalid settings.
     """
     from .check import StartCheck
-    from .findings import Findings
+    from .findings import ManifestFindings
     from .ledger import FleetFolder, read_records
     from .manifest import Manifest
 
-    findings, records = Findings(path), read_records(FleetFolder.of(path))
+    findings, records = ManifestFindings(path), read_records(FleetFolder.of(path))
     check = StartCheck(
         findings, cwd_of(options), os.environ, setting_flags(options), dollars, records
     )

@@ -39,7 +39,7 @@ from .results_command import (
 )
 
 if TYPE_CHECKING:
-    from .causes import Cause
+    from .causes import FailureCause
     from .ledger import FleetFolder, TaskRecord
     from .manifest import Manifest
     from .runner import FleetRun
@@ -300,7 +300,7 @@ def _print_summary(
             say(line)
 
 
-def _cause_lines(causes: "Sequence[Cause]", manifest: Path) -> Iterator[str]:
+def _cause_lines(causes: "Sequence[FailureCause]", manifest: Path) -> Iterator[str]:
     """Yield the lines about causes of failures: the tasks, what to change, and the command."""
     for cause in causes:
         yield f"  {count_of(len(cause.tasks), 'task')} {cause.text} ({cause.ids})"

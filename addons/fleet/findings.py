@@ -9,7 +9,7 @@ from ...api.base import CtxagentError, UsageError, dataclass
 from ...api.text import as_sentences, count_of, cut_at_word
 
 # A mistake stops the run, a doubt stops it without --yes, a note does not stop it.
-Level = Literal["error", "doubt", "note"]
+FindingLevel = Literal["error", "doubt", "note"]
 MAX_LISTED, MAX_CHARS = 50, 600  # listed findings, characters of each
 
 
@@ -22,12 +22,12 @@ class Wrong(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ManifestFinding:
     """Something that a check found, in one line or many."""
 
     what: str
     right: str = ""  # the right form, or what to do
-    level: Level = "error"
+    level: FindingLevel = "error"
     lines: list[int] = field(default_factory=list)  # empty if it concerns the whole run
     error: CtxagentError | None = None  # the error with its own exit code
 
@@ -44,31 +44,31 @@ class Finding:
         return {"level": self.level, "lines": self.lines, "what": self.what, "right": self.right}
 
 
-class Findings:
+class ManifestFindings:
     """All findings about one manifest. The same finding in several lines is one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._found: dict[tuple[str, str, Level], Finding] = {}
+        self._found: dict[tuple[str, str, FindingLevel], ManifestFinding] = {}
 
-    def __iter__(self) -> Iterator[Finding]:
+    def __iter__(self) -> Iterator[ManifestFinding]:
         return iter(self._found.values())
 
     def add(
         self,
         what: str,
         right: str = "",
-        level: Level = "error",
+        level: FindingLevel = "error",
         lines: Sequence[int] = (),
         error: CtxagentError | None = None,
     ) -> None:
         """Add a finding in some lines."""
         found = self._found.setdefault(
-            (what, right, level), Finding(what, right, level, error=error)
+            (what, right, level), ManifestFinding(what, right, level, error=error)
         )
         found.lines.extend(line for line in lines if line not in found.lines[-1:])
 
-    def of(self, *levels: Level) -> list[Finding]:
+    def of(self, *levels: FindingLevel) -> list[ManifestFinding]:
         """Return the findings of these levels, in the order of lines."""
         found = [each for each in self if each.level in levels]
         return sorted(found, key=lambda each: each.lines[:1])

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from ...api.base import UsageError, dataclass, regex
 from ...api.settings import SCRIPTED
 from ...api.text import count_of, cut_at_word
-from .findings import Findings, Wrong
+from .findings import ManifestFindings, Wrong
 from .ledger import FleetFolder
 
 Matrix = Mapping[str, Any]
@@ -397,7 +397,7 @@ class Manifest:
         self,
         path: Path,
         attempts: int | None = None,
-        findings: Findings | None = None,
+        findings: ManifestFindings | None = None,
         check: LineCheck | None = None,
     ) -> None:
         """Read and check the file. Add all mistakes to `findings`; without `findings`, raise
@@ -410,7 +410,10 @@ class Manifest:
         self._defaults: dict[str, Any] = {}
         self._default_names: Collection[str] = ()  # also of invalid defaults
         self._numbers: dict[str, int] = {}  # the line of each ID
-        self._findings, self._check = Findings(path) if findings is None else findings, check
+        self._findings, self._check = (
+            ManifestFindings(path) if findings is None else findings,
+            check,
+        )
         try:
             self._read()
         except OSError as error:

@@ -24,7 +24,7 @@ from ...api.record import (
     to_json,
     try_parse_entry,
 )
-from .causes import Cause, causes_of
+from .causes import FailureCause, causes_of
 from .ledger import (
     AttemptOutcome,
     FleetFolder,
@@ -227,7 +227,7 @@ class FleetSummary:
         return dict(found.most_common())
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[FailureCause]:
         """The causes of the failures, most frequent first."""
         failed = ((task.id, task.outcome) for task in self.tasks if task.state == "failed")
         return causes_of((id, outcome) for id, outcome in failed if outcome)

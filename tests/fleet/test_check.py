@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ctxagent.addons.fleet.check import StartCheck
-from ctxagent.addons.fleet.findings import Finding, Findings
+from ctxagent.addons.fleet.findings import ManifestFinding, ManifestFindings
 from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger, read_records
 from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.addons.fleet.runner import FleetRun, LocalEngine, RunLimits
@@ -20,21 +20,21 @@ EDITS = ("permissions.mode=accept-edits",)
 
 def checked(
     tmp_path: Path, tasks: list[dict[str, Any]], *flags: str
-) -> tuple[Manifest, StartCheck, Findings]:
+) -> tuple[Manifest, StartCheck, ManifestFindings]:
     """Check a manifest of tasks in one repository."""
     if not (tmp_path / "r").exists():
         repository(tmp_path / "r")
     path = tmp_path / "tasks.jsonl"
     lines = [{"id": f"t{n}", "dir": "r", "prompt": "go", **task} for n, task in enumerate(tasks)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    findings, folder = Findings(path), FleetFolder.of(path)
+    findings, folder = ManifestFindings(path), FleetFolder.of(path)
     environ = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k", "PATH": os.environ["PATH"]}
     records = read_records(folder) if folder.ledger.exists() else {}
     check = StartCheck(findings, tmp_path, environ, flags or EDITS, None, records)
     return Manifest(path, None, findings, check), check, findings
 
 
-def found(tmp_path: Path, task: dict[str, Any], *flags: str) -> list[Finding]:
+def found(tmp_path: Path, task: dict[str, Any], *flags: str) -> list[ManifestFinding]:
     manifest, check, findings = checked(tmp_path, [task], *flags)
     check.finish(manifest, ())
     return list(findings)

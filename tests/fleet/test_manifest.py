@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ctxagent.addons.fleet.check import StartCheck
-from ctxagent.addons.fleet.findings import Findings
+from ctxagent.addons.fleet.findings import ManifestFindings
 from ctxagent.addons.fleet.manifest import MAX_LINE_BYTES, Manifest, read_line
 from ctxagent.agent.errors import UsageError
 
@@ -146,7 +146,7 @@ def test_wrong_defaults_are_named_once(tmp_path: Path) -> None:
 def test_wrong_settings_of_defaults_are_named_once(tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"defaults": {"settings": {"model.idd": "x"}}}\n' + line("a") + line("b"))
-    findings = Findings(path)
+    findings = ManifestFindings(path)
     check = StartCheck(findings, tmp_path, {"HOME": str(tmp_path)}, ())
     Manifest(path, None, findings, check)
     with pytest.raises(UsageError) as raised:
