@@ -408,7 +408,7 @@ def start_errors(launch: LaunchOptions) -> Iterator[CtxagentError]:
 
 def warm(launch: LaunchOptions) -> None:
     """Start to import the modules of the first request."""
-    from ..models.factory import protocol_for
+    from ..models.factory import start_import
 
     if launch.model is None:
-        protocol_for(launch.settings.model, launch.places.environ).start_import()
+        start_import(launch.settings.model, launch.places.environ)

@@ -138,7 +138,7 @@ class ProtocolModule(Protocol):
         """
         ...
 
-    def start_import(self) -> None:
+    def start_import(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
         """Start to import the modules for the first request, in the background."""
         ...
 

@@ -149,6 +149,11 @@ def protocol_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> "Protoc
     return PROTOCOLS[endpoint_for(chosen, environ).protocol]()
 
 
+def start_import(chosen: "ModelSettings", environ: Mapping[str, str]) -> None:
+    """Start to import the modules for the first request, in the background."""
+    protocol_for(chosen, environ).start_import(endpoint_for(chosen, environ), environ)
+
+
 def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return the model of the settings. Findings about its server are stored in the directory
     `state`. Raises UsageError for an unreadable script, an unknown provider, or a provider without

@@ -50,7 +50,7 @@ class HttpProtocol:
         """Return the variable with the key, "" if none is needed. Raises NoCredentials."""
         return keys.find_key(endpoint, environ)
 
-    def start_import(self) -> None:
+    def start_import(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
         """Start to import the client in a thread."""
         from .http_client import start_import
 

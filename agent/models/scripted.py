@@ -202,7 +202,7 @@ def find_key(endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
     return ""
 
 
-def start_import() -> None:
+def start_import(endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
     """Do nothing: no import is needed."""
 
 

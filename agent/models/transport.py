@@ -1,8 +1,8 @@
 """Send bytes to a server and receive its answers: whole, or as a stream of server-sent events.
 
 The events are parsed within limits of size and of time between chunks. The transport uses `httpx2`
-(a dependency of the `anthropic` SDK). A protocol with an SDK has its own transport with the same
-methods.
+(a dependency of the `anthropic` SDK). Credentials that only an SDK supports have their own
+transport with the same methods.
 """
 
 import asyncio
@@ -185,15 +185,21 @@ class Transport(Protocol):
 class HttpTransport:
     """A transport to a server that needs only a key in a header. See `Transport`."""
 
-    def __init__(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        endpoint: "Endpoint",
+        environ: Mapping[str, str],
+        timeouts: Timeouts | None = None,
+    ) -> None:
         """Create the transport without connecting."""
         self._endpoint, self._environ = endpoint, environ
+        self._timeouts = timeouts or Timeouts()
         self._address = endpoint.address
         self._client: httpx2.AsyncClient | None = None
 
     async def connect(self) -> None:
         if self._client is None:
-            headers = key_headers(self._endpoint, self._environ)
+            headers = self._headers()
             if self._endpoint.provider.name == LOCAL and not self._address:
                 self._address = await _local_address(self._environ)
             check_address(self._address, self._endpoint.provider.address_variable)
@@ -205,8 +211,12 @@ class HttpTransport:
                 httpx2.AsyncClient,
                 self._address,
                 headers={"content-type": "application/json", **headers},
-                timeout=timeout_of(Timeouts()),
+                timeout=timeout_of(self._timeouts),
             )
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers for each request, including the key. Raises NoCredentials."""
+        return key_headers(self._endpoint, self._environ)
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
         import httpx2
@@ -221,9 +231,22 @@ class HttpTransport:
         if response.status_code < 300:
             return response
         try:
-            await _raise_answer(response)
+            text = (await response.aread()).decode(errors="replace")
+        except httpx2.HTTPError as error:
+            raise NotConnected from error
         finally:
             await response.aclose()
+        kind, words = self._error_of(response, text)
+        named = response.headers.get("x-request-id") or response.headers.get("request-id")
+        raise ErrorAnswer(response.status_code, kind, words, response.headers, named)
+
+    def _error_of(self, response: "httpx2.Response", text: str) -> tuple[str, str]:
+        """Return the kind and the message of an error answer."""
+        if "html" in response.headers.get("content-type", ""):
+            text = _text_of_page(text)
+        with suppress(ValueError, RecursionError):
+            return parse_error(json.loads(text)) or ("", text)
+        return "", text
 
     async def get(self, path: str) -> object:
         import httpx2
@@ -284,22 +307,6 @@ async def _local_address(environ: Mapping[str, str]) -> str:
         hint="Start Ollama, LM Studio, llama.cpp or vLLM, or set its address: "
         "-c model.base_url=http://127.0.0.1:PORT/v1",
     )
-
-
-async def _raise_answer(response: "httpx2.Response") -> NoReturn:
-    import httpx2
-
-    try:
-        text = (await response.aread()).decode(errors="replace")
-    except httpx2.HTTPError as error:
-        raise NotConnected from error
-    if "html" in response.headers.get("content-type", ""):
-        text = _text_of_page(text)
-    kind, words = "", text
-    with suppress(ValueError, RecursionError):
-        kind, words = parse_error(json.loads(text)) or ("", text)
-    named = response.headers.get("x-request-id") or response.headers.get("request-id")
-    raise ErrorAnswer(response.status_code, kind, words, response.headers, named)
 
 
 def _text_of_page(page: str) -> str:

@@ -1,15 +1,21 @@
-"""The transport with the SDK: when it is imported, and how it authenticates."""
+"""The transports to a Messages API server: when the SDK is used, and how they authenticate."""
 
+import asyncio
 import socketserver
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from ctxagent.agent.errors import ModelUnavailable
+from ctxagent.agent.models.http_client import Timeouts
+from ctxagent.agent.models.messages.key_transport import KeyTransport
 from ctxagent.agent.models.messages.model import MessagesModel
-from ctxagent.agent.models.transport import NotConnected
+from ctxagent.agent.models.messages.sdk_transport import SdkTransport
+from ctxagent.agent.models.providers import endpoint_of
+from ctxagent.agent.models.transport import ErrorAnswer, NotConnected
 
 from ..support.server.loopback import Say, Server
 from .test_model import KNOWN, QUICK, ask, connect, play
@@ -53,6 +59,69 @@ def test_the_key_of_the_environment_is_sent(environ: dict[str, str], sent: str) 
         play(MessagesModel(KNOWN, base_url=server.url, environ=environ))
     headers = server.headers[0]
     assert headers.get("x-api-key", headers.get("authorization", "")).endswith(sent)
+
+
+@pytest.mark.parametrize(
+    ("environ", "sent"),
+    [
+        ({"ANTHROPIC_API_KEY": "k1", "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue"}, "blue"),
+        ({"ANTHROPIC_API_KEY": "k1"}, None),
+    ],
+)
+def test_the_sdk_sends_what_it_alone_reads(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], sent: str | None
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with Server([Say("Yes.")]) as server:
+        model = MessagesModel(KNOWN, base_url=server.url, environ=environ)
+        play(model)
+    assert isinstance(model.access.transport, SdkTransport) == (sent is not None)
+    assert server.headers[0].get("x-team") == sent
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error": {"type": "api_error", "message": "It broke."}}',
+        '{"detail": {"why": "It broke."}}',
+        '{"why": "It broke."}',
+        '["It broke."]',
+        "<html><p>It broke.</p></html>",
+        " It broke. ",
+        "",
+    ],
+)
+def test_both_transports_word_an_error_alike(body: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(418)
+            self.send_header("content-type", "text/html" if body[:1] == "<" else "text/plain")
+            self.send_header("request-id", "req_1")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    async def refusal(kind: type[SdkTransport | KeyTransport], url: str) -> ErrorAnswer:
+        environ = {"ANTHROPIC_API_KEY": "k1"}
+        transport = kind(endpoint_of(KNOWN, url, environ), environ, Timeouts())
+        await transport.connect()
+        with pytest.raises(ErrorAnswer) as raised:
+            await transport.post("/v1/messages", b"{}", {})
+        await transport.close()
+        return raised.value
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        found = [asyncio.run(refusal(kind, url)) for kind in (SdkTransport, KeyTransport)]
+        server.shutdown()
+    told = [(each.status, each.kind, each.words, each.request_id) for each in found]
+    assert told[0] == told[1]
+    assert told[0][0] == 418 and told[0][3] == "req_1"
 
 
 @pytest.mark.parametrize("blank", ["", " "])

@@ -282,13 +282,13 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
-    """A fake module `anthropic` that waits for a file replaces the slow import."""
+def test_the_prompt_is_painted_before_the_client_is_imported(place: Place) -> None:
+    """A fake module `httpx2` that waits for a file replaces the slow import."""
     slow = place.root / "slow"
-    (slow / "anthropic").mkdir(parents=True)
+    (slow / "httpx2").mkdir(parents=True)
     gate = place.root / "gate"
     os.mkfifo(gate)
-    (slow / "anthropic" / "__init__.py").write_text(f"open({str(gate)!r}).read()\n")
+    (slow / "httpx2" / "__init__.py").write_text(f"open({str(gate)!r}).read()\n")
     env = {**place.server("http://127.0.0.1:9"), "PYTHONPATH": str(slow)}
     python, *module = AS_MODULE
     terminal = Terminal(*module, cwd=place.project, env=env, command=python)

@@ -14,6 +14,7 @@ KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 BASE_URL_VAR = "ANTHROPIC_BASE_URL"
 _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
 _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
+_LOG_VAR = "ANTHROPIC_LOG"  # the SDK's own log
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
 NO_KEY_HINT = f"""\
@@ -33,6 +34,14 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
         return cloud_keys.find_key(endpoint, environ)
     return keys.find_key(endpoint, environ)
+
+
+def needs_sdk(endpoint: Endpoint, environ: Mapping[str, str]) -> bool:
+    """Return True if only the SDK can send requests with these credentials or variables."""
+    if endpoint.provider.name in CLOUDS or environ.get(_HEADERS_VAR) or environ.get(_LOG_VAR):
+        return True
+    is_default = endpoint.provider.name == DEFAULT_PROVIDER
+    return is_default and not (environ.get(KEY_VAR) or environ.get(TOKEN_VAR))
 
 
 def find_credentials(environ: Mapping[str, str]) -> str:

@@ -1,10 +1,10 @@
-"""A model behind the Messages API, using the `anthropic` SDK, and its abilities.
+"""A model behind the Messages API, and its abilities.
 
 The abilities are from the table of models and the server's gaps.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from ...context.items import COMPACTION, begins_with_block, compaction_in
@@ -19,9 +19,10 @@ from ..refusals import ServerHints
 from ..retry import RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
+from ..transport import Transport
 from .body import GAPS, WIRE, is_public
-from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
-from .sdk_transport import SdkTransport
+from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, needs_sdk
+from .key_transport import KeyTransport
 
 
 def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
@@ -65,7 +66,7 @@ class MessagesModel(ServerModel):
         learned: Path | None = None,
         shared_wait: SharedWait | None = None,
     ) -> None:
-        """Create the model without connecting. `environ` has the variables that the SDK would read.
+        """Create the model without connecting. `environ` has the variables of the SDK.
         The file `learned` stores the server's gaps. See `ServerModel` for the other parameters.
         """
         endpoint = endpoint_of(id, base_url, environ)
@@ -109,19 +110,25 @@ class MessagesModel(ServerModel):
 def _access(
     endpoint: Endpoint, environ: Mapping[str, str], timeouts: Timeouts | None
 ) -> ServerAccess:
-    provider, transport, hints = endpoint.provider, SdkTransport, HINTS
+    provider, hints = endpoint.provider, HINTS
+    make: Callable[[Endpoint, Mapping[str, str], Timeouts], Transport] = KeyTransport
     secrets = secrets_of(provider, environ)
     if provider.name in CLOUDS:
         from .cloud_transports import SECRETS, TRANSPORTS
 
-        transport = TRANSPORTS[provider.name]
+        make = TRANSPORTS[provider.name]
         hints = hints._replace(key=f"the credentials for {provider.name}")
         secrets += tuple(filter(None, map(environ.get, SECRETS)))
-    elif provider.name != DEFAULT_PROVIDER:
-        hints = hints._replace(key=" or ".join(provider.keys))
+    else:
+        if needs_sdk(endpoint, environ):
+            from .sdk_transport import SdkTransport
+
+            make = SdkTransport
+        if provider.name != DEFAULT_PROVIDER:
+            hints = hints._replace(key=" or ".join(provider.keys))
     return ServerAccess(
         endpoint,
-        transport(endpoint, environ, timeouts or Timeouts()),
+        make(endpoint, environ, timeouts or Timeouts()),
         hints._replace(address=endpoint.set_by),
         secrets,
     )

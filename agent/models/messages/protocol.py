@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .credentials import find_key as find_key
+from .credentials import needs_sdk
 
 if TYPE_CHECKING:
     from ...config.settings import ModelSettings
     from ...context.request import Request
     from ..base import Model
+    from ..providers import Endpoint
 
 
 def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "Model":
@@ -28,9 +30,12 @@ def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "M
     )
 
 
-def start_import() -> None:
-    """Start to import the SDK in a thread."""
-    from .sdk_transport import start_import
+def start_import(endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
+    """Start to import the client in a thread: the SDK's only where it is needed."""
+    if needs_sdk(endpoint, environ):
+        from .sdk_transport import start_import
+    else:
+        from ..http_client import start_import
 
     start_import()
 

@@ -1,8 +1,9 @@
 """The transport to a Messages API server, using the `anthropic` SDK.
 
-Only this module and `cloud_transports` use the SDK. Its import takes up to a second, so it runs in
-a thread (`start_import`), never at start-up. The SDK provides authentication, headers, connection
-pooling and typed errors.
+Used for credentials other than keys: profiles, federation, custom headers, clouds. Only this module
+and `cloud_transports` use the SDK. Its import takes up to a second, so it runs in a thread
+(`start_import`), never at start-up. The SDK provides authentication, headers, connection pooling
+and typed errors.
 """
 
 import asyncio

@@ -54,10 +54,10 @@ def hook(place: Place) -> Mapping[str, str]:
 
 
 def gate(place: Place) -> Mapping[str, str]:
-    """Replace the SDK with a module that blocks forever, to simulate its slow import; return the
-    variable.
+    """Replace the HTTP client with a module that blocks forever, to simulate its slow import;
+    return the variable.
     """
-    slow = place.root / "slow" / "anthropic"
+    slow = place.root / "slow" / "httpx2"
     slow.mkdir(parents=True)
     fifo = place.root / "gate"
     (slow / "__init__.py").write_text(
