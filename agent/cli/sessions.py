@@ -26,6 +26,7 @@ from .options import can_ask, exits_with_code, is_confirmed, load, load_for_read
 if TYPE_CHECKING:
     from ..config.compaction_settings import StateSettings
     from ..session.disk_budget import ProjectUsage, SessionUsage, StateUsage
+    from ..session.listing import SessionRow
     from ..session.store import Project
 
 
@@ -292,9 +293,12 @@ sessions.add_command(prune)
 
 @sessions.command("list")
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
-def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
+def list_sessions(
+    options: dict[str, Any], everywhere: bool = False, as_json: bool = False
+) -> int:
     """List the sessions of this directory, newest first."""
     from ..session.listing import session_rows
     from ..session.project_record import find_former
@@ -303,6 +307,9 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
     project = project_of(options, load_for_reading(options))
     logs = all_logs(project.state) if everywhere else project.logs()
     rows = list(session_rows(logs))
+    if as_json:
+        say(json.dumps({"sessions": [_row_document(each) for each in rows]}, ensure_ascii=False))
+        return 0
     widest = max((len(each.id) for each in rows), default=0)
     for each in rows:
         when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
@@ -314,6 +321,22 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
         more = f" {former.line} {former.hint}" if former else ""
         say(f"No sessions for {project.cwd}.{more}", err=True)
     return 0
+
+
+def _row_document(row: "SessionRow") -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "title": row.title,
+        "last": row.last,
+        "cwd": row.cwd,
+        "branch": row.branch,
+        "changed": row.changed,
+        "bytes": row.size,
+        "entries": row.entries,
+        "in_use": row.in_use,
+        "copy_of": row.copy_of,
+        "log": str(row.log),
+    }
 
 
 @sessions.command("fork")

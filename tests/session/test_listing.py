@@ -79,6 +79,8 @@ def test_a_copy_is_marked_in_the_list(place: Place) -> None:
     log.close()
     copy = place.run("sessions", "fork", id).stdout.strip()
     rows = {line.split()[0]: line for line in place.run("sessions", "list").stdout.splitlines()}
+    document = json.loads(place.run("sessions", "list", "--json").stdout)
+    assert [each["id"] for each in document["sessions"]] == [*rows]
     assert rows[id].endswith("  fix the parser")
     assert rows[copy].endswith(f"  fix the parser  (copy of {id})")
 
