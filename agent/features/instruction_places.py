@@ -75,7 +75,7 @@ class InstructionPlaces:
         repository. A repository at or above the home directory does not count.
         """
         way = (self.cwd, *self.cwd.parents)
-        root = next((each for each in way if (each / ".git").exists()), self.cwd)
+        root = next((each for each in way if os.path.exists(f"{each}/.git")), self.cwd)  # noqa: PTH110
         return self.cwd if self._has_home(root) else root
 
     @property
@@ -105,15 +105,17 @@ class InstructionPlaces:
         """Return the candidates that apply to work on these files and are not in `for_all_work`."""
         roots, folders = self.roots, set[Path]()
         always = {self.cwd, *self.cwd.parents, *self.added}
-        for path in map(self.below_root, paths):
+        for path in (_below(roots, each) for each in paths):
             root = next((each for each in roots if path.is_relative_to(each)), None)
             if root and THIRD_PARTY.isdisjoint(path.relative_to(root).parts):
                 folders |= {root / each for each in path.relative_to(root).parents} - always
-        return self.in_folders(folders)
+        return self._in_folders(folders, roots)
 
     def in_folders(self, folders: Iterable[Path]) -> list[Candidate]:
         """Return the candidates in these folders of the project or of an added directory."""
-        roots = self.roots
+        return self._in_folders(folders, self.roots)
+
+    def _in_folders(self, folders: Iterable[Path], roots: Sequence[Path]) -> list[Candidate]:
         return [
             replace(each, is_scoped=True)
             for folder in sorted(set(folders), key=lambda each: each.parts)
@@ -139,10 +141,7 @@ class InstructionPlaces:
         """Return the path below a root of the session for a path below the target of this root, if
         the root is a symlink. Return other paths unchanged.
         """
-        for root in self.roots:
-            if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
-                return root / path.relative_to(real)
-        return path
+        return _below(self.roots, path)
 
     def _in_folder(self, folder: Path, root: Path) -> list[Candidate]:
         """Return the candidates of a folder, in order. Rules in the home directory are the
@@ -166,6 +165,13 @@ class InstructionPlaces:
         yield from _rules(self.home, root, None)
         for path in ours:
             yield Candidate(path, root, None)
+
+
+def _below(roots: Iterable[Path], path: Path) -> Path:
+    for root in roots:
+        if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
+            return root / path.relative_to(real)
+    return path
 
 
 def instruction_warnings(places: InstructionPlaces) -> list[str]:
@@ -192,6 +198,8 @@ def _rules(folder: Path, scope: Path, root: Path | None) -> Iterator[Candidate]:
     left out.
     """
     top = folder / RULES_FOLDER
+    if not os.path.lexists(top.parent):  # spares most folders the resolution of links
+        return
     if root and not top.resolve().is_relative_to(root.resolve()):
         problem = f"{top} is a link that leaves the project: its rules are left out"
         yield Candidate(top, scope, root, problem=problem)
