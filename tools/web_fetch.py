@@ -26,7 +26,6 @@ from .system.isolated import run_isolated
 from .system.phrasing import count_of, one_line
 from .system.unicode import clean, reveal_invisible
 from .text import printable
-from .web import convert
 from .web.addresses import parse_url
 
 if TYPE_CHECKING:
@@ -156,6 +155,8 @@ def _page(found: "Download") -> Page:
 
 def _converted(url: str, data: bytes) -> tuple[str, str]:
     """Convert a page in another process. Return its title and text. Blocks. Raises ToolError."""
+    from .web import convert
+
     written, why = run_isolated(convert.__file__, [url], data, convert.MAX_SECONDS)
     try:
         found = json.loads(written)

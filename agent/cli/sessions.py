@@ -296,9 +296,7 @@ sessions.add_command(prune)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
-def list_sessions(
-    options: dict[str, Any], everywhere: bool = False, as_json: bool = False
-) -> int:
+def list_sessions(options: dict[str, Any], everywhere: bool = False, as_json: bool = False) -> int:
     """List the sessions of this directory, newest first."""
     from ..session.listing import session_rows
     from ..session.project_record import find_former

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from html import unescape
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..border.values import MAX_JSON_DEPTH, is_too_deep
@@ -311,6 +310,8 @@ async def _local_address(environ: Mapping[str, str]) -> str:
 
 def _text_of_page(page: str) -> str:
     """Return the text of an HTML page, without tags, scripts and styles."""
+    from html import unescape
+
     return unescape(_MARKUP.sub(" ", page))
 
 

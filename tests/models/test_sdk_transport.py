@@ -121,7 +121,8 @@ def test_both_transports_word_an_error_alike(body: str) -> None:
         server.shutdown()
     told = [(each.status, each.kind, each.words, each.request_id) for each in found]
     assert told[0] == told[1]
-    assert told[0][0] == 418 and told[0][3] == "req_1"
+    assert told[0][0] == 418
+    assert told[0][3] == "req_1"
 
 
 @pytest.mark.parametrize("blank", ["", " "])
