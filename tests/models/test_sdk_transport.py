@@ -5,6 +5,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -78,6 +79,28 @@ def test_the_sdk_sends_what_it_alone_reads(
         play(model)
     assert isinstance(model.access.transport, SdkTransport) == (sent is not None)
     assert server.headers[0].get("x-team") == sent
+
+
+def test_both_transports_send_the_same_headers() -> None:
+    """Except those that describe the client."""
+
+    async def ask(kind: type[SdkTransport | KeyTransport], url: str) -> None:
+        environ = {"ANTHROPIC_API_KEY": "k1"}
+        transport = kind(endpoint_of(KNOWN, url, environ), environ, Timeouts())
+        await transport.connect()
+        with suppress(ErrorAnswer):  # the request is empty
+            await transport.post("/v1/messages", b"{}", {})
+        await transport.close()
+
+    with Server([]) as server:
+        for kind in (SdkTransport, KeyTransport):
+            asyncio.run(ask(kind, server.url))
+    of_client = ("x-stainless-", "user-agent", "connection", "host", "accept-encoding")
+    sdk, ours = (
+        {name: value for name, value in each.items() if not name.startswith(of_client)}
+        for each in server.headers
+    )
+    assert sdk == ours
 
 
 @pytest.mark.parametrize(

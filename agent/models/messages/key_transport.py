@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..http_client import Timeouts
     from ..providers import Endpoint
 
-API_VERSION = "2023-06-01"
+API_VERSION = "2026-10-21"  # that of the SDK
 
 
 class KeyTransport(HttpTransport):
