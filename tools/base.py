@@ -108,6 +108,7 @@ class Passage:
     at: str
     excerpt: str
     offset: int = 0  # the start of the excerpt in its text, in characters
+    results: Sequence[tuple[str, str]] = ()  # (ref, ends of the text), of a reply with calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,8 @@ def _shown(passage: Passage) -> str:
     offset = max(0, passage.offset - CHARS_BEFORE_EXCERPT)
     more = f', "offset": {offset}' if offset else ""
     head = f"{passage.ref} · {passage.what} · {passage.at}"
-    return f'{head}\n{passage.excerpt}\n(whole: {{"ref": "{passage.ref}"{more}}})'
+    results = "".join(f"result {ref}:\n{text}\n" for ref, text in passage.results)
+    return f'{head}\n{passage.excerpt}\n{results}(whole: {{"ref": "{passage.ref}"{more}}})'
 
 
 def _archive(context: Context) -> str:

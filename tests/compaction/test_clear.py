@@ -377,7 +377,7 @@ def test_the_stub_of_an_offloaded_failure_keeps_lines_of_the_program() -> None:
 
 def test_the_stub_of_a_command_that_succeeded_keeps_its_last_line() -> None:
     history = History()
-    text = f"{words(400)}\n3 files changed, 8 insertions(+)\n\n"
+    text = f"{words(400)}\n\t3 files changed, 8 insertions(+)\n\n"
     bash(history, "git diff --stat", text, details={"exit_code": 0})
     bash(history, "make", words(400) + "\n" + "x" * 100, details={"exit_code": 0})
     history.call("Read", {"path": "a.py"}, text)

@@ -107,6 +107,30 @@ def test_every_byte_of_an_offloaded_result_comes_back(project: Path, limit: int)
     assert "row 19998\r\n" in recall(talk, **more).text
 
 
+def test_the_results_of_a_found_call_follow_it(project: Path) -> None:
+    """Models search for a command to get its output."""
+    far = "echo kiwi > /dev/null; seq 4000"
+    steps = [
+        Step(tools=[("Bash", {"command": "echo plum; true harvest"})]),
+        Step(tools=[("Bash", {"command": "echo 'one harvest'"})]),
+        Step(tools=[("Bash", {"command": far})]),
+        Step(text="Done."),
+    ]
+    talk = Conversation(project, steps)
+    talk.say("go")
+    plum, one, numbers = talk.of(ToolResult)
+    shown = recall(talk, query="harvest").text.split("\n\n")
+    (call,) = (each for each in shown if "true harvest" in each)
+    assert f"\nresult #{plum.seq}:\nplum\n" in call
+    assert f"result #{one.seq}" not in "".join(shown)  # it is found itself
+    assert any(each.startswith(f"#{one.seq} · result of Bash") for each in shown)
+    (call,) = (each for each in recall(talk, query="kiwi").text.split("\n\n") if far in each)
+    assert numbers.offloaded
+    assert f"\nresult #{numbers.seq}:\n1\n2\n" in call
+    assert "\n[…]\n" in call
+    assert "\n3999\n4000\n(whole: " in call
+
+
 def test_other_sessions_of_the_project(project: Path) -> None:
     talk = Conversation(project, [Step(text="Nothing here.")])
     talk.say("hello")

@@ -225,7 +225,7 @@ def kept_lines(result: ViewResult) -> list[str]:
         told = telling_lines(lines, exit_code, name, MAX_ERROR_LINES)
         return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in told]
     last = printed_lines(lines, exit_code)[-1:] if exit_code is not None else []
-    return [shorten(line, MAX_LAST_LINE_CHARS) for line in last]
+    return [shorten(line.strip(), MAX_LAST_LINE_CHARS) for line in last]
 
 
 def _target_with_saving(

@@ -5,17 +5,23 @@ the project, and "SESSION/agents/AGENT#42" an entry of a subagent. The path of a
 folder is also a ref.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from ....tools.base import Context, Findings, Passage
 from ....tools.system.kept_text import KeptText
-from ..log import LOG_NAME, find_entry
+from ..entries import Assistant, ToolResult
+from ..log import LOG_NAME, find_entries, find_entry
 from ..store import entry_images, find_text, kept_text
 from .index import CATCH_UP_S, SearchIndex
 from .query import Hit, best_parts
 
 _MAX_REF_DIGITS = 18
 _MAX_PARTS = 6  # of one text that match a query
+_MAX_RESULTS, _MAX_DISTANCE = 2, 12  # results of a reply; entries after it that are read
+_MAX_END_CHARS = 200  # of a result, at either end
 _MAX_SHOWN_ID_CHARS = 80  # of an unknown ID in the answer
 
 _ENTRY_NAMES = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
@@ -93,7 +99,51 @@ def search_sessions(
     searched = f"{_SCOPES.get(scope, f'session {scope}')}, {_size(found.size)}"
     if not found.is_whole:
         searched += f", of which {_size(found.indexed)} are indexed so far (ask again in a moment)"
-    return Findings([to_passage(hit, here) for hit in hits], searched)
+    return Findings([*_with_results(folder, here, hits)], searched)
+
+
+def _with_results(folder: Path, here: str, hits: Sequence[Hit]) -> Iterator[Passage]:
+    """Yield hits as passages. A reply with calls is followed by its results, because models search
+    for a command to get its output.
+    """
+    left = {(hit.session, hit.seq): hit for hit in hits}
+    found = set(left)
+    for hit in hits:
+        if left.pop((hit.session, hit.seq), None) is None:
+            continue
+        results = _results_of(folder, hit)
+        unfound = (seq for seq in results if (hit.session, seq) not in found)
+        ends = tuple((_ref(hit.session, seq, here), results[seq]) for seq in unfound)
+        yield replace(to_passage(hit, here), results=ends)
+        after = (left.pop((hit.session, seq), None) for seq in results)
+        yield from (to_passage(each, here) for each in after if each)
+
+
+def _results_of(folder: Path, hit: Hit) -> dict[int, str]:
+    """Return the ends of the first results of a reply with calls, by seq."""
+    log = find_session(folder, hit.session) if hit.tool and hit.kind == "assistant" else None
+    if log is None:
+        return {}
+    entries = find_entries(log, range(hit.seq, hit.seq + _MAX_DISTANCE))
+    reply = entries.pop(hit.seq, None)
+    ids = {block.get("id") for block in reply.content} if isinstance(reply, Assistant) else set()
+    results = (
+        seq
+        for seq, entry in sorted(entries.items())
+        if isinstance(entry, ToolResult) and entry.tool_use_id in ids
+    )
+    return {seq: _ends(find_text(log, seq)) for seq in islice(results, _MAX_RESULTS)}
+
+
+def _ends(text: KeptText | None) -> str:
+    """Return the beginning and the end of a text."""
+    if text is None:
+        return ""
+    first, size = text.part(0, 2 * _MAX_END_CHARS)
+    if size <= 2 * _MAX_END_CHARS:
+        return first
+    last, _ = text.part(size - _MAX_END_CHARS, _MAX_END_CHARS)
+    return f"{first[:_MAX_END_CHARS].rstrip()}\n[…]\n{last.strip()}"
 
 
 def to_passage(hit: Hit, here: str = "") -> Passage:
@@ -102,8 +152,11 @@ def to_passage(hit: Hit, here: str = "") -> Passage:
         what = f"result of {hit.tool or 'a tool'}{', an error' if hit.is_error else ''}"
     elif hit.tool:
         what = f"{what} that calls {hit.tool}"
-    ref = f"#{hit.seq}" if hit.session == here else f"{hit.session}#{hit.seq}"
-    return Passage(ref, what, hit.at, hit.excerpt, hit.offset)
+    return Passage(_ref(hit.session, hit.seq, here), what, hit.at, hit.excerpt, hit.offset)
+
+
+def _ref(session: str, seq: int, here: str) -> str:
+    return f"#{seq}" if session == here else f"{session}#{seq}"
 
 
 def _inside(sessions: Path, path: Path) -> Path | None:
