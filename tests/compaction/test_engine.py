@@ -211,7 +211,7 @@ def summarized(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Request]:
     """The requests of a turn with a summary."""
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     project = tmp_path_factory.mktemp("project")
-    talk = play(project, Player(40, 2_500), policy, window=100_000)
+    talk = play(project, Player(110, 1_000), policy, window=100_000)
     requests: list[Request] = talk.model.requests  # type: ignore[attr-defined]
     return requests
 

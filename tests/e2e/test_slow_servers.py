@@ -16,18 +16,18 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_window_of_4000_names_what_fills_it_and_the_next_step(place: Place) -> None:
+def test_a_window_of_3000_names_what_fills_it_and_the_next_step(place: Place) -> None:
     with Server([Say("Hi.")]) as server:
         done = place.run(
-            "-p", "hello", "--context-window", "4000", "--output-format", "json",
+            "-p", "hello", "--context-window", "3000", "--output-format", "json",
             env=place.server(server.url),
         )  # fmt: skip
         assert server.requests == []
     assert done.returncode == 4
     told = json.loads(done.stdout)["error"]["message"]
-    assert "of 4,000 tokens and cannot be made to fit" in told
-    assert "the definitions of 13 tools, 2," in told
-    assert "the system prompt, 3" in told
+    assert "of 3,000 tokens and cannot be made to fit" in told
+    assert "the definitions of 13 tools, 1," in told
+    assert "the system prompt, 2" in told
     assert "A reply needs 1,024 tokens" in told
     for step in ("--preset small", "features.off", "--context-window"):
         assert step in told

@@ -95,7 +95,7 @@ def test_ctx_001_recommends_a_fresh_session_with_the_command_that_starts_it(
     talk: Callable[..., Conversation],
 ) -> None:
     policy = replace(PRESETS["ctx-001"], summarize_at=None)  # S1: when tier 3 does not help
-    run = talk(policy, *[output(2_500)] * 17, Step(text="Read."))
+    run = talk(policy, *[output(2_500)] * 18, Step(text="Read."))
     run.say("read")
     near, full = triggers(run)
     assert 75 <= int(near.partition("%")[0]) < 85

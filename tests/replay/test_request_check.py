@@ -196,7 +196,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
 
         async def first(loop: AgentState) -> None:
             await said(loop, "Work — süß 🙂.")
-            script.calls = 6
+            script.calls = 7
 
         async def second(loop: AgentState) -> None:
             await said(loop, "go on")

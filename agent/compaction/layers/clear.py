@@ -40,7 +40,7 @@ MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web searc
 MAX_OFFSETS = 4  # named in a stub, of the pages of `recall`
 MAX_ERROR_LINES = 5  # in the stub of a failed call's result
 MAX_ERROR_LINE_CHARS = 120
-MAX_LAST_LINE_CHARS = 80  # of a command that succeeded, in the stub of its result
+MAX_LAST_LINE_CHARS = 60  # of a command that succeeded, in the stub of its result
 # Key in a result's details: the session file with the result's text, for models without the
 # Recall tool.
 KEPT_IN = "kept_in"
