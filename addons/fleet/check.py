@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -197,26 +198,29 @@ class StartCheck:
         elif task.git is not None or task.worktree:
             self._check_repository(manifest, place, folder)
         if place.names and folder.is_dir():
-            for name, numbers in _missing_names(self._git(folder), place, folder):
+            git = self._git(folder, task)
+            for name, numbers in _missing_names(git, place, folder):
                 what = f"there is no file {name} for @{name} in {folder}"
                 if (folder / name).exists():
                     what = f"{name} for @{name} is in no commit of {folder}"
                 right = _like(name, folder, "Correct the name, or commit the file.", before="@")
                 self._findings.add(what, f"{right}\n{YES}", "doubt", numbers)
 
-    def _git(self, folder: Path) -> GitRunner | None:
+    def _git(self, folder: Path, task: Task) -> GitRunner | None:
         try:
             git = GitRunner(folder, child_environment(self._environ))
         except OSError:
             return None
         git.env["GIT_OPTIONAL_LOCKS"] = "0"
+        if task.git is not None and git.find("rev-parse", "--git-dir") is None:
+            git.env["GIT_DIR"] = str(folder)  # git uses a bare repository only if it is named
         return git
 
     def _check_repository(self, manifest: Manifest, place: _Place, folder: Path) -> None:
         """Check that a folder is a repository with the commit from which tasks start, and name its
         uncommitted changes.
         """
-        add, task, git = self._findings.add, place.task, self._git(folder)
+        add, task, git = self._findings.add, place.task, self._git(folder, place.task)
         if git is None or git.find("rev-parse", "--git-dir") is None:
             right = f"Run `git init` there and commit, or clone it into {folder}."
             if task.git is None:
@@ -271,7 +275,9 @@ class StartCheck:
 
         folder = manifest.source(task) if task.git is not None else manifest.directory(task)
         step = task.score
-        git = None if folder is None or not Path(folder).is_dir() else self._git(Path(folder))
+        git = (
+            self._git(Path(folder), task) if folder is not None and Path(folder).is_dir() else None
+        )
         if step is None or git is None:
             return  # it would need the network
         top = git.find("rev-parse", "--show-toplevel", "--show-prefix") if task.git is None else ""
@@ -341,7 +347,9 @@ def _missing_names(
     missing = {name for name in names if not (folder / Path(name).expanduser()).exists()}
     if place.commit and git is not None:
         inside = sorted(name for name in names if not name.startswith(("/", "~", "../")))
-        asked = "".join(f"{place.commit}:./{name.rstrip('/')}\n" for name in inside)
+        # A repository has no current folder; a directory may be below the top of its repository.
+        here = "" if place.task.git is not None else "./"
+        asked = "".join(f"{place.commit}:{here}{normpath(name)}\n" for name in inside)
         told = os.fsdecode(git.run("cat-file", "--batch-check", given=asked.encode())).splitlines()
         absent = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
         missing = missing - {*inside} | absent

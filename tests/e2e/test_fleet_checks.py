@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,13 +22,6 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path)
     yield fleet
     fleet.end()
-
-
-def scripted(fleet: Fleet, script: dict[str, Any] = WRITES) -> tuple[str, ...]:
-    """The option for a model that plays a script."""
-    path = fleet.place.root / "script.json"
-    path.write_text(json.dumps(script))
-    return ("-c", f"model.id=scripted:{path}")
 
 
 def writes(body: Body) -> Step:
@@ -113,7 +105,7 @@ def test_all_mistakes_of_a_manifest_are_found_at_once_before_any_call(fleet: Fle
     assert not fleet.folder.ledger.exists()
     array = fleet.place.project / "tasks.jsonl"
     array.write_text(json.dumps([{"id": "a", **good}, {"id": "b", **good}], indent=1))
-    done = fleet.call("check", *scripted(fleet))
+    done = fleet.call("check", *fleet.scripted(WRITES))
     assert (done.returncode, done.stderr.count("tasks.jsonl:")) == (2, 1)
     assert "tasks.jsonl:1: an array of 2 tasks" in done.stderr
     assert '{"id": "a", "prompt": "go", "dir": "r0"}' in done.stderr
@@ -154,7 +146,7 @@ def test_a_score_with_a_typing_error_costs_nothing(fleet: Fleet) -> None:
     assert "Did you mean python3?" in done.stderr
     assert sorted(path.name for path in fleet.place.project.iterdir()) == ["r0", "tasks.jsonl"]
     fleet.tasks(1, score="exit 3")
-    checked = fleet.call("check", *scripted(fleet))
+    checked = fleet.call("check", *fleet.scripted(WRITES))
     assert checked.returncode == 0
     assert "note: tasks.jsonl:1: the score ends with exit code 3" in checked.stdout
 
@@ -213,7 +205,7 @@ def test_failures_are_grouped_by_cause(fleet: Fleet) -> None:
 
 
 def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_path: Path) -> None:
-    before, options, out = branches(fleet), scripted(fleet), str(tmp_path / "out")
+    before, options, out = branches(fleet), fleet.scripted(WRITES), str(tmp_path / "out")
     fleet.tasks(3, score="echo x > cache; test -f made.txt")
     assert fleet.call("run", *options).returncode == 0
     nothing = {"steps": [{"text": "Nothing to do."}]}
@@ -222,7 +214,7 @@ def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_pa
         {"id": "same", "prompt": "go", "dir": "r0"},
         {"id": "clone", "prompt": "go", "git": "r0"},
     ])  # fmt: skip
-    assert fleet.call("run", *scripted(fleet, nothing)).returncode == 0
+    assert fleet.call("run", *fleet.scripted(nothing)).returncode == 0
     kept = fleet.call("clean")
     assert kept.returncode == 0, kept.stderr
     assert kept.stdout.splitlines() == [
@@ -253,7 +245,7 @@ def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_pa
 
 def test_clean_keeps_the_places_of_unfinished_tasks(fleet: Fleet, tmp_path: Path) -> None:
     fleet.tasks(1)
-    ends = scripted(fleet, {"steps": WRITES["steps"][:1]})
+    ends = fleet.scripted({"steps": WRITES["steps"][:1]})
     assert fleet.call("run", *ends).returncode == 1
     fleet.call("collect", str(tmp_path / "out"))
     assert "t0: `fleet retry` continues the task there; --all" in fleet.call("clean").stdout
@@ -268,7 +260,7 @@ def test_clean_keeps_the_places_of_unfinished_tasks(fleet: Fleet, tmp_path: Path
 def test_a_hundred_worktrees_are_cleaned(fleet: Fleet, tmp_path: Path) -> None:
     before = branches(fleet)
     fleet.tasks(100)
-    assert fleet.call("run", *scripted(fleet), "--jobs", "8").returncode == 0
+    assert fleet.call("run", *fleet.scripted(WRITES), "--jobs", "8").returncode == 0
     assert fleet.call("collect", str(tmp_path / "out")).returncode == 0
     assert "removed: 100 worktrees with branches" in fleet.call("clean").stdout
     assert branches(fleet) == before

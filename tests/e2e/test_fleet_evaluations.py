@@ -42,13 +42,6 @@ def unconfined(command: str) -> dict[str, Any]:
     return {"command": command, "sandbox": False}
 
 
-def scripted(fleet: Fleet) -> tuple[str, ...]:
-    """The option for a model that writes a file."""
-    path = fleet.place.root / "script.json"
-    path.write_text(json.dumps(WRITES))
-    return ("-c", f"model.id=scripted:{path}")
-
-
 def killed_at_a_step(fleet: Fleet, options: tuple[str, ...]) -> int:
     """Start a run and kill it while a step runs; return the process group of the step."""
     process = fleet.start(*options, env=fleet.place.environ())
@@ -72,7 +65,7 @@ def replies(fleet: Fleet) -> int:
 
 
 def test_a_run_that_is_killed_at_the_score_or_after_it_repeats_nothing(fleet: Fleet) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     steps = {"score": unconfined(WAITS.format("score")), "after": WAITS.format("after")}
     fleet.tasks(1, **steps)
     killed_at_a_step(fleet, options)
@@ -92,7 +85,7 @@ def test_a_run_that_is_killed_at_the_score_or_after_it_repeats_nothing(fleet: Fl
 def test_a_killed_command_after_the_score_runs_again_only_on_retry(
     fleet: Fleet,
 ) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     fleet.tasks(1, score="test -f made.txt", after=WAITS.format("after"))
     os.killpg(killed_at_a_step(fleet, options), signal.SIGKILL)
     told = fleet.call("run", *options)
@@ -109,7 +102,7 @@ def test_a_killed_command_after_the_score_runs_again_only_on_retry(
 
 
 def test_retry_repeats_only_the_failed_step(fleet: Fleet) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     note = "echo {0} >> $FLEET_DIR/begun; "
     broken = {"score": unconfined(note.format("score") + "exit 7"), "after": "exit 3"}
     fleet.tasks(1, **broken)
@@ -150,7 +143,7 @@ def test_nothing_is_run_after_a_score_that_did_not_pass(fleet: Fleet) -> None:
         {"id": "none", "prompt": "go", "dir": "r0", "after": note},
     ]
     fleet.write(tasks)
-    assert fleet.call("run", *scripted(fleet)).returncode == 0
+    assert fleet.call("run", *fleet.scripted(WRITES)).returncode == 0
     assert sorted(said(fleet, "begun")) == ["good", "none"]
     assert "score: 1 passed, 1 not passed" in fleet.call("status").stdout
 
@@ -162,7 +155,7 @@ def test_the_score_has_the_sandbox_of_commands_and_no_keys(fleet: Fleet) -> None
     after = 'test -e $FLEET_DIR/x || git config core.hooksPath; echo "$GH_TOKEN"'
     fleet.tasks(1, score=looks, after=after)
     env = fleet.place.environ({"ANTHROPIC_API_KEY": "k" * 20, "GH_TOKEN": "t1k2n3" * 4})
-    assert fleet.call("run", *scripted(fleet), env=env).returncode == 0
+    assert fleet.call("run", *fleet.scripted(WRITES), env=env).returncode == 0
     (task,) = fleet.status()["each"]
     assert task["passed"] is True
     assert not (fleet.place.project / "x").exists()
@@ -172,7 +165,7 @@ def test_the_score_has_the_sandbox_of_commands_and_no_keys(fleet: Fleet) -> None
 
 @pytest.mark.full
 def test_attempts_in_cells_have_names_results_and_predictions(fleet: Fleet) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     matrix = {"preset": ["lean", "ledger"], "prompt": {"short": "{prompt}", "long": "{prompt}!"}}
     score = '[ "$FLEET_CELL" != ledger.long ] || [ "$FLEET_TASK" = t1 ]'
     defaults = {"dir": "r0", "score": score, "matrix": matrix}
@@ -212,14 +205,14 @@ def test_attempts_in_cells_have_names_results_and_predictions(fleet: Fleet) -> N
 
 def test_a_score_that_takes_too_long_is_ended(fleet: Fleet) -> None:
     fleet.tasks(1, score={"command": "sleep 300 & sleep 300", "time_limit": 1}, after="echo no")
-    assert fleet.call("run", *scripted(fleet)).returncode == 1
+    assert fleet.call("run", *fleet.scripted(WRITES)).returncode == 1
     (task,) = fleet.status()["each"]
     assert (task["kind"], task["after"]) == ("score", "")
     assert task["message"] == "the score took more than 1 s"
 
 
 def test_ctrl_c_ends_a_score_and_the_next_run_makes_it_again(fleet: Fleet) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     fleet.tasks(1, score=unconfined(WAITS.format("score")))
     process = fleet.start(*options, env=fleet.place.environ())
     assert comes((fleet.place.project / "begun").exists, PATIENCE)
@@ -249,7 +242,7 @@ def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path
     fleet.tasks(1, image="img:1", score='test -f made.txt -a "$FLEET_TASK" = t0')
     env = fleet.place.environ()
     env["PATH"] = f"{engine.parent}:{env['PATH']}"
-    assert fleet.call("run", *scripted(fleet), env=env).returncode == 0
+    assert fleet.call("run", *fleet.scripted(WRITES), env=env).returncode == 0
     assert fleet.status()["each"][0]["passed"] is True
     runs = [line for line in (tmp_path / "said").read_text().splitlines() if "--rm" in line]
     assert len(runs) == 2
@@ -259,7 +252,7 @@ def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path
 
 def test_show_lists_the_attempts_of_a_line(fleet: Fleet) -> None:
     fleet.tasks(1, score="echo no compiler; exit 3", repeat=2)
-    fleet.call("run", *scripted(fleet), env=fleet.place.environ())
+    fleet.call("run", *fleet.scripted(WRITES), env=fleet.place.environ())
     done = fleet.call("show", "t0")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[1].split()[:3] == ["t0@1", "failed", "-"]
@@ -271,7 +264,7 @@ def test_show_lists_the_attempts_of_a_line(fleet: Fleet) -> None:
 
 
 def test_a_step_does_not_run_files_that_the_model_wrote(fleet: Fleet) -> None:
-    options = scripted(fleet)
+    options = fleet.scripted(WRITES)
     for step in ({"after": "sh made.txt"}, {"score": unconfined("sh made.txt")}):
         fleet.tasks(1, **step)
         assert fleet.call("run", *options).returncode == 1

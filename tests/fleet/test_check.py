@@ -13,7 +13,7 @@ from ctxagent.addons.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedge
 from ctxagent.addons.fleet.manifest import Manifest
 from ctxagent.addons.fleet.runner import FleetRun, LocalEngine, RunLimits
 
-from ..support.fleet import repository
+from ..support.fleet import git, repository
 
 EDITS = ("permissions.mode=accept-edits",)
 
@@ -25,7 +25,8 @@ def checked(
     if not (tmp_path / "r").exists():
         repository(tmp_path / "r")
     path = tmp_path / "tasks.jsonl"
-    lines = [{"id": f"t{n}", "dir": "r", "prompt": "go", **task} for n, task in enumerate(tasks)]
+    given = [{"id": f"t{n}", "dir": "r", "prompt": "go", **task} for n, task in enumerate(tasks)]
+    lines = [{k: v for k, v in task.items() if v is not None} for task in given]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     findings, folder = ManifestFindings(path), FleetFolder.of(path)
     environ = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k", "PATH": os.environ["PATH"]}
@@ -60,6 +61,18 @@ def test_only_names_that_look_like_missing_files_are_doubts(
     (tmp_path / "r" / "new.txt").touch()  # in no commit, so no task sees it
     doubts = [each for each in found(tmp_path, {"prompt": prompt}) if each.level == "doubt"]
     assert [f"@{missing} " in f"{each.what} " for each in doubts] == [True] * bool(missing)
+
+
+@pytest.mark.slow
+def test_a_bare_repository_is_checked_like_another(tmp_path: Path) -> None:
+    """git uses a bare repository only if it is named."""
+    repository(tmp_path / "r")
+    git(tmp_path, "clone", "-q", "--bare", "r", "b.git")
+    task = {"dir": None, "git": "b.git", "prompt": "See @read.me and @red.me.", "score": "true"}
+    told = [each.what for each in found(tmp_path, task)]
+    assert told == [f"there is no file red.me for @red.me in {tmp_path / 'b.git'}"]
+    (wrong,) = found(tmp_path, {**task, "prompt": "go", "commit": "mian"})
+    assert (wrong.what, wrong.right) == (f"{tmp_path / 'b.git'} has no commit mian", "It has main.")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,12 @@ class Fleet:
             ]
         )
 
+    def scripted(self, script: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the option for a model that plays a script."""
+        path = self.place.root / "script.json"
+        path.write_text(json.dumps(script))
+        return ("-c", f"model.id=scripted:{path}")
+
     def call(
         self, *words: str, env: Mapping[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
