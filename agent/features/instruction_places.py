@@ -75,7 +75,7 @@ class InstructionPlaces:
         repository. A repository at or above the home directory does not count.
         """
         way = (self.cwd, *self.cwd.parents)
-        root = next((each for each in way if os.path.exists(f"{each}/.git")), self.cwd)  # noqa: PTH110
+        root = next((each for each in way if (each / ".git").exists()), self.cwd)
         return self.cwd if self._has_home(root) else root
 
     @property

@@ -1,7 +1,7 @@
 """The transport to a Messages API server with a key from the environment, without the SDK.
 
-Importing the SDK would double the CPU time of the imports before the first request. Requests,
-errors and their texts are those of the SDK's client for keys.
+The import of the SDK takes twice the CPU time of that of `httpx2`. Requests, errors and their texts
+are those of the SDK's client for keys.
 """
 
 import json
