@@ -634,7 +634,8 @@ def test_the_demo_runs_to_its_end(place: Place) -> None:
     assert "FAILED (failures=1)" in done.stdout
     assert "Ran 4 tests" in done.stdout
     assert "OK" in done.stdout
-    assert re.search(r"^  5 old results cleared", done.stdout, re.M)
+    # How many depends on the lengths of the paths on this machine.
+    assert re.search(r"^  [2-9] old results cleared", done.stdout, re.M)
     for shown in (  # every layer, on real results
         "lines (/unfold)",
         "summary written by the model",
