@@ -30,6 +30,11 @@ SYSTEM = (
     "You are a coding agent. Older parts of the conversation may be shortened. Nothing is lost: "
     "Recall returns it."
 )
+# For contexts with less than the whole conversation, where Recall is offered.
+RULE = (
+    " If the answer is not in the conversation, do not guess: call Recall with the ref of the "
+    "short line that replaced it, such as 12 for [… full text: #12]."
+)
 WINDOW = 200_000  # tokens, in which nothing is cleared
 SHARES = (0.6, 0.75, 0.9, 1.0, 1.3, 2.0)  # windows tried, of the whole context
 PAUSE_S = 86_400.0  # before the questions, so that the cache has ended and clearing is cheap
@@ -161,6 +166,8 @@ def _context(name: str, player: _LastRequest) -> Context:
     made = body(player.sent, parameters(player.sent))
     if made["messages"][-1] == {"role": "user", "content": GO_ON_PROMPT}:
         del made["messages"][-1]  # the question takes its place
+    if player.acts:
+        made["messages"][0]["content"] += RULE
     log = player.host.log.path
     kept = log.parent.parent / "sessions" / log.parent.name
     kept.parent.mkdir()
