@@ -170,10 +170,12 @@ def _near_longest_line(lines: list[str], wanted: list[str]) -> list[int]:
 def _quote(lines: list[str], places: list[int], old: str) -> str:
     """Return the file's lines at each place, and advice on the next step."""
     count = min(old.strip("\n").count("\n") + 1, max(1, MAX_LINES_SHOWN // len(places)))
-    named = ", ".join(str(place) for place in places)
-    shown = "\n".join(texts.number(lines[p - 1 : p - 1 + count], p) for p in places)
-    word = "line" if len(places) == 1 else "lines"
-    return f"From {word} {named} on:\n{shown}\nCopy old_string from there, without the numbers."
+    shown = [
+        line
+        for place in places
+        for line in (f"From line {place} on:", *lines[place - 1 : place - 1 + count])
+    ]
+    return "\n".join([*shown, "Copy old_string from there."])
 
 
 MAX_LINES_NAMED = 10  # line numbers listed in a message

@@ -29,44 +29,38 @@ def test_line_numbers_of_read_are_named() -> None:
 def test_a_text_with_other_whitespace_is_shown_as_it_is() -> None:
     assert hint("\ndef  two():\n\tvalue = compute(2)\n") == (
         "It is there with other whitespace. From line 5 on:\n"
-        "5\tdef two():\n6\t    value = compute(2)\n"
-        "Copy old_string from there, without the numbers."
+        "def two():\n    value = compute(2)\n"
+        "Copy old_string from there."
     )
 
 
 def test_several_places_with_other_whitespace_are_named_up_to_a_bound() -> None:
     text = "a = 1\n" * 2
     told = hint("a  = 1", text)
-    assert "From lines 1, 2 on:\n1\ta = 1\n2\ta = 1\n" in told
+    assert "From line 1 on:\na = 1\nFrom line 2 on:\na = 1\n" in told
     told = hint("a  = 1", "a = 1\n" * 9)
-    assert "From lines 1, 2, 3 on:\n" in told
-    assert told.count("\ta = 1") == edit.MAX_PLACES
+    assert told.count("on:\na = 1\n") == edit.MAX_PLACES
 
 
 def test_the_most_similar_text_is_shown() -> None:
     told = hint("def two():\n    value = calculate(2)\n    return value")
-    assert told.startswith(
-        "Most like it: From line 5 on:\n5\tdef two():\n6\t    value = compute(2)"
-    )
-    assert "7\t    return value\n" in told
-    assert hint("def one():\n    return 2").startswith("Most like it: From line 1 on:\n1\tdef one")
-    assert hint("valeu = compute(22)").startswith("Most like it: From line 6 on:\n6\t")
+    assert told.startswith("Most like it: From line 5 on:\ndef two():\n    value = compute(2)")
+    assert "\n    return value\n" in told
+    assert hint("def one():\n    return 2").startswith("Most like it: From line 1 on:\ndef one")
+    assert hint("valeu = compute(22)").startswith("Most like it: From line 6 on:\n    value =")
     assert hint("x\n    value = compute(3)\ny", "a\nb\n    value = compute(2)\nc\n").startswith(
-        "Most like it: From line 2 on:\n2\tb\n3\t    value"
+        "Most like it: From line 2 on:\nb\n    value"
     )
 
 
 def test_the_place_with_most_lines_in_order_wins() -> None:
     block = "start\nmiddle\nend\n"
     text = f"middle\nother\n{block}middle\n"
-    assert hint("start\nmiddle\nends", text).startswith("Most like it: From line 3 on:\n3\tstart")
+    assert hint("start\nmiddle\nends", text).startswith("Most like it: From line 3 on:\nstart")
 
 
 def test_a_text_without_a_similar_one_gets_a_short_file_or_advice() -> None:
-    shown = (
-        "Nothing in the file is like it. From line 1 on:\n1\ta\n2\tb\n"
-        "Copy old_string from there, without the numbers."
-    )
+    shown = "Nothing in the file is like it. From line 1 on:\na\nb\nCopy old_string from there."
     assert hint("@@@@ ???? §§§§", "a\nb\n") == shown
     assert hint(" \n ", "a\nb\n") == shown
     advice = "Nothing in the file is like it: Read it, or Grep for a word of it."
@@ -79,7 +73,7 @@ def test_what_is_shown_is_bounded() -> None:
     lines = [f"    line number {number} of it" for number in range(100)]
     told = hint("\n".join(line.replace("    ", "  ") for line in lines), "\n".join(lines))
     assert told.count("\n") == edit.MAX_LINES_SHOWN + 1
-    assert "20\t    line number 19" in told
+    assert "    line number 19 of it\nCopy" in told
 
 
 def test_a_large_file_takes_bounded_time() -> None:
