@@ -33,9 +33,9 @@ ASK_FOR_ANSWER = """\
 Answer the user's message in your own words. If you cannot, say what is missing.]"""
 
 ASK_FOR_CALL = """\
-[This is a notice of the program. Your reply made no call, so nothing was run or changed: the text \
-of a reply changes no file. Make the call now. Only if the user wants no more than an answer, give \
-the answer again.]"""
+[This is a notice of the program. Your reply made no call, so no file was changed and nothing was \
+run: the text of a reply does neither. If the user asked for a fact, give it again. If the user \
+asked for work, it is not done yet: make the call that does it now.]"""
 
 COPIED_SHARE = 0.8  # of the words of a reply, in runs that another text has
 COPIED_RUN_WORDS = 4
