@@ -1,6 +1,7 @@
 """Recall: get back text that left the context, by a query or by ref."""
 
 import asyncio
+import string
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,11 +10,12 @@ from typing import Annotated, Literal
 from pydantic import Field, WithJsonSchema
 
 from ..agent.errors import ToolError
-from .base import Brief, Context, Findings, Output, Params, Passage, Tool, unstated
+from .base import Brief, Context, Findings, Output, Params, Passage, TextPart, Tool, unstated
 from .read import image_output
 from .system.kept_text import KeptText
 
 MAX_CHARS = 30_000  # characters per answer
+MAX_SHORT_WORD_CHARS = 3  # of a word that a part need not have
 MAX_QUERY_CHARS_SHOWN = 200  # characters of a query quoted in a message
 # A text with fewer lines is only the caption of its images.
 MAX_CAPTION_LINES, MAX_CAPTION_CHARS = 3, 1_000
@@ -69,13 +71,8 @@ def _found(query: str, params: RecallParams, context: Context) -> Output:
 def _recalled(params: RecallParams, context: Context) -> Output:
     ref = _ref(params)
     text, images = context.recall(ref), context.recall_images(ref)
-    if params.query and text is not None:
-        return _parts(ref, text, params.query, context)
-    if params.query and not images:  # models invent refs
-        found = _found(params.query, params, context)
-        return replace(
-            found, text=f"[There is no {ref} with text; searched everything.]\n{found.text}"
-        )
+    if params.query and (text is not None or not images):
+        return _parts(ref, text, params.query, params, context)
     if shown := images_of_entry(ref, images, text, params.offset, params.limit):
         return shown
     if text is None:
@@ -83,17 +80,31 @@ def _recalled(params: RecallParams, context: Context) -> Output:
     return part_of_text(ref, text, params.offset, params.limit)
 
 
-def _parts(ref: str, text: KeptText, query: str, context: Context) -> Output:
-    """Return the parts of a text that match the query, with their offsets."""
-    parts, shown_query = context.find_parts(text, query), repr(query[:MAX_QUERY_CHARS_SHOWN])
-    total = text.part(0, 0)[1]
-    details = {"recalled": [ref], "characters": total}
-    if not parts:
-        told = f"Nothing found for {shown_query} in {ref}, which has {total:,} characters."
-        return Output(f"{told} Without a query, ref returns its text.", details)
+def _parts(
+    ref: str, text: KeptText | None, query: str, params: RecallParams, context: Context
+) -> Output:
+    """Return the parts of a text that match the query, with their offsets. If it does not have all
+    words, return the passages of the conversations, because models confuse and invent refs.
+    """
+    parts = context.find_parts(text, query) if text else ()
+    if not _has_all(query, parts):
+        found = _found(query, params, context)
+        if found.details["recalled"] or not parts:
+            why = f"{ref} does not have all these words" if text else f"There is no {ref} with text"
+            return replace(found, text=f"[{why}; searched everything.]\n{found.text}")
+    total = text.part(0, 0)[1] if text else 0
+    shown_query = repr(query[:MAX_QUERY_CHARS_SHOWN])
     head = f"[the parts of {ref} that match {shown_query} best; it has {total:,} characters]"
     shown = [f"[from offset={part.offset}]\n{part.text}" for part in parts]
+    details = {"recalled": [ref], "characters": total}
     return Output("\n".join([head, *shown])[:MAX_CHARS], details)
+
+
+def _has_all(query: str, parts: Sequence[TextPart]) -> bool:
+    """Return True if the parts have all words of a query that are not short."""
+    text = "\n".join(part.text for part in parts).lower()
+    words = (word.strip(string.punctuation).lower() for word in query.split())
+    return bool(parts) and all(word in text for word in words if len(word) > MAX_SHORT_WORD_CHARS)
 
 
 def _ref(params: RecallParams) -> str:

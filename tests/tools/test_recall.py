@@ -218,5 +218,19 @@ def test_words_and_a_ref_give_the_parts_of_its_text() -> None:
     offset = int(re.findall(r"from offset=(\d+)", output.text)[0])
     assert "the port 8123" in records.run(ref="#7", offset=offset, limit=900).text
     assert len(output.text) < 6_000
-    nothing = records.run(query="unicorn", ref="#7").text
-    assert nothing.startswith("Nothing found for 'unicorn' in #7, which has ")
+
+
+def test_a_query_that_does_not_fit_its_ref_is_searched_everywhere() -> None:
+    records = Records(n7="the port 8123 is in use\n")
+    records.context.find_parts = lambda text, query: best_parts(text, query.split(), 6)
+    told = "[#7 does not have all these words; searched everything.]\n"
+    assert records.run(query="unicorn", ref="7").text.startswith(f"{told}Nothing found")
+    # The parts are shown if nothing else is found, or if only a short word is missing.
+    assert "8123" in records.run(query="port unicorn", ref="7").text
+    assert "8123" in records.run(query="the port of", ref="7").text
+    records.findings = Findings([Passage("#9", "result", "2026-01-02", "a unicorn")], "")
+    found = records.run(query="port unicorn", ref="7")
+    assert found.text.startswith(told)
+    assert "a unicorn" in found.text
+    assert found.details == {"recalled": ["#9"]}
+    assert "8123" in records.run(query="the port of", ref="7").text
