@@ -32,8 +32,8 @@ SYSTEM = (
 )
 # For contexts with less than the whole conversation, where Recall is offered.
 RULE = (
-    " If the answer is not in the conversation, do not guess: call Recall with the ref of the "
-    "short line that replaced it, such as 12 for [… full text: #12]."
+    " If the answer is not in the conversation, do not guess: call Recall with words of the "
+    "question as query."
 )
 WINDOW = 200_000  # tokens, in which nothing is cleared
 SHARES = (0.6, 0.75, 0.9, 1.0, 1.3, 2.0)  # windows tried, of the whole context

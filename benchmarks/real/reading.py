@@ -39,6 +39,7 @@ PROMPT = (
     "A question about this conversation: {question}\nAnswer with the exact value only, in one line."
 )
 ONLY_RECALL = "There is only Recall here. Answer the question."
+SAME_AGAIN = "You have this result already. Answer the question now, without a call."
 
 
 @dataclass(frozen=True)
@@ -166,19 +167,20 @@ def answer(url: str, context: Context | None, question: Question) -> Row:
         row["written"] += reply.written
         row["seconds"] = round(row["seconds"] + reply.seconds, 2)
         row["reply"] = reply.text
-        calls = [[call["function"]["name"], _arguments(call)] for call in reply.calls]
-        repeats = bool(calls) and calls == row["recalled"][-len(calls) :]  # it gets the same again
-        if not calls or context is None or turn == MAX_CALLS or repeats:
+        if not reply.calls or context is None or turn == MAX_CALLS:
             break
         messages.append(reply.message())
         for call in reply.calls:
-            given = _arguments(call)
-            is_recall = call["function"]["name"] == "Recall"
-            told = context.recall(given) if is_recall else ONLY_RECALL
-            row["recalled"].append([call["function"]["name"], given])
+            made = [call["function"]["name"], _arguments(call)]
+            told = SAME_AGAIN if made in row["recalled"] else _result(context, *made)
+            row["recalled"].append(made)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": told})
     row["right"] = question.is_right(row["reply"])
     return row
+
+
+def _result(context: Context, name: str, given: dict[str, Any]) -> str:
+    return context.recall(given) if name == "Recall" else ONLY_RECALL
 
 
 def _arguments(call: Message) -> dict[str, Any]:
