@@ -200,6 +200,8 @@ def _block_sizes(item: Item, blocks: Sequence[Block]) -> list[int]:
 
 def _kind(item: Item, block: Block) -> ContentKind:
     kind = block.get("type")
+    if item.text is not None:
+        return "stubs"
     if kind in ("tool_use", SEARCH):
         return "calls"
     if kind == FOUND:

@@ -13,6 +13,7 @@ from bisect import bisect
 from collections.abc import Callable, Reversible, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from typing import Any
 
 from ...tools.system.phrasing import count_of
 from ..context.window import MIN_OUTPUT_TOKENS, Window
@@ -52,7 +53,13 @@ from .summary.request import (
     max_summary_tokens,
     max_tokens_after,
 )
-from .summary.writer import SummaryDraft, SummaryWriter, UnusableSummaries, document_of
+from .summary.writer import (
+    INSTRUCTIONS_IGNORED,
+    SummaryDraft,
+    SummaryWriter,
+    UnusableSummaries,
+    document_of,
+)
 from .verify import exam
 from .verify.exam import ExamReport
 
@@ -62,10 +69,6 @@ SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps 
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 THINKING_REFUSED = "the server refused the request with it"
-INSTRUCTIONS_IGNORED = (
-    "the instructions have no effect: the summary is built from the log, without a model. "
-    "-c compact.summarizer=model lets the model write it"
-)
 NOTHING_YET = "there is nothing to summarise yet"
 
 
@@ -185,21 +188,24 @@ class CompactionEngine:
         must_halve: bool = False,
         max_words: int | None = None,
         newest_only: bool = False,
+        cut: Cut | None = None,
     ) -> Summary:
         """Summarise now, and return the recorded summary.
 
-        Use `draft` if given. `max_words` limits the text without its file lists. With `must_halve`
-        (automatic summaries), the context must at least halve. With `newest_only`, only the newest
-        exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
+        Use `draft` and `cut` if given. `max_words` limits the text without its file lists. With
+        `must_halve` (automatic summaries), the context must at least halve. With `newest_only`,
+        only the newest exchange stays. Raises CompactionFailed; nothing has changed then.
         """
         self._follow_model()
         policy = self.policy if trigger == MANUAL else self._layers.policy
         self._layers.act_first()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
-        is_custom = bool(instructions) or draft is not None or newest_only
+        is_custom = bool(instructions or draft or newest_only or cut)
         prepared = None if is_custom else self._background.usable_summary()
-        cut = prepared.cut if prepared else self._find_cut(max_after, newest_only=newest_only)
+        max_after = max(max_after, before.tokens - 1) if cut else max_after
+        cut = cut or (prepared.cut if prepared else None)
+        cut = cut or self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
             self._check_worth(cut, before, max_after)
         if instructions and draft is None and not self._uses_model(policy):
@@ -269,10 +275,10 @@ class CompactionEngine:
         self.host.record(Note(topic="quality", text=text, data=report.to_json()))
         return report
 
-    def preview(self, *, newest_only: bool = False) -> SummaryPreview:
+    def preview(self, *, newest_only: bool = False, cut: Cut | None = None) -> SummaryPreview:
         """Estimate the effect of `compact` without a model call. Raises CompactionFailed."""
         view, window = self.host.view, self.host.current_window()
-        cut = self._find_cut(newest_only=newest_only)
+        cut = cut or self._find_cut(newest_only=newest_only)
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, headline(i), view.scaled(i.size))) for i in view.items]
         if self.policy.summarizer == "mechanical":
@@ -304,6 +310,11 @@ class CompactionEngine:
             self.host.record(Revert(target=act.seq, reason="taken back by the user"))
         self.host.rebuild_view()
         return last
+
+    def edit(self, layer: Layer, targets: list[dict[str, Any]], trigger: str) -> None:
+        """Record an edit of the user, which a summary in preparation does not know."""
+        self._background.discard()
+        self._layers.apply(layer, (targets, trigger))
 
     @property
     def is_preparing(self) -> bool:

@@ -157,7 +157,10 @@ def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
     if isinstance(one, Summary):
         return _came_with_summary(other)
     masks = isinstance(one, Mask) and isinstance(other, Mask) and one.seq + 1 == other.seq
-    return masks and readable_trigger(one.trigger) == readable_trigger(other.trigger)
+    by_user = masks and layer_named(one.layer).by_user
+    return (
+        masks and not by_user and readable_trigger(one.trigger) == readable_trigger(other.trigger)
+    )
 
 
 def _came_with_summary(act: Mask | Summary) -> bool:
@@ -192,6 +195,8 @@ def why_not_in_context(entries: Reversible[Entry], seq: int) -> str:
         elif isinstance(entry, Mask) and entry.seq not in undone:
             for target in entry.targets:
                 if seq in (target.get("seq"), target.get("reply")):
+                    if target.get("whole") is True:
+                        return found
                     return _why_masked(entry, target)
         elif entry.seq == seq:
             offloaded = getattr(entry, "offloaded", None)

@@ -112,13 +112,32 @@ class Item:
     # if the item is not outlined.
     outline: str | None = None
     state: str = ""  # the state block behind this outlined item, if it is the newest one
+    # The text that the user put in place of this item; "" if the item `text_at` has it; None if the
+    # user left the item as it is.
+    text: str | None = None
+    text_at: int = 0
     # Cache of `request.py`: the shown blocks, and the blocks that are sent for them.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_masked(self) -> bool:
         """Whether a stub or an outline replaces a result of the item or the whole item."""
-        return bool(self.stubs) or self.outline is not None
+        return bool(self.stubs) or self.is_replaced
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether an outline or a text of the user's replaces the whole item."""
+        return self.outline is not None or self.text is not None
+
+    @property
+    def sent_role(self) -> Literal["user", "assistant"]:
+        """The role in a request. The model did not write a text that replaces its reply."""
+        return self.role if self.text is None else "user"
+
+    def restore(self) -> None:
+        """Show the item whole again."""
+        self.stubs, self.inputs, self.masked_at = {}, {}, 0
+        self.outline, self.state, self.text, self.text_at = None, "", None, 0
 
     def copy(self) -> "Item":
         """Return a copy that can be edited. `replace` would take six times as long, and a long view
@@ -181,6 +200,8 @@ def shown_blocks(item: Item) -> list[Block]:
     """Return the item's blocks as they are sent: with stubs, outlines and shortened inputs, and
     without thinking and signatures that the model may not get.
     """
+    if item.text is not None:
+        return [{"type": "text", "text": item.text}] if item.text else []
     if item.outline is not None:
         return [{"type": "text", "text": text} for text in (item.outline, item.state) if text]
     if item.source == LOADED_TOOLS and item.stubs:

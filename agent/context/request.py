@@ -232,15 +232,15 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
     for index, item in enumerate(items):
         if index == place:
             # An assistant item closes the pending messages before it.
-            closes = draft.pending_count if item.role == "assistant" else 0
+            closes = draft.pending_count if item.sent_role == "assistant" else 0
             stable_end = len(draft.messages) - 1 + closes
-        if item.role == "user":
+        if item.sent_role == "user":
             draft.add_user(_sent_blocks(item))
         else:
             draft.add_assistant(_sent_blocks(item), item.base.model)
     draft.close()
     last = items[-1] if items else None
-    is_own = last and not (last.stubs or last.by_other_model)
+    is_own = last and not (last.stubs or last.by_other_model) and last.text is None
     paused = is_own and last and last.stop_reason == PAUSED_STOP_REASON
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.drop_searches([*draft.searches])
@@ -255,7 +255,7 @@ def _sent_blocks(item: Item) -> list[Block]:
     if item.sent is None or item.sent[0] != shown:
         made = (
             [b for block in shown if (b := _user_block(block))]
-            if item.role == "user"
+            if item.sent_role == "user"
             else _assistant_blocks(shown)
         )
         item.sent = (shown, made)
@@ -288,8 +288,8 @@ def build_request(
     for place in sorted(e for e in ends if 0 <= e < len(out)):
         _mark(out[place])
     origin = {"upto": view.last_seq, "stable_before": stable_before}
-    outlined = {item.seq for item in view.items if item.outline is not None}
-    taken = frozenset(id for id, call in view.calls.items() if call.seq in outlined)
+    replaced = {item.seq for item in view.items if item.is_replaced}
+    taken = frozenset(id for id, call in view.calls.items() if call.seq in replaced)
     return Request(
         model, system, view.tools, out, max_tokens, effort, thinking, origin, taken_ids=taken
     )

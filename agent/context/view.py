@@ -22,6 +22,7 @@ from ..lazy import dataclass
 from ..session.codec import Derived
 from ..session.entries import (
     ATTACHMENT,
+    DROP,
     FREE,
     HOOK,
     LOADED_TOOLS,
@@ -94,6 +95,7 @@ class View:
     summary: Summary | None = None  # the newest summary, which is the view's first item
     # Calls whose masks the user reverted. They are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)  # seqs of the items that the user dropped
     _bases: list[RequestBase] = field(default_factory=lambda: [RequestBase()])  # oldest first
     _ratios: dict[str, float] = field(default_factory=dict)  # by model
     _positions: dict[int, int] = field(default_factory=dict)
@@ -294,7 +296,16 @@ class View:
                 item.without_thinking = True
                 self._show(item)
                 continue
-            if isinstance(target.get("stub"), str):
+            if target.get("whole") is True:
+                item.restore()
+                self.dropped = self.dropped - {item.seq}  # a copy of the view may share the set
+                self.unmasked_calls = self.unmasked_calls | _call_ids(item)
+                after = place
+            elif isinstance(target.get("text"), str):
+                item.text, item.masked_at = target["text"], entry.seq
+                item.text_at = target["at"] if isinstance(target.get("at"), int) else item.seq
+                after = place
+            elif isinstance(target.get("stub"), str):
                 item.stubs[call], item.masked_at = target["stub"], entry.seq
                 # Thinking may follow a search in the same message.
                 after = place + (item.role == "user")
@@ -306,6 +317,8 @@ class View:
                 item.masked_at = item.masked_at or entry.seq
             else:
                 continue
+            if entry.layer == DROP:
+                self.dropped = self.dropped | {item.seq}
             self._resize(item)
             first = after if first is None else min(first, after)
         if entry.state and (moved := self._move_state(entry.state)) is not None:
@@ -313,15 +326,34 @@ class View:
         if first is not None:
             self._hide_thinking_from(first)
 
+    def shown_with(self, item: Item) -> list[Item]:
+        """Return the items that one text of the user's or one outline replaces, `item` among them.
+        Return the item alone if nothing replaces it.
+        """
+        if item.text is not None:
+            at = item.text_at
+            return [each for each in self.items if each.text is not None and each.text_at == at]
+        place = self._positions[item.seq]
+        if item.outline is None:
+            return [item]
+        first = last = place
+        while first and self.items[first - 1].outline == "":
+            first -= 1
+        while self.items[last].outline == "" and last + 1 < len(self.items):
+            last += 1
+        return self.items[first : last + 1]
+
     def _move_state(self, text: str) -> int | None:
         """Show the state block behind the newest outlined item and nowhere else. Return the index
-        of the first changed item; None if there is no outlined item.
+        of the first changed item; None if there is none.
         """
-        outlined = [n for n, item in enumerate(self.items) if item.outline is not None]
-        changed = [n for n in outlined if self.items[n].state] + outlined[-1:]
+        outlined = [
+            n for n, item in enumerate(self.items) if item.outline is not None and item.text is None
+        ]
+        changed = [n for n, item in enumerate(self.items) if item.state] + outlined[-1:]
         for place in dict.fromkeys(changed):
             item = self.items[place]
-            item.state = text if place == outlined[-1] else ""
+            item.state = text if place in outlined[-1:] else ""
             self._resize(item)
         return min(changed, default=None)
 
@@ -457,7 +489,7 @@ class _Listed(Derived):
             self.ids.add(id)
             if (call := view.calls.get(id)) is None:
                 continue
-            masked = id in item.stubs or item.outline is not None
+            masked = id in item.stubs or item.is_replaced
             if kind == FOUND:
                 size = tokens.estimate_block(block)
                 self.searches.append(ViewResult(item, block, call, size, masked, {}, None))
@@ -543,6 +575,12 @@ def start_folding(entries: Iterable[Entry]) -> Folding:
 
 def _is_reinserted(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in REINSERTED_SOURCES
+
+
+def _call_ids(item: Item) -> set[str]:
+    """Return the IDs of the calls in a reply, or of the call of a result."""
+    ids = (block.get("tool_use_id") or block.get("id") for block in item.blocks)
+    return {str(id) for id in ids if id}
 
 
 def _answers(item: Item) -> bool:

@@ -13,6 +13,7 @@ from typing import Optional
 
 from ...tools.job import end_all
 from ...tools.system.take_turn import finish_despite_cancel, in_thread
+from ..compaction.edits import ContextEditor
 from ..compaction.engine import CompactionEngine
 from ..errors import CtxagentError
 from ..events import Notice, waiting
@@ -73,13 +74,14 @@ class StartupEntries:
 @dataclass(eq=False)
 class AgentState(LiveSession):
     """A live session with what runs it. The code that opens the session sets `runner`, and
-    `compaction_host.attach_engine` sets `engine`.
+    `compaction_host.attach_engine` sets `engine` and `edits`.
     """
 
     parent: Optional["AgentState"] = None  # of a subagent
     features: Features = field(init=False)
     runner: ToolRunner = field(init=False)
     engine: CompactionEngine = field(init=False)
+    edits: ContextEditor = field(init=False)  # of the context, by the user
     is_open: bool = field(default=False, init=False)  # the opening is recorded
     turn_mode: str = field(init=False)  # the permission mode of the newest turn
 

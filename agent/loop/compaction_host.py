@@ -8,6 +8,7 @@ from typing import Any
 
 from ...tools.offered import Offered
 from ..compaction import checkpoint
+from ..compaction.edits import ContextEditor
 from ..compaction.engine import CompactionEngine
 from ..compaction.host import CompactionPurpose
 from ..compaction.layers import truncate
@@ -27,9 +28,10 @@ from .ladder import SAME_FAILURES
 
 
 def attach_engine(agent: AgentState) -> AgentState:
-    """Give an agent its compaction engine, and return the agent."""
+    """Give an agent its compaction engine and its context editor, and return the agent."""
     host, policy = CompactionHost(agent), agent.policy
     agent.engine = CompactionEngine(host, policy, agent.features.layers)
+    agent.edits = ContextEditor(agent.engine, agent.log.entries)
     return agent
 
 

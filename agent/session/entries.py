@@ -28,6 +28,7 @@ BOUND, FREE = "bound", "free"  # values of `Session.thinking`
 PLAN = "plan"  # source of a plan: approved by the user, or made without a user present
 SKILL_LIST = "skill list"  # source of the list of available skills
 MEMORY = "memory"  # source of the index of the facts about a project
+DROP = "drop"  # layer of the items that the user drops
 HOOK = "hook"  # source of a hook's message to the model
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
@@ -241,7 +242,9 @@ class Mask(Entry):
     layer: str
     # {"seq", "tool_use_id", "stub"} for a result, {"seq", "tool_use_id", "input"} for the input of
     # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the reply with its call,
-    # {"seq", "thinking": False} for a reply whose thinking is removed.
+    # {"seq", "thinking": False} for a reply whose thinking is removed. Edits of the user:
+    # {"seq", "text", "at"} for an item that the text replaces, or "" if the item `at` has the text;
+    # {"seq", "whole": True} for an item that is shown whole again.
     targets: list[dict[str, Any]]
     tokens_before: int
     tokens_after: int

@@ -59,12 +59,12 @@ class LayerRunner:
         """Apply the masks that no request can do without, in every mode."""
         state = self._state()
         for layer in self.layers:
-            self._apply(layer, layer.first(state))
+            self.apply(layer, layer.first(state))
 
     def leave_out(self, refusal: RefusedPart) -> bool:
         """Mask what a server refused. Return True if there was any."""
         state = self._state()
-        masked = [self._apply(layer, layer.refused(state, refusal)) for layer in self.layers]
+        masked = [self.apply(layer, layer.refused(state, refusal)) for layer in self.layers]
         return any(masked)
 
     def clear(self, window: Window) -> None:
@@ -73,7 +73,7 @@ class LayerRunner:
         if self.policy.clear_when == "pays":
             self._clear_if_it_pays()
         state = LayerState(self.host, self.policy, window)
-        masked = [self._apply(layer, layer.now(state)) for layer in self.layers]
+        masked = [self.apply(layer, layer.now(state)) for layer in self.layers]
         if self.due and any(masked):
             self.due, self._found_at = self._find_due(), self.host.view.last_seq
 
@@ -85,7 +85,7 @@ class LayerRunner:
         for layer in self.layers:
             if not fits():
                 targets = layer.to_fit(state, answered_only=answered_only)
-                self._apply(layer, (targets, "nothing else fits"))
+                self.apply(layer, (targets, "nothing else fits"))
 
     def oldest_clearable(self) -> int | None:
         """Return the seq of the oldest entry that may be masked now or later; None if unknown."""
@@ -229,7 +229,7 @@ class LayerRunner:
                 if each.layer == layer.name
             ]
             if its:
-                self._apply(layer, (layer.targets(self._state(), its), trigger))
+                self.apply(layer, (layer.targets(self._state(), its), trigger))
 
     def _account(self, due: DueMask) -> dict[str, Any]:
         """Return the break-even figures of a mask for the log; an empty dict if there are none."""
@@ -239,11 +239,11 @@ class LayerRunner:
         return {"need_chance": round(due.need_chance, 4), "read_for": read_for}
 
     def _reaches_state(self, targets: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True if an edit begins before the state block, which is then written again."""
+        """Return True if an edit reaches the state block, which is then written again."""
         state, seqs = self.host.view.state_seq(), (target.get("seq") for target in targets)
-        return state is not None and any(isinstance(seq, int) and seq < state for seq in seqs)
+        return state is not None and any(isinstance(seq, int) and seq <= state for seq in seqs)
 
-    def _apply(self, layer: Layer, masks: Pass) -> bool:
+    def apply(self, layer: Layer, masks: Pass) -> bool:
         """Record a mask with these targets and emit the event. Return True if there are any."""
         targets, trigger = masks
         if not targets:
@@ -265,7 +265,7 @@ class LayerRunner:
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
         if layer.joins and saved <= 0:  # possible for a few separate calls
             return True
-        after = max(0, before - max(0, saved))
+        after = max(0, before - (saved if layer.by_user else max(0, saved)))
         self.host.record(replace(mask, tokens_after=after))
         seconds, text = time.monotonic() - started, layer.done_by(count)
         if not layer.is_silent(self.policy):

@@ -162,12 +162,17 @@ def _known_stub(
 
 
 def stub(
-    result: ViewResult, folder: str = "", fate: Fate | None = None, *, brief: bool = False
+    result: ViewResult,
+    folder: str = "",
+    fate: Fate | None = None,
+    *,
+    brief: bool = False,
+    act: str = "compacted",
 ) -> Stub:
     """Return the stub of a result: tool, main argument, outcome, size and where the full text is.
 
     With a `fate`, the stub has the `kept_lines`. With `brief`, the stub of a superseded file page
-    has only the path, the lines and the newer entry.
+    has only the path, the lines and the newer entry. `act` is what happened to the tokens.
     """
     where = f"#{result.item.seq}"
     if KEPT_IN in result.details:  # the ref must name the session: a server may have several
@@ -191,7 +196,7 @@ def stub(
         return Stub("\n".join([line, *more]), None)
     headline = f'{name} "{argument}"' if argument else name
     head = replace_unprintable(f"[{headline} · {outcome(result)} · ")
-    tail = replace_unprintable(f" tokens compacted · {what}]")
+    tail = replace_unprintable(f" tokens {act} · {what}]")
     return Stub(head, "\n".join([tail, *more]))
 
 

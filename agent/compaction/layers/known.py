@@ -5,7 +5,7 @@ from typing import Any
 
 from ....tools.system.phrasing import shorten
 from ...lazy import regex
-from ...session.entries import SUMMARY
+from ...session.entries import DROP, SUMMARY
 from .clear import ClearResults
 from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart
 from .move import MoveResults
@@ -40,8 +40,36 @@ class DropThinking(Layer):
         return found, refusal.message
 
 
+class DropItems(Layer):
+    """Items that the user drops. `edits` plans them."""
+
+    name = DROP
+    nouns = ("item", "items")
+    done = ("dropped", "dropped")
+    by_user = True
+
+
+class RestoreItems(Layer):
+    """Items that the user restores. `edits` plans them."""
+
+    name = "restore"
+    nouns = ("item", "items")
+    done = ("restored", "restored")
+    by_user = True
+
+
+class SummarizeSpan(Layer):
+    """A part of the context that the user lets a summary replace in its place. `edits` plans it."""
+
+    name = "span"
+    nouns = ("item", "items")
+    done = ("summarised in place", "summarised in place")
+    by_user = True
+
+
 LAYERS: tuple[type[Layer], ...] = (
     MoveResults, ClearResults, TruncateInputs, OutlineCalls, Summarize, DropThinking,
+    DropItems, RestoreItems, SummarizeSpan,
 )  # fmt: skip
 _OWN = {each.name: each for each in LAYERS}
 _known = {**_OWN}

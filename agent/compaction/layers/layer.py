@@ -85,6 +85,7 @@ class Layer:
     before: ClassVar[str] = ""  # the name of the layer that it precedes
     joins: ClassVar[bool] = False  # its masks include those of other layers and move the state
     moves_files: ClassVar[bool] = False  # its stubs name files
+    by_user: ClassVar[bool] = False  # the user asks for each mask, and each is undone alone
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         """`settings` has the values of the settings that the extension declares."""

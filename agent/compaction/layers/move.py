@@ -33,6 +33,7 @@ PREVIEW_CHARS_PER_NAME_TOKEN = 12  # a short preview has few names
 PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token of the window
 
 
+_TITLE = "## Offloaded Content Reference"
 _FILE = "**File:** "
 _CONTENT = "*Full content: "
 _WAYS: Phrase = (
@@ -88,7 +89,7 @@ def plan(
         which, preview = "the beginning", f"{beginning}...".split("\n")
     reference = "\n".join(
         (
-            "## Offloaded Content Reference",
+            _TITLE,
             f"{_FILE}{path}",
             f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
             *cut,
@@ -121,6 +122,11 @@ def plan_within(
         if found is None or estimate(found.reference) <= room:
             break
     return found
+
+
+def is_reference(text: str) -> bool:
+    """Return True if a text is the reference to a file."""
+    return text.startswith(_TITLE)
 
 
 def without_preview(reference: str) -> str:

@@ -98,7 +98,7 @@ def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCach
     runs: list[list[DueMask]] = []
     end = -1
     for age, reply in zip(range(len(replies) - 1, MIN_AGE - 1, -1), replies, strict=False):
-        found = None if reply.outline is not None else known.find(view, reply)
+        found = None if reply.is_replaced else known.find(view, reply)
         if found is None or not found.long <= cleared.keys():
             continue
         calls = found.target["calls"]

@@ -78,7 +78,7 @@ def plan(
         for id, shown in item.inputs.items()
         if id not in view.calls or shown != _without_replaced(view.calls[id])
     }
-    outlined = {item.seq for item in view.items if item.outline is not None}
+    replaced = {item.seq for item in view.items if item.is_replaced}
     calls = [call for call in view.calls.values() if call.name not in KEPT_TOOLS]
     changing = [call for call in calls if call.name in CHANGING_TOOLS]
     others = [call for call in calls if call.name not in CHANGING_TOOLS]
@@ -89,7 +89,7 @@ def plan(
     inputs = [
         each
         for call in old
-        if call.id in answered and call.id not in shortened and call.seq not in outlined
+        if call.id in answered and call.id not in shortened and call.seq not in replaced
         if (each := _old_input(call, answered[call.id])) and each.size > MIN_INPUT_TOKENS
     ]
     paths = dict.fromkeys(each.path for each in inputs if each.path)
@@ -123,7 +123,7 @@ def plan_replaced(view: View, policy: Policy) -> list[dict[str, Any]]:
         and (call := replacing.get(result.call.id))
         and call.id not in view.unmasked_calls
         and (place := view.position(call.seq)) is not None
-        and view.items[place].outline is None
+        and not view.items[place].is_replaced
         and call.id not in view.items[place].inputs
     ]
 

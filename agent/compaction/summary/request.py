@@ -318,7 +318,7 @@ def transcript(items: Sequence[Item]) -> str:
 
 
 def _block_text(item: Item, block: Block) -> str:
-    speaker = "Earlier calls" if item.outline is not None else _SPEAKERS[item.role]
+    speaker = "Earlier calls" if item.outline is not None else _SPEAKERS[item.sent_role]
     return block_text(block, speaker, item.seq)
 
 

@@ -60,6 +60,10 @@ MAX_ATTEMPTS = 2  # to write one summary
 MAX_UNUSABLE = 2  # in a row, before the model is left out
 MAX_SKIPPED = 16  # summaries from the ledger before the model is asked again
 KEY = "unusable"  # in the checks of a summary
+INSTRUCTIONS_IGNORED = (
+    "the instructions have no effect: the summary is built from the log, without a model. "
+    "-c compact.summarizer=model lets the model write it"
+)
 
 
 @dataclass(slots=True)
@@ -310,6 +314,7 @@ class SummaryWriter:
     host: EngineHost
     policy: Policy
     unusable: UnusableSummaries = field(default_factory=UnusableSummaries)
+    only_span: bool = False  # the model reads just the span, as text
 
     async def write(
         self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore, by_api: bool = True
@@ -477,10 +482,12 @@ class SummaryWriter:
         host = self.host
         failures = open_failures_text(host.ledger.unresolved())
         asked = host.redact(instructions)
-        question = summary_question(window, asked, failures, problem=problem)
+        question = summary_question(
+            window, asked, failures, is_merged=not self.only_span, problem=problem
+        )
         view, model, effort = host.view, host.model_id, host.effort
         # Another model cannot read this model's thinking, so it gets chunks of text.
-        is_own_model = self.policy.model in (None, model)
+        is_own_model = self.policy.model in (None, model) and not self.only_span
         if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
             request = summary_request(view, window, question, model=model, effort=effort)
             try:

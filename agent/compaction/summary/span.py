@@ -1,0 +1,99 @@
+"""A summary of a part of the context, which stands in the place of that part.
+
+The model reads the part as text, without the rest of the context. Without a model, the summary has
+what the log recorded in the part. The user's messages in the part follow verbatim.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, cast
+
+from ...context import tokens
+from ...errors import CompactionFailed
+from ...events import Notice
+from ...models.catalog import cost
+from ...session.entries import Entry, Usage
+from ...session.ledger import Ledger
+from ...session.user_messages import LoggedMessage
+from ..document import render
+from ..host import EngineHost
+from ..own_marks import without_marks_in
+from ..policy import Policy
+from .request import MIN_SUMMARY_CAP_TOKENS, Cut, max_summary_tokens, where_to_look
+from .user_messages import budget_tokens, messages_section, section_tokens
+from .writer import INSTRUCTIONS_IGNORED, SummaryWriter
+
+HEADING = (
+    "[Entries #{first} to #{last}, summarised at the user's request. This is history, not an "
+    "instruction.]"
+)
+
+
+class _SpanHost:
+    """A conversation that has only one part of its context."""
+
+    def __init__(self, host: EngineHost, cut: Cut, entries: Iterable[Entry]) -> None:
+        self._host, seqs = host, [item.seq for item in cut.evicted]
+        self.view, self.ledger = replace(host.view, items=[*cut.evicted], summary=None), Ledger()
+        for entry in entries:
+            if seqs[0] <= entry.seq <= seqs[-1]:
+                self.ledger.add(entry)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+
+def span_tokens(host: EngineHost, cut: Cut) -> int:
+    """Estimate the tokens of the summary of a part, scaled."""
+    window = host.current_window()
+    written = max(MIN_SUMMARY_CAP_TOKENS, sum(item.size for item in cut.evicted) // 4)
+    room = budget_tokens(window, host.view.ratio)
+    said = section_tokens(_messages(host, cut), room)
+    return host.view.scaled(min(max_summary_tokens(window), written) + said)
+
+
+def span_cost_usd(host: EngineHost, policy: Policy, cut: Cut) -> float | None:
+    """Return the price of the request for the summary of a part; None if it is unknown."""
+    if policy.summarizer == "mechanical":
+        return 0.0
+    output = max_summary_tokens(host.current_window())
+    return cost(policy.model or host.model_id, Usage(input=cut.tokens, output=output))
+
+
+async def summarize_span(
+    host: EngineHost, policy: Policy, cut: Cut, entries: Iterable[Entry], instructions: str
+) -> str:
+    """Return the text that replaces a part. `entries` is the whole log. Raises CompactionFailed if
+    the text would not be smaller, or if a hook refuses.
+    """
+    host.record_model()
+    if instructions and policy.summarizer == "mechanical":
+        host.emit(Notice("warning", INSTRUCTIONS_IGNORED))
+    event = {"trigger": "manual", "tokens": host.current_window().tokens, "covers": cut.covers}
+    if veto := await host.before_summary({**event, "instructions": instructions}):
+        raise CompactionFailed(f"a before_compact hook refused it: {veto}")
+    own = cast(EngineHost, _SpanHost(host, cut, entries))
+    draft = await SummaryWriter(own, policy, only_span=True).write(
+        cut, instructions, emit=host.emit, by_api=False
+    )
+    first, last = cut.covers
+    room = budget_tokens(host.current_window(), host.view.ratio)
+    parts = (
+        HEADING.format(first=first, last=last),
+        where_to_look(host.folder, "here", host.offered),
+        render(without_marks_in(draft.document)),
+        messages_section(_messages(host, cut), room, host.offered),
+    )
+    text = "\n\n".join(filter(None, parts))
+    if host.view.scaled(tokens.estimate(text)) >= cut.tokens:
+        raise CompactionFailed(
+            f"the part would not get smaller: it has {cut.tokens:,} tokens, its summary "
+            f"{host.view.scaled(tokens.estimate(text)):,}"
+        )
+    return text
+
+
+def _messages(host: EngineHost, cut: Cut) -> list[LoggedMessage]:
+    """Return the user's messages in a part, without those that the user dropped."""
+    there = {item.seq for item in cut.evicted} - host.view.dropped
+    return [message for message in host.ledger.messages if message.ref in there]
