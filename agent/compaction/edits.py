@@ -6,6 +6,7 @@ pairs of calls and results stay complete: a dropped result keeps its call, and a
 its results along. The text that replaces an item names its ref, so Recall finds it.
 """
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Reversible, Sequence
 from dataclasses import field, replace
@@ -97,10 +98,13 @@ class EditPlan:
 
 @dataclass(slots=True)
 class ContextEditor:
-    """Edits the context of one conversation."""
+    """Edits the context of one conversation. An edit waits for the end of a model call, so it holds
+    from the next call on.
+    """
 
     engine: CompactionEngine
     entries: Callable[[], Reversible[Entry]]  # the whole log
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held during each model call
 
     @property
     def _view(self) -> View:
@@ -217,15 +221,20 @@ class ContextEditor:
         )
         return self._priced(plan)
 
-    def drop(self, refs: Sequence[int], *, author: Author = "user") -> EditPlan:
+    async def drop(self, refs: Sequence[int], *, author: Author = "user") -> EditPlan:
         """Drop items. See `plan_drop`."""
-        return self._apply(self.plan_drop(refs, author=author), DropItems(), author)
+        async with self.lock:
+            plan = self.plan_drop(refs, author=author)
+            self.engine.edit(DropItems(), [*plan.targets], TRIGGERS[author])
+        return plan
 
-    def restore(self, refs: Sequence[int], *, author: Author = "user") -> EditPlan:
+    async def restore(self, refs: Sequence[int], *, author: Author = "user") -> EditPlan:
         """Restore items. See `plan_restore`."""
-        done = self._apply(self.plan_restore(refs), RestoreItems(), author)
-        self.engine.host.rebuild_view()  # the layers have plans for the items as they were
-        return done
+        async with self.lock:
+            plan = self.plan_restore(refs)
+            self.engine.edit(RestoreItems(), [*plan.targets], TRIGGERS[author])
+            self.engine.host.rebuild_view()  # the layers have plans for the items as they were
+        return plan
 
     async def compact(
         self,
@@ -237,23 +246,27 @@ class ContextEditor:
         author: Author = "user",
     ) -> EditPlan:
         """Summarise a part. See `plan_compact`."""
-        plan = self.plan_compact(first, last, before=before)
-        assert plan.cut is not None
-        if not plan.in_place:
-            await self.engine.compact(instructions, cut=plan.cut)
-        else:
-            host, policy = self.engine.host, self.engine.policy
-            text = await summarize_span(host, policy, plan.cut, self.entries(), instructions)
-            at = plan.cut.evicted[0].seq
-            targets = [{"seq": at, "text": text, "at": at}]
-            targets += [{"seq": i.seq, "text": "", "at": at} for i in plan.cut.evicted[1:]]
-            self.engine.edit(SummarizeSpan(), targets, TRIGGERS[author])
-        after = self.engine.host.current_window().tokens
+        engine = self.engine
+        async with self.lock:
+            plan = self.plan_compact(first, last, before=before)
+            cut = plan.cut
+            assert cut is not None
+            if plan.in_place:
+                host, log = engine.host, self.entries()
+                text = await summarize_span(host, engine.policy, cut, log, instructions)
+                at = cut.evicted[0].seq
+                targets: list[dict[str, Any]] = [{"seq": at, "text": text, "at": at}]
+                targets += [{"seq": i.seq, "text": "", "at": at} for i in cut.evicted[1:]]
+                engine.edit(SummarizeSpan(), targets, TRIGGERS[author])
+            else:
+                await engine.compact(instructions, cut=cut)
+            after = engine.host.current_window().tokens
         return self._priced(replace(plan, tokens_after=after))
 
-    def undo(self, seq: int | None = None) -> list[Mask | Summary]:
+    async def undo(self, seq: int | None = None) -> list[Mask | Summary]:
         """Undo the newest compaction or edit, or the one at `seq`."""
-        return self.engine.uncompact(self.entries(), seq)
+        async with self.lock:
+            return self.engine.uncompact(self.entries(), seq)
 
     def _items_at(self, refs: Sequence[int]) -> list[Item]:
         """Return the items with these refs, each once. Raises UsageError for a ref that has no item
@@ -356,10 +369,6 @@ class ContextEditor:
             after_usd=read,
             rewrite_usd=0.0 if rewrite is not None and host.cache_is_cold() else rewrite,
         )
-
-    def _apply(self, plan: EditPlan, layer: Layer, author: Author) -> EditPlan:
-        self.engine.edit(layer, [*plan.targets], TRIGGERS[author])
-        return plan
 
 
 def _per_token(model: str, usage: Usage) -> float | None:

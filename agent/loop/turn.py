@@ -368,7 +368,8 @@ async def _until_answered(
         if not is_paused:
             await record_next_message()
             await features.before_call()
-        reply = await ask_for_reply(agent, turn_start=is_first, read=dialect.read)
+        async with agent.edits.lock:
+            reply = await ask_for_reply(agent, turn_start=is_first, read=dialect.read)
         is_first, is_paused = False, reply.stop_reason == PAUSED_STOP_REASON
         raise_if_turn_ends(reply)
         calls = [block for block in reply.content if block.get("type") == "tool_use"]

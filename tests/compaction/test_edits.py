@@ -79,14 +79,14 @@ def test_a_message_a_result_and_a_reply_are_dropped_and_undone(tmp_path: Path) -
     for ref in (message.ref, result.ref, reply.ref):
         plan = edits.plan_drop([ref])
         assert sent(talk) == before  # a plan changes nothing
-        assert edits.drop([ref]) == plan
+        assert asyncio.run(edits.drop([ref])) == plan
         assert (plan.tokens_before, plan.tokens_after) == (tokens, tokens_of(talk))
         assert f"dropped by the user · full text: #{ref}" in str(sent(talk))
         (mask,) = last_acts(talk.agent.log.entries())
         assert isinstance(mask, Mask)
         assert (mask.tokens_before, mask.tokens_after) == (tokens, plan.tokens_after)
         assert "dropped" in why_not_in_context(talk.agent.log.entries(), ref)
-        edits.undo()
+        asyncio.run(edits.undo())
         assert sent(talk) == before
         assert tokens_of(talk) == tokens
         assert talk.say("Go on.").status == "ok"
@@ -96,10 +96,10 @@ def test_a_message_a_result_and_a_reply_are_dropped_and_undone(tmp_path: Path) -
 def test_each_edit_is_undone_alone(tmp_path: Path) -> None:
     talk = begun(tmp_path)
     first, second = (item.ref for item in of_kind(talk, "message")[:2])
-    talk.agent.edits.drop([first])
+    asyncio.run(talk.agent.edits.drop([first]))
     after_one = sent(talk)
-    talk.agent.edits.drop([second])
-    talk.agent.edits.undo()
+    asyncio.run(talk.agent.edits.drop([second]))
+    asyncio.run(talk.agent.edits.undo())
     assert sent(talk) == after_one
 
 
@@ -107,30 +107,30 @@ def test_a_dropped_item_comes_back_whole(tmp_path: Path) -> None:
     talk = begun(tmp_path)
     edits, before = talk.agent.edits, sent(talk)
     reply = next(item for item in of_kind(talk, "reply") if item.what.startswith("Bash"))
-    plan = edits.drop([reply.ref])
+    plan = asyncio.run(edits.drop([reply.ref]))
     assert len(plan.refs) == 3  # with both results
     assert {item.state for item in edits.items() if item.ref in plan.refs} == {"dropped"}
     dropped = sent(talk)
-    back = edits.restore([plan.refs[1]])
+    back = asyncio.run(edits.restore([plan.refs[1]]))
     assert back.refs == plan.refs
     assert sent(talk) == before
     assert (back.tokens_after, plan.tokens_after) == (plan.tokens_before, back.tokens_before)
-    edits.undo()
+    asyncio.run(edits.undo())
     assert sent(talk) == dropped
     with pytest.raises(CompactionFailed, match="nothing to drop"):
-        edits.drop([reply.ref])
+        asyncio.run(edits.drop([reply.ref]))
     with pytest.raises(CompactionFailed, match="nothing to restore"):
-        edits.restore([of_kind(talk, "message")[0].ref])
+        asyncio.run(edits.restore([of_kind(talk, "message")[0].ref]))
     with pytest.raises(UsageError, match="#9999 is not in the context"):
-        edits.drop([9999])
+        asyncio.run(edits.drop([9999]))
 
 
 def test_the_model_cannot_drop_what_the_user_wrote(tmp_path: Path) -> None:
     talk = begun(tmp_path, turns=1)
     (message,), result = of_kind(talk, "message"), of_kind(talk, "result")[0]
     with pytest.raises(UsageError, match="only the user can drop it"):
-        talk.agent.edits.drop([result.ref, message.ref], author="model")
-    talk.agent.edits.drop([result.ref], author="model")
+        asyncio.run(talk.agent.edits.drop([result.ref, message.ref], author="model"))
+    asyncio.run(talk.agent.edits.drop([result.ref], author="model"))
     (mask,) = last_acts(talk.agent.log.entries())
     assert mask.trigger == "by the model"
 
@@ -163,11 +163,11 @@ def test_a_part_is_summarised_in_its_place(tmp_path: Path, summarizer: Any) -> N
     assert states == ["summarised"] * len(plan.refs)
     assert sent(talk)[:1] == before[:1]  # what is before the part stays
     shown = sent(talk)
-    edits.restore([plan.refs[2]])
+    asyncio.run(edits.restore([plan.refs[2]]))
     assert sent(talk) == before
-    edits.undo()
+    asyncio.run(edits.undo())
     assert sent(talk) == shown
-    edits.undo(mask.seq)
+    asyncio.run(edits.undo(mask.seq))
     assert sent(talk) == before
     assert tokens_of(talk) == tokens
     assert talk.say("Go on.").status == "ok"
@@ -184,14 +184,14 @@ def test_everything_before_an_item_is_summarised(tmp_path: Path) -> None:
     assert summary.keep_from == last.ref
     assert plan.refs[-1] < last.ref
     assert tokens_of(talk) < plan.tokens_before
-    edits.undo()
+    asyncio.run(edits.undo())
     assert sent(talk) == before
 
 
 def test_a_dropped_message_stays_away_from_a_later_summary(tmp_path: Path) -> None:
     talk = begun(tmp_path, turns=4)
     messages = of_kind(talk, "message")
-    talk.agent.edits.drop([messages[1].ref])
+    asyncio.run(talk.agent.edits.drop([messages[1].ref]))
     asyncio.run(talk.agent.edits.compact(before=messages[3].ref))
     text = str(sent(talk))
     assert "Count file 0." in text
