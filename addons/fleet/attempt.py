@@ -172,13 +172,14 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
     settings = {**task.settings, "state.dir": order.state, "model.wait_file": order.fleet.wait_file}
     flags = [*as_flags(settings), *(f"bash.keep_env={name}" for name in task.env)]
     words = [
-        f"--print={task.prompt}", "--session-id", order.session, "--output-format", "json",
+        "-p", "--session-id", order.session, "--output-format", "json",
         "--cwd", str(place), *order.options, *(part for flag in flags for part in ("-c", flag)),
     ]  # fmt: skip
     if task.dir is not None and task.worktree and task.image is None:
         words += ["--worktree", places.worktree_name(order.folder)]
     if order.dollars is not None:
         words += ["--max-budget-usd", f"{order.dollars:.6f}"]
+    words += ["--", task.prompt]
     if task.image is None:
         return [*isolated_python(), "-m", "ctxagent", *words]
     return [*in_container(order, place, env), "ctxagent", *words]

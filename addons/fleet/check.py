@@ -42,10 +42,6 @@ NOT_STARTED = (126, 127)  # exit codes of a shell that cannot start a command
 FIRST_CALL_TOKENS = 2_000  # tools and instructions in the first request of a task
 MAX_NAMES = 3  # changed files and branches that are named
 YES = "Run them anyway with --yes."
-# Two slashes, or the ending of a file; not a package, a decorator or a host.
-_FILE_NAME = regex(
-    r"[^()\[\]{}=]*(/[^/]+/[^()]*|\.(?!com|org|net)([A-Za-z][A-Za-z0-9]{0,3}|jsonl|ipynb))"
-)
 _NOT_FOUND = regex(r"([^\s:]+): (?:command )?not found")
 
 
@@ -343,6 +339,8 @@ def _missing_names(
     git: GitRunner | None, place: _Place, folder: Path
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield (file name, lines) for names in prompts that look like a file that is missing."""
+    from ...api.session import looks_like_file
+
     names = {form for forms in place.names for form in forms if "\n" not in form}
     missing = {name for name in names if not (folder / Path(name).expanduser()).exists()}
     if place.commit and git is not None:
@@ -354,16 +352,16 @@ def _missing_names(
         absent = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
         missing = missing - {*inside} | absent
     for forms, numbers in place.names.items():
-        if missing >= {*forms} and _FILE_NAME.fullmatch(forms[-1]):
+        if missing >= {*forms} and looks_like_file(forms[-1]):
             yield forms[-1], numbers
 
 
 def _like(name: str, folder: Path, otherwise: str, before: str = "") -> str:
     """Return a hint with the existing name most like a missing one."""
-    parent = (folder / name).parent
-    names = [entry.name for entry in os.scandir(parent)] if parent.is_dir() else []
-    near = get_close_matches(Path(name).name, names, 1)
-    return f"Did you mean {before}{Path(name).with_name(near[0])}?" if near else otherwise
+    from ...api.session import similar_name
+
+    near = similar_name(name, folder)
+    return f"Did you mean {before}{near}?" if near else otherwise
 
 
 def _like_program(said: str) -> str:

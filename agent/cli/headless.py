@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -19,6 +20,7 @@ from ..errors import UsageError
 from ..lazy import regex
 from ..ui.headless import Headless, StreamHeadless
 from .options import (
+    LITERAL_WORDS,
     STDIN,
     choice_of,
     launch_of,
@@ -113,6 +115,19 @@ def check_task(task: str, launch: "LaunchOptions", *, takes: Collection[str] = (
         raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))
 
 
+def _check_files(task: str, cwd: Path) -> None:
+    """Raise UsageError for a file that the task names with @ and that does not exist."""
+    if "@" not in task:
+        return
+    from ..features.attachments import looks_like_file, missing_names, similar_name
+
+    for name in filter(looks_like_file, missing_names(task, cwd)):
+        near = similar_name(name, cwd)
+        right = f"Did you mean @{near}?\n" if near else ""
+        hint = f"{right}To send the name as text, quote it: '@{name}', or put -- before the task."
+        raise UsageError(f"there is no file {name}", hint=hint)
+
+
 def _names_setting(argument: str) -> bool:
     """Return True if the argument of /settings starts with (part of) the name of a setting."""
     from ..config.settings import KEYS, current_name
@@ -167,7 +182,11 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
     try:
         resume_recording(options, loaded)
         choice = choice_of(options)
-        return _run_in(front, options, words, launch_of(options, loaded), choice, early)
+        launch = launch_of(options, loaded)
+        given = words if options["task"] in (None, STDIN) else options["task"]
+        if given is not None and not context.meta.get(LITERAL_WORDS):
+            _check_files(given, launch.places.cwd)
+        return _run_in(front, options, words, launch, choice, early)
     finally:
         if worktree is not None:
             front.say(worktree_summary(worktree))

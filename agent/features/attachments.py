@@ -9,8 +9,9 @@ rules still apply.
 """
 
 import asyncio
+import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -50,6 +51,12 @@ _MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]
 _NUMBER = regex(r"^ *\d+\t")
 _LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _TRAILING_PUNCTUATION = ".,;:!?'`)]}>*…"  # punctuation after a path
+_QUOTES = "'`\"‘’“”«»"
+# A path with two folders or an ending, but not a call, a decorator, a domain or a package.
+_LIKE_FILE = regex(
+    r"[^()\[\]{}=:]*(/[^/:]+/[^():]*|\.(?!com|org|net)([A-Za-z][A-Za-z0-9]{0,3}|jsonl|ipynb))"
+)
+_LIKE_WORD = regex(r"[\w./-]*\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,43 @@ def find_mentions(
         if mention := next((form for form in forms if _exists(form.path, cwd)), None):
             found.append(replace(mention, typed=typed))
     return list(dict.fromkeys(found))
+
+
+def looks_like_file(name: str) -> bool:
+    """Return True if a name behind an @ is probably a path, and not a person or a decorator."""
+    return _LIKE_FILE.fullmatch(name) is not None
+
+
+def missing_names(words: Content, cwd: Path, *, servers: Collection[str] = ()) -> list[str]:
+    """Return the names behind an @ that are not files, directories or resources of `servers`.
+    Names in quotes or backticks are text, and so are names that begin one of several lines, which
+    are decorators. Blocks.
+    """
+    text = words.strip() if isinstance(words, str) else ""
+    missing = list[str]()
+    for found in islice(_MENTION.finditer(text), MAX_NAMES_CHECKED):
+        forms = list(_forms(*found.groups("")))
+        before = text[: found.start()]
+        begins_line = "\n" in text and not before.rpartition("\n")[2].strip()
+        if not forms or begins_line or before.endswith(tuple(_QUOTES)):
+            continue
+        is_resource = forms[0].path.partition(":")[0] in servers
+        if not is_resource and not any(_exists(form.path, cwd) for form in forms):
+            missing.append(forms[-1].path)
+    return list(dict.fromkeys(missing))
+
+
+def similar_name(name: str, folder: Path) -> str:
+    """Return the existing name in the same folder that is most like a missing one, or ""."""
+    from difflib import get_close_matches
+
+    parent = (folder / Path(name).expanduser()).parent
+    try:
+        names = [entry.name for entry in os.scandir(parent)]
+    except OSError:
+        return ""
+    near = get_close_matches(Path(name).name, names, 1)
+    return str(Path(name).with_name(near[0])) if near else ""
 
 
 def named_files(words: Content, cwd: Path) -> list[Mention]:
@@ -158,13 +202,15 @@ class AttachmentsFeature(Feature):
 
     async def message_recorded(self, message: IncomingMessage) -> None:
         """Attach the data of a message, and the files that the message names with `@`."""
+        typed = not (message.verbatim or is_command_message(message.content))
+        servers = self._servers.names if self._servers else ()
+        cwd = self.session.context.cwd
         named = await asyncio.to_thread(
-            find_mentions,
-            message.content,
-            self.session.context.cwd,
-            typed=not (message.verbatim or is_command_message(message.content)),
-            servers=self._servers.names if self._servers else (),
+            find_mentions, message.content, cwd, typed=typed, servers=servers
         )
+        if typed:
+            missing = await asyncio.to_thread(missing_names, message.content, cwd, servers=servers)
+            self._report_missing(message.content, missing)
         if self.session.policy.brief and not message.verbatim:
             named += await self._named(message.content, known=named)
         attached: list[Attached] = [*message.attached, *named]
@@ -180,6 +226,18 @@ class AttachmentsFeature(Feature):
         if left := [mention.as_written for mention in mentions[MAX_MENTIONS:]]:
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
             self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
+
+    def _report_missing(self, words: Content, missing: Sequence[str]) -> None:
+        """Report names of files that do not exist. In a message of several lines, which may be
+        code, report only names that look like paths.
+        """
+        is_line = isinstance(words, str) and "\n" not in words.strip()
+        for name in missing[:MAX_NAMED]:
+            told = f"@{name}: there is no such file or directory; the name is sent as text"
+            if looks_like_file(name):
+                self._warn(told)
+            elif is_line and _LIKE_WORD.fullmatch(name):
+                self.session.emit(Notice("info", told))
 
     async def _named(self, words: Content, *, known: Collection[object]) -> list[Mention]:
         """Return the files to attach that a message names without `@`."""

@@ -210,6 +210,20 @@ def test_wrong_usage(place: Place, arguments: list[str], told: str) -> None:
     assert place.logs() == []
 
 
+def test_a_file_that_does_not_exist_is_an_error_unless_quoted(place: Place) -> None:
+    (place.project / "calc.py").write_text("x = 1\n")
+    with Server([Say("Yes."), Say("Yes.")]) as server:
+        env = place.server(server.url)
+        for arguments in (["-p", "look at @calk.py"], ["@calk.py explain"]):
+            done = place.run(*arguments, env=env)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "there is no file calk.py\nDid you mean @calc.py?" in done.stderr
+        assert not server.requests
+        for arguments in (["-p", "look at '@calk.py'"], ["-p", "--", "look at @calk.py"]):
+            assert place.run(*arguments, env=env).returncode == 0
+    assert len(server.requests) == 2
+
+
 def test_an_unknown_provider(place: Place) -> None:
     env = place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
     done = place.run("-p", "x", "--model", "opnai/gpt-5", env=env)

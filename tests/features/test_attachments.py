@@ -73,6 +73,31 @@ def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> N
     assert [mention.as_written for mention in find_mentions(words, project)] == named
 
 
+@pytest.mark.parametrize(
+    ("words", "warned", "told"),
+    [
+        ("look at @nosuch.py and @src/app.py", ["nosuch.py"], []),
+        (
+            'see @nosuch.py:3-4, @./a/b/c and @"my notes.txt".',
+            ["nosuch.py", "./a/b/c", "my notes.txt"],
+            [],
+        ),
+        ("look at @cal", [], ["cal"]),
+        ("what is '@nosuch.py', `@app.x` or “@b.py”?", [], []),
+        ("ask me@example.com about @app.get('/') and @docs:file:///a/b.md", [], []),
+        ("@dataclass\nclass A: ...\n@pytest.mark.slow", [], []),
+    ],
+)
+def test_names_of_nothing_are_told(
+    project: Path, words: str, warned: list[str], told: list[str]
+) -> None:
+    talk = Conversation(project, [Step(text="Seen.")])
+    say(talk, words)
+    for level, names in (("warning", warned), ("info", told)):
+        said = [text for text in notices(talk, level) if "there is no such file" in text]
+        assert [text.partition(":")[0] for text in said] == [f"@{name}" for name in names]
+
+
 def test_files_directories_and_lines_are_brought_in(project: Path) -> None:
     talk = Conversation(project, [Step(text="Seen.")])
     say(talk, 'see @src/app.py:2-3, @src, @"my notes (old).txt" and me@x.org')

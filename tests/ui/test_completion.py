@@ -49,6 +49,14 @@ def test_paths_are_ranked(typed: str, best: list[str]) -> None:
     assert Paths(FILES).rank(typed, 9)[: len(best) or 9] == best
 
 
+def test_binary_files_and_ignored_paths_come_last() -> None:
+    files = ["a/__pycache__/need.pyc", "need.so.1", "z/deep/other_needs.py", "need.o"]
+    paths = Paths(files, ["needles/", ".env.need"])
+    assert paths.rank("need", 9)[0] == "z/deep/other_needs.py"
+    assert set(paths.rank("need", 9)[1:]) == {*files[:2], "need.o", "needles/", ".env.need"}
+    assert paths.rank("", 9)[:2] == ["z/", "z/deep/"]
+
+
 def test_an_empty_search_returns_the_top_level() -> None:
     assert Paths(FILES).rank("", 6) == ["README.md", "agent/", "docs/", "p/", "src/", "tests/"]
 
@@ -57,7 +65,7 @@ def test_unprintable_paths_are_left_out() -> None:
     assert Paths(["a\x1b[2Jb", "a\udce9b", "a\nb", "ab"]).rank("a", 9) == ["ab"]
 
 
-NAMES = st.text("ab/.İß ", min_size=1, max_size=12).filter(
+NAMES = st.text("uv/.İß ", min_size=1, max_size=12).filter(
     lambda name: all(part.strip() for part in name.split("/"))
 )
 
@@ -65,7 +73,7 @@ NAMES = st.text("ab/.İß ", min_size=1, max_size=12).filter(
 @pytest.mark.slow
 @given(
     st.lists(NAMES, max_size=30, unique=True),
-    st.text("abAi/.ß", min_size=1, max_size=4).filter(lambda typed: typed[0] != "/"),
+    st.text("uvUi/.ß", min_size=1, max_size=4).filter(lambda typed: typed[0] != "/"),
 )
 def test_every_path_with_the_letters_is_found(files: list[str], typed: str) -> None:
     found = Paths(files).rank(typed, 1_000)
@@ -136,15 +144,15 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
         seat.press("see @need")
         await seat.until(lambda: offers(seat, "src/deep/needle.py"))
         assert "built" not in menu(seat)
-        seat.press("\t" + ENTER)
+        seat.press(ENTER)
         await seat.until(lambda: typed(seat) == "see @src/deep/needle.py")
         seat.press(" and @dee")
         await seat.until(lambda: offers(seat, "src/deep/"))
-        seat.press("\t" + ENTER)
+        seat.press("\t")
         await seat.until(lambda: typed(seat).endswith("and @src/deep/"))
         seat.press("wi")
         await seat.until(lambda: offers(seat, "with blank") and "needle" not in menu(seat))
-        seat.press("\t" + ENTER)
+        seat.press("\t")
         await seat.until(lambda: typed(seat).endswith('and @"src/deep/with blank.txt"'))
         seat.press(' or @"src/deep/with b')
         await seat.until(lambda: "with blank" in menu(seat))
@@ -154,6 +162,33 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
         seat.press(CTRL_C)
 
     drive(desk, act)
+
+
+@pytest.mark.slow
+def test_enter_completes_a_mention_and_then_sends(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Step(text="Seen."), Step(text="Again."))
+    for name in ("calc.py", "tests/test_calc.py", "build/calc.log"):
+        (desk.cwd / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.cwd / name).write_text("x = 1\n")
+    (desk.cwd / ".gitignore").write_text("build\n")
+
+    async def act(seat: Seat) -> None:
+        await seat.until("GREEN")
+        seat.press("look at @cal")
+        await seat.until(lambda: offers(seat, "calc.py"))
+        seat.press(ENTER)
+        await seat.until(lambda: typed(seat) == "look at @calc.py")
+        await seat.until(lambda: offers(seat, "tests/test_calc.py"))
+        seat.press(ENTER)  # the name is complete, whatever the menu shows
+        await seat.until("Seen.")
+        await seat.idle()
+        seat.press("look at @build/")
+        await seat.until(lambda: offers(seat, "build/calc.log"))
+        seat.press("\t" + ENTER)
+        await seat.until("Again.")
+
+    drive(desk, act)
+    assert desk.said() == ["look at @calc.py", "look at @build/calc.log"]
 
 
 @pytest.mark.slow
@@ -206,7 +241,7 @@ def test_commands_and_what_they_take(tmp_path: Path) -> None:
         await offered("/resume first", "the first words")
         seat.press("/effort hi")
         await seat.until(lambda: offers(seat, "xhigh"))
-        seat.press("\t" + ENTER)
+        seat.press("\t")
         await seat.until(lambda: typed(seat) == "/effort high")
         seat.press(ENTER)
         await seat.until("effort: high")
@@ -225,7 +260,7 @@ def test_unpin_offers_the_pins(tmp_path: Path) -> None:
         ref = next(str(e.ref) for e in desk.loops[0].log.entries() if isinstance(e, Pin))
         seat.press("/unpin ")
         await seat.until(lambda: f"{ref}" in menu(seat) and "tabs, not blanks" in menu(seat))
-        seat.press("\t" + ENTER + ENTER)
+        seat.press("\t")
         await seat.until(f"#{ref} is no longer pinned")
 
     drive(desk, act)

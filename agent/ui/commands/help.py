@@ -27,7 +27,7 @@ _KEYS = (
     ("{history_search}", "search what you typed before; again: older, Ctrl-S: newer"),
     ("{editor}", "continue in your editor; with vi keys: v"),
     ("Ctrl-_", "undo"),
-    ("Tab", "complete; the menu opens automatically"),
+    ("Tab", "complete; the menu opens automatically. Enter completes the path after an @"),
     ("!command", "run a shell command yourself; the agent sees it with your next message"),
     ("#words", "write a note that is kept through every summary"),
     ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),

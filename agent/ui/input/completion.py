@@ -5,7 +5,8 @@ Typing never waits, even with a hundred thousand paths. Files are listed and mat
 small steps. A listing is reused until the next one is ready, and the next key cancels a search.
 
 Paths with a part that begins with the text come first (file name before folders), then paths that
-contain it (file name first), then paths with its letters in order. Case is ignored.
+contain it (file name first), then paths with its letters in order. Case is ignored. Binary files
+and ignored paths come after all others.
 """
 
 import asyncio
@@ -29,7 +30,14 @@ STEP_PATHS = 250  # paths searched at a time
 MAX_CANDIDATES = 4_000  # the best paths are chosen among so many matches
 MAX_GAP_COST = 8  # a larger gap between two letters costs no more
 
-Rank = tuple[int, int, int, str]  # cost, depth, length, the path
+Rank = tuple[bool, int, int, int, str]  # comes last, cost, depth, length, the path
+# Files that cannot be shown as text or image.
+_BINARY = regex(
+    r"(?<=[^/])\.(pyc|pyo|pyd|o|a|so|obj|lib|dll|dylib|exe|bin|class|jar|war|wasm|node|zip|tar|t?gz|bz2|xz|"
+    r"zst|7z|rar|whl|egg|deb|rpm|iso|dmg|img|db|sqlite3?|mdb|pack|idx|npy|npz|pkl|pt|pth|onnx|"
+    r"gguf|safetensors|h5|parquet|woff2?|ttf|otf|eot|mp[34]|m4a|ogg|wav|flac|avi|mkv|mov|webm)(\.\d+)*$",
+    re.IGNORECASE,
+)
 
 
 class Paths:
@@ -37,13 +45,13 @@ class Paths:
     invalid UTF-8 are left out.
     """
 
-    def __init__(self, files: Iterable[str]) -> None:
-        depths: dict[int, list[str]] = {}
-        for path in _with_folders(files):
-            depths.setdefault(path.rstrip("/").count("/"), []).append(path)
-        self._paths = [path for depth in sorted(depths) for path in depths[depth]]
+    def __init__(self, files: Iterable[str], ignored: Iterable[str] = ()) -> None:
+        files = list(files)
+        wanted = set(_with_folders(file for file in files if not _BINARY.search(file)))
+        self._last = {*_with_folders(files), *filter(str.isprintable, ignored)} - wanted
+        self._paths = [*sorted(wanted, key=_depth), *sorted(self._last, key=_depth)]
         self._low = [f"/{_lower(path)}" for path in self._paths]
-        self._top = [path for depth in sorted(depths)[:2] for path in depths[depth]]
+        self._top = [path for path in self._paths if _depth(path)[0] < 2]
 
     def rank(
         self, typed: str, limit: int, unwanted: Callable[[], bool] = lambda: False
@@ -63,8 +71,9 @@ class Paths:
                     continue
                 for path, low in zip(self._paths[step], self._low[step], strict=True):
                     if path not in found and search(low):
-                        found[path] = (_cost(low, wanted), path.count("/"), len(path), path)
-            if len(found) >= limit:
+                        cost, depth = _cost(low, wanted), path.count("/")
+                        found[path] = (path in self._last, cost, depth, len(path), path)
+            if len(found.keys() - self._last) >= limit:
                 break
         return [path for *_, path in heapq.nsmallest(limit, found.values())]
 
@@ -98,6 +107,10 @@ def _with_folders(files: Iterable[str]) -> Iterator[str]:
             yield f"{folder}/"
             folder = folder.rpartition("/")[0]
         yield path
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.rstrip("/").count("/"), path
 
 
 def _lower(text: str) -> str:
@@ -183,6 +196,15 @@ class InputCompleter(Completer):
                 if path != name:
                     yield _completion(mention_of(path), found[0], what, shown=path)
 
+    def is_unfinished(self, text: str) -> bool:
+        """Return True if a text ends in a mention of nothing that exists."""
+        from ...features.attachments import find_mentions
+
+        if (found := _MENTION.search(text)) is None:
+            return False
+        _, offers = self._offers.get("@", (0.0, ()))
+        return found[1] not in dict(offers) and not find_mentions(found[0], self._cwd)
+
     def cancel(self) -> None:
         """Cancel the search, because a key was pressed."""
         self._search = object()
@@ -212,7 +234,10 @@ class InputCompleter(Completer):
         def unwanted() -> bool:
             return self._search is not search
 
-        for path in await asyncio.to_thread(paths.rank, typed, MAX_COMPLETIONS, unwanted):
+        found = await asyncio.to_thread(paths.rank, typed, MAX_COMPLETIONS, unwanted)
+        if "/" in typed and not {*found} - {typed}:  # perhaps in an ignored folder
+            found = await asyncio.to_thread(folder_entries, typed, self._cwd, MAX_COMPLETIONS)
+        for path in found:
             if path not in known:
                 yield path, ""
 
@@ -234,11 +259,12 @@ class InputCompleter(Completer):
                 listing.set_result(None)
 
             def make() -> None:
-                from ....tools.system.project_files import list_files
+                from ....tools.system.project_files import ignored_paths, list_files
 
                 paths = None
                 with contextlib.suppress(OSError):  # the folder is gone or unreadable
-                    paths = Paths(asyncio.run(list_files(self._cwd, MAX_FILES)).paths)
+                    files = asyncio.run(list_files(self._cwd, MAX_FILES)).paths
+                    paths = Paths(files, asyncio.run(ignored_paths(self._cwd)))
                 try:
                     loop.call_soon_threadsafe(finish, paths)
                 except RuntimeError:  # the REPL has ended

@@ -4,7 +4,8 @@ The settings `keys` define the keys to send, to insert a new line and so on. A b
 send key also inserts a new line. Ctrl-C stops the running task. When no task runs, Ctrl-C clears
 the input, and Ctrl-C twice in an empty input leaves, as Ctrl-D does. When no task runs, Ctrl-B
 moves the cursor left. Up in an empty input takes out queued messages for editing, newest first;
-Down puts them back.
+Down puts them back. Tab completes, and the send key then sends. While the menu after an `@` is
+open, the send key completes a name that does not exist.
 
 Two vi keys of prompt_toolkit are corrected. `cw` and `cW` change up to the end of the word and keep
 the space after it; on a space they change spaces. `"x` before `c`, `d` or `y` stores the text in
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import (
@@ -40,7 +42,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 
-from ...config.keyboard import CTRL_J, DEFAULT_KEYS, ESC, KeyboardSettings
+from ...config.keyboard import CTRL_J, DEFAULT_KEYS, ENTER, ESC, KeyboardSettings
 from ...errors import CtxagentError
 from ...lazy import dataclass
 from ..screen import BACK, INSTANT_KEYS, LEAVE_WINDOW_S, OpenQuestion, ScreenHost
@@ -165,6 +167,9 @@ class KeyTarget(Protocol):
     async def paste_image(self) -> str:
         """Return a mark for the image in the clipboard. Raises CtxagentError if there is none."""
 
+    def completes_mention(self) -> bool:
+        """Return True if the input ends in an `@` mention of nothing that exists."""
+
     def dropped(self, text: str) -> str:
         """Return `@` mentions if a paste consists of paths of image files, else ""."""
 
@@ -207,11 +212,19 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     waiting = Condition(lambda: not draft.text)
     working = Condition(lambda: target.host.working)
 
-    completing = Condition(
-        lambda: (
-            draft.complete_state is not None and draft.complete_state.current_completion is not None
-        )
-    )
+    by_tab = ""  # the input as Tab has completed it
+
+    def completion() -> Completion | None:
+        """Return the selected completion, or the first for an `@` mention of no file."""
+        state = draft.complete_state
+        if state is None or not state.completions:
+            return None
+        first = state.completions[0] if target.completes_mention() else None
+        return state.current_completion or first
+
+    choosing = Condition(lambda: draft.complete_state is not None)
+    taking = Condition(lambda: completion() is not None)
+    completing = Condition(lambda: completion() is not None and draft.text != by_tab)
 
     def send(*, alt: bool) -> None:
         if draft.document.text_before_cursor.endswith("\\"):
@@ -235,12 +248,18 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 
     keys.add(*other, filter=typing & working)(lambda _: send(alt=True))
 
-    @keys.add("enter", filter=typing & completing)
+    @keys.add("enter", filter=typing & (completing if bound.send == ENTER else taking))
     @keys.add(*key_sequence(bound.send), filter=typing & completing)
     def _(event: KeyPressEvent) -> None:
+        if chosen := completion():
+            draft.apply_completion(chosen)
+
+    @keys.add("tab", filter=typing & choosing)
+    def _(event: KeyPressEvent) -> None:
+        nonlocal by_tab
+        draft.complete_next()
         state = draft.complete_state
-        if state and state.current_completion:
-            draft.apply_completion(state.current_completion)
+        by_tab = draft.text if state and state.current_completion else ""
 
     @keys.add("tab", filter=Condition(lambda: target.drafting and not draft.complete_state))
     def _(event: KeyPressEvent) -> None:

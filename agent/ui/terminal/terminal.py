@@ -357,6 +357,9 @@ class Terminal:
 
         return mentions_of_dropped(text, self._cwd)
 
+    def completes_mention(self) -> bool:
+        return self._completer.is_unfinished(self.draft.document.text_before_cursor)
+
     async def edit(self, text: str, name: str) -> str:
         async with in_terminal():
             self.away = True
