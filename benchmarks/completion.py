@@ -103,7 +103,7 @@ def one(files: int, runs: int) -> dict[str, float]:
     glass = Sink()
 
     async def act(seat: Seat) -> None:
-        await seat.until("GREEN")
+        await seat.until("% full")
         glass.quiet = True
         clock = Clock(seat)
         clocks.append(clock)

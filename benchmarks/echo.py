@@ -98,7 +98,7 @@ def figures(taken: list[float]) -> Mapping[str, float]:
 
 def streaming(env: Mapping[str, str], cwd: Path, seconds: float) -> list[float]:
     with command(env, cwd) as keys:
-        keys.until(b"GREEN")
+        keys.until(b"% full")
         os.write(keys.terminal, b"go\r")
         keys.until(b"Part 1")
         return list(keys.typed(seconds - 4.0))

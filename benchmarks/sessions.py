@@ -97,7 +97,7 @@ def _picked(env: dict[str, str], cwd: Path, oldest: SessionRow, sessions: int) -
             stream.feed(child.read_nonblocking(65_536, timeout=20))
         return time.perf_counter()
 
-    until("GREEN")
+    until("% full")
     started = time.perf_counter()
     child.send("/resume\r")
     painted = until(rf"search:(.*\n){{{PAGE}}}.* kB")

@@ -169,6 +169,7 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     "presets",
     multiple=True,
     type=click.Choice(PRESET_NAMES),
+    metavar="NAME",
     help="Replay with this preset instead of your settings; repeatable.",
 )
 @click.option(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import CtxagentError, UsageError
-from .options import exits_with_code, log_of, project_of, say
+from .options import exits_with_code, load, log_of, project_of, say
 
 if TYPE_CHECKING:
     from ...tools.base import Passage
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 @click.argument("id", required=False)
 @click.option("--entries", is_flag=True, help="Print every entry of the log, one per line.")
 @click.option("--stats", is_flag=True, help="Print metrics and their targets.")
+@click.option(
+    "--levels",
+    is_flag=True,
+    help="Show the names of the published protocol, which its presets always show.",
+)
 @click.option(
     "--project",
     "everything",
@@ -45,6 +50,7 @@ def log(
     id: str | None,
     entries: bool,
     stats: bool,
+    levels: bool,
     everything: bool,
     as_json: bool,
 ) -> int:
@@ -60,15 +66,19 @@ def log(
         logs = project_of(options).logs() if everything else [log_of(options, id)]
         _print_metrics(logs, as_json)
         return 0
-    with open_entries(log_of(options, id)) as found:
+    from ..compaction.policy import policy_of
+
+    path = log_of(options, id)
+    levels = levels or policy_of(load(options).settings).is_published
+    with open_entries(path) as found:
         if entries:
             _print_entries(found, as_json)
         else:
-            _print_acts(found, as_json)
+            _print_acts(found, as_json, levels)
     return 0
 
 
-def _print_acts(entries: "Iterable[Entry]", as_json: bool) -> None:
+def _print_acts(entries: "Iterable[Entry]", as_json: bool, levels: bool) -> None:
     from ..compaction.history import acts, marks
     from ..ui import compaction_report
 
@@ -78,7 +88,7 @@ def _print_acts(entries: "Iterable[Entry]", as_json: bool) -> None:
         for data in sorted(rows, key=lambda data: int(data["ref"])):
             say(json.dumps(data))
     else:
-        say(compaction_report.event_log(done, others))
+        say(compaction_report.event_log(done, others, levels=levels))
 
 
 def _print_entries(entries: "Iterable[Entry]", as_json: bool) -> None:

@@ -245,9 +245,10 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 @click.option(
     "--preset",
     type=click.Choice(PRESET_NAMES),
-    help="When and how the context gets smaller. lean costs less and keeps less, append never "
-    "changes text that was sent, small is for small models. v5, ctx-001, anchored and ledger "
-    "follow published documents.",
+    metavar="NAME",
+    help="When and how the context gets smaller. default clears old results when that saves money, "
+    "lean costs less and keeps less, append never changes text that was sent, small is for small "
+    "models. Others: ctxagent guide context.",
 )
 @click.option(
     "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set any setting. Repeatable."

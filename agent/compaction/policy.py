@@ -87,6 +87,11 @@ class Policy:
     saves_time: bool = True  # follows the speed of a local server, see `in_time`
     fixed: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by the user
 
+    @property
+    def is_published(self) -> bool:
+        """True if the numbers are those of a published document, whose names are then shown."""
+        return self.preset in PUBLISHED_PRESETS
+
     def moves_above(self, tool: str) -> int | None:
         """Return the token limit above which a result of a tool is moved to a file; None if off."""
         if self.move_above is None or tool not in _READING_TOOLS:
@@ -98,9 +103,47 @@ class Policy:
         return replace(self, move_above=tokens, move_reads_above=tokens)
 
 
+PUBLISHED_PRESETS = ("v5", "ctx-001", "anchored", "ledger")
 DEFAULT = Policy()
 PRESETS: dict[str, Policy] = {
     "default": DEFAULT,
+    "lean": replace(
+        DEFAULT,
+        preset="lean",
+        outline=False,  # outlines caused more misses here
+        edit_margin=1.0,
+        clear_keep=1,  # the chances of a miss protect the newest results
+        move_reads_above=6_000,
+        preview_chars=3_000,
+        summarize_when="pays",
+        keep_tokens=8_000,
+    ),
+    "append": replace(
+        DEFAULT,
+        preset="append",
+        outline=False,
+        move_reads_above=4_000,
+        preview_chars=3_000,
+        clear_when="off",
+        truncate_at=None,
+        summarize_when="pays",
+        summarizer="api",
+        keep_tokens=8_000,
+    ),
+    # For models that cannot write a usable summary, in windows of 8,000 to 32,000 tokens.
+    "small": replace(
+        DEFAULT,
+        preset="small",
+        outline=False,
+        move_above=1_500,
+        move_reads_above=1_500,
+        preview_chars=1_000,
+        prepare_at=None,
+        keep_tokens=2_000,
+        keep_messages=2,
+        summarizer="mechanical",
+        brief=True,
+    ),
     "v5": replace(
         DEFAULT,
         preset="v5",
@@ -174,43 +217,6 @@ PRESETS: dict[str, Policy] = {
         at_end=True,
         brief_reads=True,
         rules=replace(DEFAULT_PRESERVE_RULES, expected=True),
-    ),
-    "lean": replace(
-        DEFAULT,
-        preset="lean",
-        outline=False,  # outlines caused more misses here
-        edit_margin=1.0,
-        clear_keep=1,  # the chances of a miss protect the newest results
-        move_reads_above=6_000,
-        preview_chars=3_000,
-        summarize_when="pays",
-        keep_tokens=8_000,
-    ),
-    "append": replace(
-        DEFAULT,
-        preset="append",
-        outline=False,
-        move_reads_above=4_000,
-        preview_chars=3_000,
-        clear_when="off",
-        truncate_at=None,
-        summarize_when="pays",
-        summarizer="api",
-        keep_tokens=8_000,
-    ),
-    # For models that cannot write a usable summary, in windows of 8,000 to 32,000 tokens.
-    "small": replace(
-        DEFAULT,
-        preset="small",
-        outline=False,
-        move_above=1_500,
-        move_reads_above=1_500,
-        preview_chars=1_000,
-        prepare_at=None,
-        keep_tokens=2_000,
-        keep_messages=2,
-        summarizer="mechanical",
-        brief=True,
     ),
 }
 

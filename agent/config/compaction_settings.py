@@ -28,7 +28,7 @@ from .keys import (
     whole_number,
 )
 
-PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger", "lean", "append", "small"]
+PresetName = Literal["default", "lean", "append", "small", "v5", "ctx-001", "anchored", "ledger"]
 PRESET_NAMES: tuple[PresetName, ...] = get_args(PresetName)
 
 
@@ -176,7 +176,7 @@ class ClearSettings:
     )
     from_: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'The context size for "from", also used by presets ctx-001 and anchored. "off": no size.',
+        'The context size for clear.when = "from". "off": no size.',
     )
     keep: int | Preset = _by_preset(
         whole_number("results", 0), "How many of the newest results are never cleared."

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from ...tools.system.phrasing import count_of
 from ...tools.system.unicode import clean_for_page
+from ..compaction.history import readable_trigger
 from ..compaction.layers.known import done_by, known_layers
 from ..lazy import regex
 
@@ -140,6 +141,7 @@ def _environment() -> Environment:
         "format_dollars": format_dollars,
         "format_ratio": format_ratio,
         "done_by": done_by,
+        "readable_trigger": readable_trigger,
         "known_layers": known_layers,
     }
     return environment

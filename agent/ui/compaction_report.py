@@ -36,6 +36,7 @@ from ..session.entries import (
 )
 from ..session.store import content_text
 from ..session.totals import count_name
+from .fill import fullness, kind_of, trigger_text
 from .status import WOULD_COST
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ ALL = "/compact --all"
 def usage_line(window: "Window") -> str:
     """Describe in one line how full the context window is."""
     return (
-        f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
-        f"{window.free:,} free"
+        f"{window.tokens:,} of {window.size:,} tokens · {fullness(window)} · {window.free:,} free"
     )
 
 
@@ -200,6 +200,7 @@ MAX_SHOWN_MESSAGES = 10  # of the user's newest messages
 MAX_SHOWN_ACTS = 20  # in the log and the history
 MIN_CACHEABLE_TOKENS = 1_024  # a shorter prompt may never be cached
 _MET = {True: "met", False: "not met", None: "–"}
+_YES = {True: "yes", False: "not certain: check it"}
 ADVICE: "dict[Level, str]" = {  # with the manual command
     "GREEN": "Continue normally",
     "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
@@ -274,7 +275,9 @@ def status(
     counts: dict[str, int],
     now: datetime,
 ) -> str:
-    """Return the status report. `counts` are the counters of the session's totals."""
+    """Return the status report of S1, with the names of S0. `counts` are the counters of the
+    session's totals.
+    """
     saved = {layer: tokens for layer, _, tokens in savings(done)}
     phases = [mark.text for mark in others if mark.kind == "phase"]
     lines = [
@@ -295,43 +298,53 @@ def status(
     lines += ["", "### Recommendation", ADVICE[window.level], "", "### Compression History"]
     lines += ["| Time | Type | Tokens Saved |", "|------|------|--------------|"]
     lines += [
-        f"| {_time(a.at)} | {a.tier}{' (undone)' if a.undone else ''} | {a.saved:,} |"
+        f"| {_time(a.at)} | {kind_of(a, levels=True)}{' (undone)' * a.undone} | {a.saved:,} |"
         for a in done[-MAX_SHOWN_ACTS:]
     ] or ["| – | none yet | 0 |"]
     return "\n".join(lines)
 
 
-def event_log(done: Sequence[Act], others: Sequence[Mark] = (), *, limit: int | None = None) -> str:
-    """Return the event log in order: the newest `limit` acts, and the marks among them."""
+def event_log(
+    done: Sequence[Act],
+    others: Sequence[Mark] = (),
+    *,
+    limit: int | None = None,
+    levels: bool = False,
+) -> str:
+    """Return the event log in order: the newest `limit` acts, and the marks among them. With
+    `levels`, tiers and gates have the names of S0.
+    """
     shown = done[-limit:] if limit else done
     first = shown[0].seq if len(shown) < len(done) else 0
-    texts = [(act.seq, _event(act)) for act in shown]
-    texts += [(mark.seq, _remark(mark)) for mark in others if mark.seq > first]
+    texts = [(act.seq, _event(act, levels)) for act in shown]
+    texts += [(mark.seq, _remark(mark, levels)) for mark in others if mark.seq > first]
     log = "\n\n".join(text for _, text in sorted(texts))
     return log or "nothing has been compacted in this session"
 
 
-def _event(act: Act) -> str:
+def _event(act: Act, levels: bool) -> str:
+    trigger = trigger_text(act.trigger, levels=levels)
     lines = [
         f"## Compression Event Log · #{act.seq}",
         f"**Timestamp:** {_time(act.at)}",
-        f"**Event Type:** {act.tier}",
-        f"**Trigger:** {word_for(act.layer)}: {act.trigger}{', undone later' * act.undone}",
+        f"**Event Type:** {kind_of(act, levels=levels)}",
+        f"**Trigger:** {word_for(act.layer)}: {trigger}{', undone later' * act.undone}",
         f"**Tokens Before:** {act.before:,}",
         f"**Tokens After:** {act.after:,}",
         f"**Tokens Saved:** {act.saved:,}",
         f"**Files Created:** {', '.join(act.files) or 'none'}",
-        f"**Intent Preserved:** {intent_preserved(act)}",
+        f"**Intent Preserved:** {intent_preserved(act) if levels else _YES[act.verified]}",
     ]
     return "\n".join(lines)
 
 
-def _remark(mark: Mark) -> str:
+def _remark(mark: Mark, levels: bool) -> str:
     names = {
         "phase": "Phase", "drift": "Drift", "revert": "Undone", "checkpoint": "Checkpoint",
         "recovery": "Recovery failed",
     }  # fmt: skip
-    lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {mark.text or 'none'}"]
+    text = trigger_text(mark.text, levels=levels) or "none"
+    lines = [f"{names[mark.kind]} · #{mark.seq} · {_time(mark.at)}: {text}"]
     return "\n".join([*lines, *(f"**Files Created:** {path}" for path in mark.files)])
 
 
@@ -434,7 +447,7 @@ def entry_line(entry: Entry) -> str:
     if content is None:
         skipped = ("v", "seq", "at", "kind", "system", "tools")
         fields = ((k, v) for k, v in encode(entry).items() if k not in skipped)
-        return " ".join(_in_words(dict(fields)).split())[:MAX_ENTRY_CHARS]
+        return " ".join(readable_trigger(_in_words(dict(fields))).split())[:MAX_ENTRY_CHARS]
     calls = [] if isinstance(content, str) else [b for b in content if b.get("type") == "tool_use"]
     names = ", ".join(f"[{b.get('name')}]" for b in calls)
     text = content_text([b for b in content if b not in calls] if calls else content)

@@ -1,5 +1,5 @@
 """The status line: model and effort, mode, branch, context usage, cost and jobs. The least
-important parts are dropped first when the line is too long.
+important parts are dropped first when the line is too long. Only what needs the user has a colour.
 """
 
 import math
@@ -39,12 +39,13 @@ class StatusLine:
     mode: str = ""
     branch: str = ""
     share: float | None = None  # used share of the context window; None if no session is open
-    level: str = "GREEN"
+    fullness: str = ""  # the same in words
+    next_step: str = ""  # what makes room in the context
+    user_acts: bool = False  # whether the next step is up to the user
     cost_usd: float | None = None
     agents: int = 0
     jobs: int = 0
     effort: str = ""
-    preparing: bool = False  # whether a summary is being prepared in the background
     more: Sequence[StatusPart] = ()  # of features
     overloaded: str = ""  # ID of the overloaded model that `model` replaces
     sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX, else ""
@@ -84,12 +85,13 @@ def _parts(status: StatusLine) -> Iterator[StatusPart]:
     if status.branch:
         yield StatusPart(cut_to_cells(clean(status.branch), MAX_BRANCH_CELLS), rank=2)
     if status.share is not None:
-        level, filled = f"class:level.{status.level.lower()}", round(status.share * BAR_CELLS)
-        filled = min(BAR_CELLS, filled)
-        yield StatusPart("▰" * filled, 3, level, "▱" * (BAR_CELLS - filled))
-        yield StatusPart(f"{status.share:.0%} {status.level}", 9, level)
-    if status.preparing:
-        yield StatusPart("summary ▸", rank=5)
+        filled = min(BAR_CELLS, round(status.share * BAR_CELLS))
+        yield StatusPart("▰" * filled + "▱" * (BAR_CELLS - filled), rank=3)
+        yield StatusPart(status.fullness, rank=9)
+    if status.user_acts:
+        yield StatusPart(status.next_step, 9.5, "class:level.red")
+    elif status.next_step:
+        yield StatusPart(status.next_step, rank=5)
     if status.cost_usd is not None:
         unpaid = is_scripted(status.model) and status.cost_usd > 0
         yield StatusPart(f"{f'{WOULD_COST} ' * unpaid}${status.cost_usd:.2f}", rank=6)

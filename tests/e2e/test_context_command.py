@@ -289,7 +289,7 @@ class Noted(Reversible[Entry]):
         return reversed(self.entries)
 
 
-@pytest.mark.parametrize("words", ["/context", "/context status", "/cost", "/log", "/log stats"])
+@pytest.mark.parametrize("words", ["/context", "/context --levels", "/cost", "/log", "/log stats"])
 def test_log_is_read_in_another_thread(tmp_path: Path, words: str) -> None:
     talk = Conversation(tmp_path, [Step(text="Yes.")])
     talk.say("go")
@@ -374,15 +374,15 @@ def text_of(now: status.StatusLine, width: int) -> str:
 
 
 FULL = status.StatusLine(
-    "claude-sonnet-5-5", "bypass", "feature/支払い", 0.51, "ORANGE", 1.5, agents=2, jobs=1,
-    effort="high", preparing=True,
+    "claude-sonnet-5-5", "bypass", "feature/支払い", 0.51, "51% full", "a summary is being written",
+    cost_usd=1.5, agents=2, jobs=1, effort="high",
 )  # fmt: skip
 
 
 def test_the_whole_status_line() -> None:
     assert text_of(FULL, 200) == (
-        "sonnet-5-5 high · bypass: asks nothing · feature/支払い · ▰▰▰▰▱▱▱▱ · 51% ORANGE · "
-        "summary ▸ · $1.50 · 2 agents · 1 job"
+        "sonnet-5-5 high · bypass: asks nothing · feature/支払い · ▰▰▰▰▱▱▱▱ · 51% full · "
+        "a summary is being written · $1.50 · 2 agents · 1 job"
     )
 
 
@@ -453,12 +453,12 @@ def test_summary_in_preparation_is_shown(tmp_path: Path) -> None:
         await seat.idle()
         seat.say("on")
         await seat.until("All said.")
-        await seat.until("summary ▸")
+        await seat.until("a summary is being written")
         await seat.idle()
         seat.say("/context")
         await seat.until("the summary is being prepared")
         model.gate.set()
-        await seat.until("summary ▸", gone=True)
+        await seat.until("a summary is being written", gone=True)
 
     drive(desk, act, glass=Glass(columns=120, rows=60))
 

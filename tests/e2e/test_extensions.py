@@ -161,7 +161,7 @@ def test_tool_veto_and_layer_in_the_terminal(place: Place) -> None:
     with Server([COUNT, DELETE, *READS, DONE]) as server:
         env = place.server(server.url)
         terminal = Terminal(*BYPASS, cwd=place.project, env=env)
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         says(terminal, "3 words")
         says(terminal, VETO)
@@ -209,7 +209,7 @@ def test_a_command_in_a_task(changed: Place) -> None:
 def test_a_command_in_the_terminal(changed: Place) -> None:
     with Server([DONE]) as server:
         terminal = Terminal(cwd=changed.project, env=changed.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("/review-since\r")
         says(terminal, "nothing has changed")
         terminal.type("/help since\r")
@@ -292,7 +292,7 @@ def test_a_reload_takes_the_file_as_it_is_now(place: Place) -> None:
     after = Say(tools=[("count_letters", {"path": "a.txt"})])
     with Server([COUNT, DONE, after, Say("Over."), Say("End.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         says(terminal, "Done.")
         letters = EXAMPLES["words.py"].replace("count_words", "count_letters")
@@ -321,7 +321,7 @@ def test_a_reload_brings_back_what_was_switched_off(place: Place) -> None:
     path = own(place, "words.py", EXAMPLES["words.py"] + fails)
     with Server([DONE, COUNT, Say("Over.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         says(terminal, "ValueError: broken (words.py, line ")
         says(terminal, "Done.")
@@ -486,7 +486,7 @@ def test_a_reload_keeps_a_built_in_tool_of_the_same_name(place: Place) -> None:
     own(place, "words.py", EXAMPLES["words.py"].replace("count_words", "Read"))
     with Server([Say(tools=[("Read", {"path": "a.txt"})]), DONE]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("/reload\r")
         says(terminal, "loaded: words")
         terminal.type("go\r")
@@ -500,7 +500,7 @@ def test_a_command_with_a_taken_name_is_left_out(changed: Place) -> None:
     own(changed, "review.py", text)
     with Server([]) as server:
         terminal = Terminal(cwd=changed.project, env=changed.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("/help compact\r")
         says(terminal, "the command /help of an extension is ignored")
         says(terminal, "/compact")

@@ -36,7 +36,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     done = place.run(*SMALL, "compact", "--apply")
     assert done.returncode == 0, done.stderr
     log = Log.open(newest(place))
-    log.append(Checkpoint(number=1, path="checkpoints/1.json", trigger="by hand"))
+    trigger = "HOOK-CTX-005: 87% of the window"
+    log.append(Checkpoint(number=1, path="checkpoints/1.json", trigger=trigger))
     log.append(Note(topic="drift", text="asks what the task is"))
     log.close()
     return place
@@ -60,15 +61,35 @@ def said(place: Place, *arguments: str) -> str:
 def test_the_log_of_the_newest_session(place: Place) -> None:
     before = {log: log.read_bytes() for log in place.logs()}
     moved, summary, checkpoint, drift = said(place).rstrip("\n").split("\n\n")
-    assert "**Event Type:** TIER_1" in moved
+    assert "**Event Type:** moved to files" in moved
+    assert "**Trigger:** move: oversize result" in moved
     assert "**Files Created:** offloaded/" in moved
-    assert moved.endswith("**Intent Preserved:** YES")
-    assert "**Event Type:** TIER_3" in summary
+    assert moved.endswith("**Intent Preserved:** yes")
+    assert "**Event Type:** summary" in summary
     assert "**Trigger:** summary: manual" in summary
-    assert summary.endswith("**Intent Preserved:** VERIFICATION_NEEDED")  # drift followed
-    assert "checkpoint 1 (by hand)" in checkpoint
+    assert summary.endswith("**Intent Preserved:** not certain: check it")  # drift followed
+    assert "checkpoint 1 (87% of the window)" in checkpoint
     assert drift.endswith("asks what the task is")
     assert {log: log.read_bytes() for log in place.logs()} == before
+
+
+@pytest.mark.parametrize("options", [("log", "--levels"), ("--preset", "ledger", "log")])
+def test_names_of_the_protocol_on_request_and_with_its_presets(
+    place: Place, options: tuple[str, ...]
+) -> None:
+    done = place.run(*options)
+    moved, summary, checkpoint, _ = done.stdout.rstrip("\n").split("\n\n")
+    assert "**Event Type:** TIER_1" in moved
+    assert "**Trigger:** move: HOOK-CTX-001: oversize result" in moved
+    assert moved.endswith("**Intent Preserved:** YES")
+    assert "**Event Type:** TIER_3" in summary
+    assert summary.endswith("**Intent Preserved:** VERIFICATION_NEEDED")
+    assert "checkpoint 1 (HOOK-CTX-005: 87% of the window)" in checkpoint
+
+
+def test_entries_do_not_name_gates(place: Place) -> None:
+    assert "trigger 87% of the window" in said(place, "--entries")
+    assert "HOOK" not in said(place, "--entries")
 
 
 def test_json_has_one_object_per_act(place: Place) -> None:

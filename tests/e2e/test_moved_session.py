@@ -124,7 +124,7 @@ def test_new_session_can_be_opened_after_a_failed_opening(tmp_path: Path) -> Non
         await seat.until("the log is a folder")
         await seat.until("no session is open")
         seat.say("/clear")
-        await seat.until("GREEN")
+        await seat.until("% full")
         seat.say("are you there?")
         await seat.until("Hello.")
 

@@ -82,7 +82,7 @@ def test_command_of_each_row_succeeds(tmp_path: Path) -> None:
 
     model = ("--continue", "--model", "scripted:script.json", "--context-window", "40000")
     desk = Terminal(*model, cwd=played.project / REPL, env=played.environ())
-    desk.see("YELLOW")
+    desk.see("% full")
     for words, says in typed:
         before = desk.text().count(says) + words.count(says)
         desk.type(words)

@@ -34,6 +34,9 @@ FORMS = {
     "agent/ui/commands/command_context.py": ("compression log",),
     "addons/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
 }
+# Names of the source documents, shown on request and with their presets.
+PROTOCOL = re.compile(r"\b(?:GREEN|YELLOW|ORANGE|CRITICAL|TIER_\d|HOOK-CTX)\b")
+PRESETS = re.compile(r"\b(?:v5|ctx-001|anchored|ledger)\b")
 LOWER_KEY = re.compile(r"\b(?:esc|enter|tab|ctrl-\w|shift-tab|alt-enter)(?::| to )")
 PLURAL_BY_HAND = re.compile(r"""\{["']s["'] (?:\*|if) """)
 
@@ -72,6 +75,22 @@ def test_pages_have_the_words_that_people_see() -> None:
         shown = re.sub(r"\{[{%#].*?[}%#]\}|<[^>]*>", "", path.read_text(), flags=re.DOTALL)
         odd += [f"{place(path)}: {word}" for word in BANNED.findall(shown)]
     assert odd == []
+
+
+def test_names_of_the_source_documents_are_in_one_section_of_the_guide() -> None:
+    start = GUIDE.index("### Names of the published protocol")
+    section = GUIDE[start : GUIDE.index("\n## ", start)]
+    assert len(set(PROTOCOL.findall(section))) > 5
+    pages = {page.name: page.read_text() for page in (ROOT / "docs" / "guide").glob("*.md")}
+    pages["context.md"] = GUIDE.replace(section, "")
+    pages["README.md"] = (ROOT / "README.md").read_text()
+    found = {name: PROTOCOL.findall(text) for name, text in pages.items()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_help_explains_presets_without_names_of_documents() -> None:
+    manual = (ROOT / "share" / "man" / "man1" / "ctxagent.1").read_text().replace("\\-", "-")
+    assert PROTOCOL.findall(manual) + PRESETS.findall(manual) == []
 
 
 def test_every_word_that_is_let_through_is_there() -> None:

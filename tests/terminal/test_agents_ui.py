@@ -76,10 +76,10 @@ def test_a_running_subagent_is_one_line_under_its_call() -> None:
     watch.show(AgentProgress("a1", 12, 30, 23_400, "ORANGE", 'Grep "x"'))
     assert watch.live == (
         "\n● Task  explore: part 1  12 s · Esc to stop · Ctrl-B: to the background\n"
-        '  explore · part 1 · 12 calls · 23,400 tokens ORANGE · Grep "x"\n'
+        '  explore · part 1 · 12 calls · 23,400 tokens · Grep "x"\n'
     )
     watch.show(AgentProgress("a1", 1, 0, 9, "GREEN", ""))
-    assert watch.live.endswith("  explore · part 1 · 1 call · 9 tokens GREEN\n")
+    assert watch.live.endswith("  explore · part 1 · 1 call · 9 tokens\n")
     assert watch.text == "", "what is live is not printed"
 
 
@@ -169,12 +169,12 @@ def test_nothing_of_a_subagent_acts_on_the_terminal() -> None:
 
 def test_the_status_line_counts_what_runs() -> None:
     now = status.StatusLine(
-        "claude-sonnet-5-5", "ask", "main", 0.5, "ORANGE", 1.5, agents=3, jobs=1
+        "claude-sonnet-5-5", "ask", "main", 0.5, "50% full", cost_usd=1.5, agents=3, jobs=1
     )
     text = "".join(part for _, part in status.fit_line(now, 120))
-    assert text.endswith("50% ORANGE · $1.50 · 3 agents · 1 job")
+    assert text.endswith("50% full · $1.50 · 3 agents · 1 job")
     short = "".join(part for _, part in status.fit_line(now, 50))
-    assert short == "sonnet-5-5 · ask · 50% ORANGE · 3 agents · 1 job"
+    assert short == "sonnet-5-5 · ask · 50% full · 3 agents · 1 job"
 
 
 @pytest.mark.parametrize("format", ["text", "json", "stream-json"])
@@ -300,7 +300,7 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         seat.say("go")
         await seat.until("● Task  2 subagents")
         await seat.until("general · the left · 1 call")
-        await seat.until("GREEN · Bash read line < right")
+        await seat.until("tokens · Bash read line < right")
         await seat.until("· 2 agents")
         seat.say("/tasks")
         row = r"the right +Bash read line < right +running"

@@ -41,7 +41,7 @@ def says(terminal: Terminal, words: str) -> None:
 
 def row_below_status(terminal: Terminal) -> str:
     rows = terminal.screen.display
-    at = max((n for n, row in enumerate(rows) if "GREEN" in row), default=-1)
+    at = max((n for n, row in enumerate(rows) if "% full" in row), default=-1)
     return rows[at + 1].rstrip() if at >= 0 else ""
 
 
@@ -107,7 +107,7 @@ def test_a_hanging_command_is_stopped(place: Place) -> None:
     hangs = script(place, "sleep 300", "hangs-for-long")
     with Server([Say("I am here.")]) as server:
         terminal = Terminal(cwd=place.project, env=status_env(place, server, str(hangs)))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.see(lambda _: bool(running(str(hangs))))
         pids = running(str(hangs))
         terminal.type("hello\r")
@@ -132,7 +132,7 @@ def test_a_notice_goes_to_the_command_too(place: Place) -> None:
             "CTXAGENT_UI_NOTIFY_COMMAND": str(mine),
         }
         terminal = Terminal(cwd=place.project, env=env)
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type(f"make it\r{FOCUS_OUT}")
         terminal.keys()
         says(terminal, "failed (exit 4)")
@@ -170,7 +170,7 @@ def test_a_project_may_name_commands_only_once_it_is_trusted(place: Place) -> No
                 done = place.run("config", "--trust", env=env)
                 assert done.returncode == 0, done.stderr
             terminal = Terminal(*options, cwd=place.project, env=env)
-            terminal.see("GREEN")
+            terminal.see("% full")
             terminal.type(f"hello\r{FOCUS_OUT}")
             terminal.see(answer)
             runs = trusted and not options

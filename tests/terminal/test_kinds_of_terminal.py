@@ -100,7 +100,7 @@ def test_a_report_that_arrives_while_leaving_is_not_printed(place: Place) -> Non
 def test_terminals_without_a_background_query(place: Place, environ: dict[str, str]) -> None:
     env = place.server("http://127.0.0.1:9") | environ
     terminal = Terminal(cwd=place.project, env=env)
-    terminal.see("GREEN")
+    terminal.see("% full")
     terminal.type("/quit\r")
     assert terminal.leave() == 0
     assert ASKED not in terminal.raw

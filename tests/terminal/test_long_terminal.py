@@ -60,7 +60,7 @@ def test_two_hundred_turns(place: Place) -> None:
             "-c", "compact.summarizer=mechanical", "-c", "ui.enter_while_working=after-turn",
             cwd=place.project, env=place.server(server.url), columns=80, rows=24,
         )  # fmt: skip
-        terminal.hear(b"GREEN")
+        terminal.hear(b"% full")
         n = 0
         while n < TURNS:
             at_once = 3 if n % 10 == 5 else 1  # the others wait for their turn
@@ -81,7 +81,7 @@ def test_two_hundred_turns(place: Place) -> None:
         assert places == sorted(places), f"out of order: {mark}"
         counts = [text.count(mark.format(n=n)) for n in range(TURNS)]
         assert counts == [1] * TURNS, f"twice: {mark}"
-    assert text.count("GREEN") + text.count("YELLOW") + text.count("ORANGE") == 0
+    assert text.count("% full") == 0
 
 
 PAINT = b"\x1b[?25l\x1b[?7l\x1b[0m\x1b[Jlive\r\nmore\x1b[?7h\x1b[?25h"
@@ -107,7 +107,7 @@ def test_resizing_where_lines_stay_as_they_are(place: Place) -> None:
     text = "\n\n".join(f"Paragraph {n:02d}, short." for n in range(60))
     with Server([Say(text, deltas=300, pace=0.01)]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url), columns=80, rows=24)
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("talk\r")
         for n, size in enumerate([(60, 24), (80, 12), (50, 30), (100, 8), (80, 40), (40, 16)]):
             # Nothing is on its way that was painted for the old size.

@@ -62,7 +62,7 @@ def given_back(terminal: Terminal) -> None:
         assert last[1] == final, switch
     *_, colour = re.finditer(rb"\x1b\[([\d;]*)m", raw)
     assert colour[1] in (b"", b"0"), "a colour is left"
-    assert "GREEN" not in terminal.text(), "the status line is left on the screen"
+    assert "% full" not in terminal.text(), "the status line is left on the screen"
     assert "❯ \n" not in terminal.text()
 
 
@@ -84,7 +84,7 @@ WAYS: dict[str, Callable[[Terminal], None]] = {
 def test_leaving_at_rest(place: Place, way: str) -> None:
     with Server([Say("Yes.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         terminal.see(" out · ")
         WAYS[way](terminal)
@@ -103,7 +103,7 @@ def test_leaving_while_it_works(place: Place, phase: str, way: str) -> None:
         terminal = Terminal(
             "--permission-mode", mode, cwd=place.project, env=place.server(server.url)
         )
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         terminal.see(shown)
         WAYS[way](terminal)
@@ -179,7 +179,7 @@ def shell(place: Place, server: Server) -> Terminal:
     terminal = Terminal("--norc", "--noprofile", "-i", cwd=place.project, env=env, command="bash")
     terminal.see("SHELL>")
     terminal.type(f"{COMMAND}\r")
-    terminal.see("GREEN")
+    terminal.see("% full")
     return terminal
 
 
@@ -226,7 +226,7 @@ def test_suspend_during_a_turn(place: Place) -> None:
 def test_suspend_by_a_signal(place: Place) -> None:
     with Server([Say("I am here.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("half")
         terminal.see("❯ half")
         needed = terminal.modes()
@@ -250,7 +250,7 @@ def test_modes_that_a_command_has_changed(place: Place) -> None:
             "--permission-mode", "bypass", "-c", "sandbox.mode=off", cwd=place.project,
             env=place.server(server.url),
         )  # fmt: skip
-        terminal.see("GREEN")
+        terminal.see("% full")
         needed = terminal.modes()
         terminal.type("go\r")
         terminal.see("One.")
@@ -291,7 +291,7 @@ def test_a_paused_terminal_blocks_nothing(place: Place) -> None:
         terminal = Terminal(
             "--permission-mode", "bypass", cwd=place.project, env=place.server(server.url)
         )
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         assert steps.went_on.wait(PATIENCE)
         all_there(terminal.see(" out · "))
@@ -323,7 +323,7 @@ def test_leaving_with_a_paused_terminal(place: Place) -> None:
         terminal = Terminal(
             "--permission-mode", "bypass", cwd=place.project, env=place.server(server.url)
         )
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("go\r")
         assert steps.went_on.wait(PATIENCE)
         terminal.signal(signal.SIGTERM)

@@ -126,7 +126,7 @@ def test_when_a_question_is_told() -> None:
 def test_a_question_and_the_end_of_a_turn_elsewhere(place: Place) -> None:
     with Server([ASKS, Say("Made."), Say("Seen."), ASKS]) as server:
         terminal = Terminal(cwd=place.project, env=env_of(place, server))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type(f"make it\r{FOCUS_OUT}")
         terminal.keys()
         terminal.hear(QUESTION)
@@ -151,7 +151,7 @@ def test_a_question_and_the_end_of_a_turn_elsewhere(place: Place) -> None:
 def test_where_the_focus_is_not_known_long_turns_alone_are_told(place: Place) -> None:
     with Server([ASKS, Say("Made.")]) as server:
         terminal = Terminal(cwd=place.project, env=env_of(place, server, notify="bell"))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("make it\r")
         terminal.keys()
         assert b"\a" not in without_titles(terminal.raw)
@@ -166,7 +166,7 @@ def test_where_the_focus_is_not_known_long_turns_alone_are_told(place: Place) ->
 def test_no_notice_where_none_is_wanted(place: Place, settings: dict[str, str]) -> None:
     with Server([Say("Yes.")]) as server:
         terminal = Terminal(cwd=place.project, env=env_of(place, server, **settings))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type(f"hello\r{FOCUS_OUT}")
         terminal.see("Yes.")
         terminal.see(lambda _: terminal.screen.title == "project")

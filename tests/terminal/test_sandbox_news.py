@@ -47,7 +47,7 @@ def begun(
         rows=rows, command=program,
     )  # fmt: skip
     try:
-        terminal.see("GREEN" if "--plain" not in arguments else "\n>")
+        terminal.see("% full" if "--plain" not in arguments else "\n>")
         yield terminal
         terminal.type("/exit\r")
         assert terminal.leave() == 0

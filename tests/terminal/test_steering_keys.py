@@ -51,7 +51,7 @@ def at_work(
             "--permission-mode", mode, *options,
             cwd=place.project, env=place.environ(server.variables), columns=columns, rows=rows,
         )  # fmt: skip
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("begin\r")
         yield terminal, server
         assert server.rejected == []
@@ -71,7 +71,7 @@ def bottom(terminal: Terminal) -> list[str]:
     lines = [line.rstrip() for line in terminal.screen.display]
     start = next((n for n, line in enumerate(lines) if line.startswith("● Bash")), 0)
     shown = [re.sub(r"^● Bash.*", "● Bash", line) for line in lines[start:]]
-    return ["STATUS" if "GREEN" in line else line for line in "\n".join(shown).strip().split("\n")]
+    return ["STATUS" if "% full" in line else line for line in "\n".join(shown).strip().split("\n")]
 
 
 def shows(terminal: Terminal, *below: str) -> None:
@@ -295,7 +295,7 @@ def test_killed_right_after_the_words_and_gone_on_with(place: Place) -> None:
 
         again = Terminal("--continue", cwd=place.project, env=place.server(server.url))
         again.see("use tabs")
-        again.see("GREEN")
+        again.see("% full")
         again.type("go on\r")
         again.see("Tabs it is.")
         again.type("/rewind\r")

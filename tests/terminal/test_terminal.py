@@ -191,7 +191,7 @@ def test_a_request_to_end_leaves_nothing_behind(place: Place) -> None:
     assert gone(*pids)
     assert place.entries()[-1]["status"] == "interrupted"
     terminal.see("Resume with: ctxagent --resume")
-    assert "GREEN" not in terminal.text(), "the status line is left on the screen"
+    assert "% full" not in terminal.text(), "the status line is left on the screen"
     assert terminal.raw.rindex(b"?2004l") > terminal.raw.rindex(b"?2004h")
 
 

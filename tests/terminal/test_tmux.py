@@ -50,16 +50,16 @@ def once(text: str, *marks: str) -> None:
 def test_a_turn_with_a_tool_and_a_question(place: Place) -> None:
     steps = [Say("First this.", tools=[("Bash", {"command": "touch made; seq 3"})]), Say("Done.")]
     with Server(steps) as server, pane(cwd=place.project, env=place.server(server.url)) as seen:
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("go on\r")
         seen.see("[y]es")
         seen.type("y\r")
         seen.see("Done.")
-        seen.still(lambda text: once(text, "❯ go on", "First this.", "Done.", "GREEN", "/help"))
+        seen.still(lambda text: once(text, "❯ go on", "First this.", "Done.", "% full", "/help"))
         seen.press("ctrl-d")
         assert seen.leave() == 0
         text = seen.text()
-    assert "GREEN" not in text, "the status line is left behind"
+    assert "% full" not in text, "the status line is left behind"
     once(text, "❯ go on", "First this.", "Done.", "Resume with: ctxagent --resume")
 
 
@@ -70,7 +70,7 @@ def test_resizing_at_rest(place: Place, sizes: list[tuple[int, int]]) -> None:
         Server([Say(paragraphs(12))]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("talk\r")
         seen.see(" out · ")
         seen.type(
@@ -94,7 +94,7 @@ def test_resizing_while_text_streams(place: Place) -> None:
         Server([streaming]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("talk\r")
         sizes = itertools.cycle(SIZES)
         for n in (3, 8, 14, 20, 26, 33, 40, 47):
@@ -120,7 +120,7 @@ def test_resizing_with_a_question_open(place: Place) -> None:
         Server([ask, Say("As you like.")]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("go\r")
         seen.see("[y]es")
         seen.still()
@@ -150,7 +150,7 @@ def test_resizing_with_the_menu_open(place: Place) -> None:
         Server([Say(paragraphs(12))]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("talk\r")
         seen.see(" out · ")
         seen.type("/co")
@@ -179,7 +179,7 @@ def test_a_window_too_small_for_anything(place: Place, size: tuple[int, int]) ->
         Server([ask, Say(paragraphs(4))]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.resize(*size)
         seen.type("go\r")
         assert server.asked.wait(100)
@@ -200,7 +200,7 @@ def test_an_interrupt_keeps_what_was_said_and_gives_back_what_waits(place: Place
         Server([Say(paragraphs(2) + "\n\nAnd more", fault="silence"), Say("Here.")]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("talk\r")
         seen.see("And more")
         seen.type("this waits\r")
@@ -228,7 +228,7 @@ def test_an_editor_that_is_killed_leaves_nothing_behind(place: Place) -> None:
     with Server([Say(paragraphs(12)), Say("Here.")]) as server:
         env = {**place.server(server.url), "EDITOR": str(editor)}
         with pane(cwd=place.project, env=env) as seen:
-            seen.see("GREEN")
+            seen.see("% full")
             seen.type("talk\r")
             seen.see(" out · ")
             seen.type("some words\x18\x05")
@@ -251,7 +251,7 @@ def test_leaving_with_words_that_wait(place: Place) -> None:
         Server([Say("Half", fault="silence")]) as server,
         pane(cwd=place.project, env=place.server(server.url)) as seen,
     ):
-        seen.see("GREEN")
+        seen.see("% full")
         seen.type("talk\r")
         seen.see("Half")
         seen.type("these wait\r")
@@ -260,4 +260,4 @@ def test_leaving_with_words_that_wait(place: Place) -> None:
         assert seen.leave() == 0
         text = seen.text()
     once(text, "these wait", "Half", "Resume with: ctxagent --resume")
-    assert "GREEN" not in text
+    assert "% full" not in text

@@ -60,7 +60,7 @@ def test_no_title_where_there_should_be_none(place: Place, variable: dict[str, s
     with Server([Say("Yes.")]) as server:
         env = place.server(server.url) | variable
         terminal = Terminal(cwd=place.project, env=env)
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type("hello\r")
         terminal.see("Yes.")
         terminal.press("ctrl-d")
@@ -83,7 +83,7 @@ def test_a_dumb_terminal_hears_of_nothing(place: Place) -> None:
 def test_focus_reports_are_no_keys(place: Place) -> None:
     with Server([Say("Read.")]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.type(f"a{FOCUS_OUT}b{FOCUS_IN}c \x1b[200~pas{FOCUS_OUT}ted{FOCUS_IN}\x1b[201~")
         terminal.see("❯ abc pasted")
         terminal.child.delaybeforesend = None  # a report that comes in two reads
@@ -106,7 +106,7 @@ def test_other_programs_get_the_window_as_it_was(place: Place) -> None:
         terminal = Terminal(*options, cwd=place.project, env=env, command="bash")
         terminal.see("SHELL>")
         terminal.type(f"{COMMAND}\r")
-        terminal.see("GREEN")
+        terminal.see("% full")
         titled(terminal, "project")
         terminal.press("ctrl-z")
         terminal.see("Stopped")
@@ -130,7 +130,7 @@ def test_other_programs_get_the_window_as_it_was(place: Place) -> None:
 def test_stopped_from_outside_the_title_is_saved_once(place: Place) -> None:
     with Server([]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
-        terminal.see("GREEN")
+        terminal.see("% full")
         terminal.signal(signal.SIGSTOP)
         terminal.signal(signal.SIGCONT)
         terminal.hear(b"\x1b[?1004h", 2)

@@ -136,7 +136,7 @@ def test_context_names_the_largest_item(desk: CommandDesk) -> None:
     shown = desk.run("/context").split("\n")
     window = desk.agent.model.current_window()
     assert shown[0].startswith(f"{window.tokens:,} of 200,000 tokens")
-    assert "GREEN" in shown[0]
+    assert "% full" in shown[0]
     heading = next(n for n, line in enumerate(shown) if line.split() == ["largest", "tokens"])
     assert shown[heading + 1].split()[0] == "#4"
     assert shown[heading + 1].endswith("result: Read big.txt")
@@ -507,8 +507,8 @@ def request_of(talk: Conversation) -> object:
     ("words", "name", "argument"),
     [
         ("compress", "compact", ""),
-        (" Context Status ", "context", "status"),
-        ("compression log", "log", "compaction"),
+        (" Context Status ", "context", "--levels"),
+        ("compression log", "log", "compaction --levels"),
         ("Show session intent", "intent", ""),
     ],
 )
@@ -633,11 +633,12 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     (summary,) = talk.of(Summary)
     saved = summary.tokens_before - summary.tokens_after
     assert f"{saved:,}" in desk.run("/context")
-    status = desk.run("/context status")
+    status = desk.run("/context --levels")
     assert "  Context Status Report" in status.split("\n")
     assert f"  • Summarisations performed: 1 ({saved:,} tokens saved)" in status.split("\n")
-    log = desk.run("/log compaction")
+    log = desk.run("/log compaction --levels")
     assert "  Event Type: TIER_3" in log.split("\n")
+    assert "  Event Type: summary" in desk.run("/log compaction").split("\n")
     for shown in (status, log, desk.run("/log stats")):
         assert not re.search(r"\*\*|##|\|-|---\|", shown)
     assert f"{summary.tokens_before:,} → {summary.tokens_after:,} tokens" in desk.run("/log")

@@ -142,7 +142,7 @@ def test_each_level_has_its_advice(tokens: int, advice: str) -> None:
 
 
 def test_the_event_log_has_the_fields_of_its_source() -> None:
-    first, *_, undone, _, last = compaction_report.event_log(acts(LOG)).split("\n\n")
+    first, *_, undone, _, last = compaction_report.event_log(acts(LOG), levels=True).split("\n\n")
     assert first.split("\n") == [
         "## Compression Event Log · #2",
         "**Timestamp:** 2026-11-21 10:20:30 UTC",

@@ -113,7 +113,7 @@ def typed(seat: Seat) -> str:
 def menu(seat: Seat) -> str:
     """The lines below the status line; empty while they are being painted."""
     lines = seat.glass.lines()
-    status = [n for n, line in enumerate(lines) if "GREEN" in line]
+    status = [n for n, line in enumerate(lines) if "% full" in line]
     return "\n".join(lines[status[-1] + 1 :]) if status else ""
 
 
@@ -140,7 +140,7 @@ def test_paths_are_offered_as_git_has_them(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=desk.cwd, check=True)
 
     async def act(seat: Seat) -> None:
-        await seat.until("GREEN")
+        await seat.until("% full")
         seat.press("see @need")
         await seat.until(lambda: offers(seat, "src/deep/needle.py"))
         assert "built" not in menu(seat)

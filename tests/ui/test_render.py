@@ -167,12 +167,14 @@ def test_the_choices_of_a_long_question_say_what_it_is_about() -> None:
 
 @pytest.mark.parametrize("width", [10, 20, 40, 60, 80, 200])
 def test_the_status_line_fits(width: int) -> None:
-    now = status.StatusLine("claude-sonnet-5-5", "accept-edits", "topic/one", 0.51, "ORANGE", 1.5)
+    now = status.StatusLine(
+        "claude-sonnet-5-5", "accept-edits", "topic/one", 0.51, "51% full", cost_usd=1.5
+    )
     text = "".join(part for _, part in status.fit_line(now, width))
     assert text.startswith("sonnet-5-5")
     assert len(text) <= width
     if width >= 80:
-        assert text == "sonnet-5-5 · accept-edits · topic/one · ▰▰▰▰▱▱▱▱ · 51% ORANGE · $1.50"
+        assert text == "sonnet-5-5 · accept-edits · topic/one · ▰▰▰▰▱▱▱▱ · 51% full · $1.50"
 
 
 def test_parts_of_features_have_a_rank_and_are_cleaned() -> None:

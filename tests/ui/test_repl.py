@@ -550,7 +550,7 @@ def test_the_status_line(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         await seat.until("scripted model · ask · topic/one")
-        assert "% GREEN" in seat.glass.all()
+        assert "% full" in seat.glass.all()
         for name in ("accept-edits", "plan", "ask"):  # `bypass` only where it began
             seat.press(SHIFT_TAB)
             await seat.until(f"scripted model · {name} ·")

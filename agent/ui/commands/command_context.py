@@ -209,8 +209,8 @@ class CommandContext:
 
 QUICK_COMMANDS = {  # messages that run a command
     "compress": "/compact",
-    "context status": "/context status",
-    "compression log": "/log compaction",
+    "context status": "/context --levels",
+    "compression log": "/log compaction --levels",
     "show session intent": "/intent",
     **dict.fromkeys(("exit", "quit", ":q", ":q!", ":wq"), "/exit"),
     **dict.fromkeys(("help", "?"), "/help"),

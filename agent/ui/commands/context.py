@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
+LEVELS = "--levels"  # shows the names of the source documents
 WRITING_SUMMARY = "writing a summary"
 PROBING = "checking what the model knows from the summary alone"
 SMALL_CHOICES = "[y]es, compact anyway · [a]ll but the newest exchange · [n]o"
@@ -202,9 +203,9 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
 
 @command(
     "how full the context is, and what fills it",
-    argument="[status]",
+    argument="[--levels]",
     anytime=True,
-    complete=completions.fixed(("status",)),
+    complete=completions.fixed((LEVELS,)),
     group="context",
 )
 async def _context(repl: CommandContext, argument: str) -> None:
@@ -214,14 +215,16 @@ async def _context(repl: CommandContext, argument: str) -> None:
     from ..render import render
 
     agent = repl.agent
-    if argument not in ("", "status"):
-        raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
+    if argument not in ("", LEVELS, "status"):
+        raise UsageError(
+            f"/context does not take {argument!r}", hint=f"/context or /context {LEVELS}"
+        )
     # A turn may be running, so copy its mutable state before the first await.
     window = agent.model.current_window()
     view, facts = agent.view.copy(), [] if argument else compaction_report.next_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
-    if argument == "status":
+    if argument:
         counts, now = agent.totals.all.compaction, datetime.now(UTC)
         others = await asyncio.to_thread(marks, entries)
         repl.show_report(compaction_report.status(window, done, others, counts, now))
@@ -392,15 +395,17 @@ async def _log(repl: CommandContext, argument: str) -> None:
     from .. import compaction_report
 
     log = repl.agent.log
-    if argument and argument not in ("compaction", "stats"):
+    levels = argument == f"compaction {LEVELS}"
+    if argument and not levels and argument not in ("compaction", "stats"):
         repl.show(await asyncio.to_thread(_entry_text, log, argument, repl.agent.context.recall))
         return
     entries = log.entries()
-    if argument == "compaction":
+    if argument == "compaction" or levels:
         done = await asyncio.to_thread(history.acts, entries)
         others = await asyncio.to_thread(history.marks, entries)
-        text = compaction_report.event_log(done, others, limit=compaction_report.MAX_SHOWN_ACTS)
-        repl.show_report(text)
+        levels = levels or repl.agent.policy.is_published
+        most = compaction_report.MAX_SHOWN_ACTS
+        repl.show_report(compaction_report.event_log(done, others, limit=most, levels=levels))
     elif argument == "stats":
         text = compaction_report.metrics(await asyncio.to_thread(metrics.session_metrics, entries))
         repl.show_report(text)

@@ -540,11 +540,13 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
 
 def _title(point: "RewindPoint") -> str:
     """Return the message after a turn's point, or a checkpoint's trigger and previous message."""
+    from ...compaction.history import readable_trigger
+
     words = one_line(point.words, MAX_MESSAGE_CHARS)
     if not point.path:
         return f"while it worked: {words}" if point.mid_turn else words
     after = f"after: {words}" if words else "before the first turn"
-    return f"checkpoint {point.trigger}, {after}"
+    return f"checkpoint {readable_trigger(point.trigger)}, {after}"
 
 
 def _when(at: str) -> str:

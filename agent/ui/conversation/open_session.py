@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from ....tools.job import BackgroundJob
     from ...config.settings import PermissionMode
     from ...config.user_settings import UserSettings
+    from ...context.window import Window
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
     from ...library.login import Logins
     from ...loop.agent import AgentState
     from ...permissions.rule_set import RuleFiles
     from ...recordings.other_sessions import OtherSessions
+    from ..fill import NextStep
 
 
 # Returns (command files by name, problems with files). Blocks.
@@ -135,6 +137,7 @@ class Conversation:
         self.is_choosing_model = False  # at the first start: the status line shows no model
         self._branch = current_branch(services.cwd)
         self._closing_unwanted: asyncio.Task[None] | None = None
+        self._step: tuple[object, NextStep] | None = None  # for this state of the session
 
     @property
     def is_open(self) -> bool:
@@ -261,23 +264,37 @@ class Conversation:
             return [("", "opening the session …" + (f" {waited:.0f} s" if waited >= 1 else ""))]
         if self._agent is None:
             return [("", "no session is open")]
+        from ..fill import fullness  # too slow for the first paint
+
         window = self._agent.model.current_window()
+        step = self._next_step(self._agent, window)
         now = status.StatusLine(
             model="" if self.is_choosing_model else self._agent.model.id,
             overloaded=self._agent.model.roles.overloaded[0],
             mode=self._shown_mode(self._agent),
             branch=self._branch,
             share=window.share,
-            level=window.level,
+            fullness=fullness(window, levels=self._agent.policy.is_published),
+            next_step=step.text,
+            user_acts=step.user_acts,
             cost_usd=self._agent.totals.all.cost_usd,
             agents=len(self._agent.context.agents),
             jobs=len(self.running_jobs),
             effort=self._agent.model.effort or "",
-            preparing=self._agent.engine.is_preparing,
             more=self._agent.features.status(),
             sandbox=status.sandbox_mark(self._agent.context.sandbox),
         )
         return status.fit_line(now, width)
+
+    def _next_step(self, agent: "AgentState", window: "Window") -> "NextStep":
+        """Return the next step of compaction. Plan it again only when the session has changed."""
+        from ..fill import next_step
+
+        engine = agent.engine
+        state = (agent.log.path, agent.log.last_seq, window, engine.policy, engine.is_preparing)
+        if self._step is None or self._step[0] != state:
+            self._step = state, next_step(engine, window)
+        return self._step[1]
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the status line, for the user's own status command. Raises

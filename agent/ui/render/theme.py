@@ -72,11 +72,7 @@ ROLES = {
     "mode.accept-edits": "yellow",
     "mode.sandboxed": "green",
     "mode.bypass": "red bold",
-    "level.green": "green",
-    "level.yellow": "yellow",
-    "level.orange": "yellow bold",
     "level.red": "red",
-    "level.critical": "red bold",
     # Content of the context, by origin.
     "context.fixed": "violet",
     "context.reinserted": "violet bold",

@@ -362,8 +362,7 @@ def _progress(agent: Subagent) -> RenderableType:
         return one_line(line.append("waiting for your answer", style="question"))
     if now is None:
         return one_line(line.append("starting"))
-    line.append(f"{count_of(now.calls, 'call')} · {now.tokens:,} tokens ")
-    line.append(now.level, style=f"level.{now.level.lower()}")
+    line.append(f"{count_of(now.calls, 'call')} · {now.tokens:,} tokens")
     return one_line(line.append(f" · {' '.join(clean(now.doing).split())}" if now.doing else ""))
 
 

@@ -145,7 +145,7 @@ def reach(phase: Phase, place: Place, server: Server) -> Reached:
     env = {**place.server(server.url), **off, **phase.prepare(place)}
     command, *module = AS_MODULE if "PYTHONPATH" in env else (COMMAND,)
     terminal = Terminal(*module, *phase.arguments, cwd=place.project, env=env, command=command)
-    terminal.see("GREEN")
+    terminal.see("% full")
     for number, words in enumerate(phase.words):
         terminal.type(f"{words}\r")
         if number + 1 < len(phase.words):

@@ -226,7 +226,7 @@ def mend(
     """Play a whole turn."""
     with it.terminal(*FREELY, steps=MENDING, columns=columns, rows=rows, theme=theme) as terminal:
         terminal.type("The check fails. Find out why and fix it.\r")
-        terminal.see(lambda text: "context 0%" in " ".join(text.split()) and "GREEN" in text)
+        terminal.see(lambda text: "context 0%" in " ".join(text.split()) and "% full" in text)
         take(name, terminal, LIGHT if theme == "light" else DARK)
 
 
