@@ -456,7 +456,9 @@ class SummaryApplier:
             cap = min(cap, _tokens_of_words(draft.document, draft.max_words))
         cap = int(max(share, 1 / SHORTEST_DIVISOR) * cap)
         previous, document = document_of(self.host.view.summary), draft.document
-        probes = verify.choose_probes(cut.evicted, ledger, previous, cap, written=document)
+        probes = verify.choose_probes(
+            cut.evicted, ledger, previous, cap, written=document, standing=draft.standing
+        )
         if draft.author == "user":
             return document, probes
         rules, shown = document.rules, _rules_shown(document, before, share)

@@ -82,7 +82,6 @@ class CompactionEngine:
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
     _done_since_summary: set[str] = field(default_factory=set)  # names of actions
-    _warned_sections: set[str] = field(default_factory=set)  # warnings shown
     _boundary_todos: tuple[str, ...] = ()  # the completed todo list that last was a boundary
     _completed_todos: tuple[str, ...] = ()  # at the previous call, () if open or summarised
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time and newest seq at start or last summary
@@ -590,9 +589,7 @@ class CompactionEngine:
             text = f"{section.problem}; `ctxagent preserve --create` writes it"
             if self.policy.rules.strict:
                 raise CompactionFailed(f"preserve.strict is set, and {text}")
-            if text not in self._warned_sections:
-                self._warned_sections.add(text)
-                self.host.emit(Notice("warning", text))
+            self.host.warn_once(text)
 
     def _writer(self, policy: Policy) -> SummaryWriter:
         return SummaryWriter(self.host, policy, self._unusable)

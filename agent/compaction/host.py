@@ -9,7 +9,7 @@ from ...tools.system.kept_text import KeptText
 from ..context.request import Request
 from ..context.view import View, fold
 from ..context.window import Window, measure
-from ..events import Emit, Event
+from ..events import Emit, Event, Notice
 from ..models.base import Reply
 from ..models.catalog import CacheTerms, cache_terms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Revert, Usage
@@ -77,6 +77,9 @@ class EngineHost(Protocol):
     def current_window(self) -> Window:
         """Return the context's size and the model's window."""
 
+    def warn_once(self, text: str) -> None:
+        """Show the user a warning, once per session."""
+
     def record(self, entry: Entry) -> Entry:
         """Append an entry to the log and fold it into the view and the ledger."""
 
@@ -139,6 +142,9 @@ class BareHost:
 
     def emit(self, event: Event) -> None:
         """Ignore the event: there is no front end."""
+
+    def warn_once(self, text: str) -> None:
+        self.emit(Notice("warning", text))
 
     def record(self, entry: Entry) -> Entry:
         recorded = self.log.append(entry)

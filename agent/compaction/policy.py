@@ -83,6 +83,7 @@ class Policy:
     at_end: bool = False  # a summary or checkpoint at the end of the session
     brief: bool = False  # fewer tools and shorter texts, for small models
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
+    instructions: tuple[str, ...] = ()  # of the user, for every summary
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # categories that are kept or may be cleared
     saves_time: bool = True  # follows the speed of a local server, see `in_time`
     fixed: frozenset[str] = field(default=frozenset(), compare=False)  # fields set by the user
@@ -286,6 +287,7 @@ def policy_of(settings: Settings) -> Policy:
         "model": small if compact.model == "small" else compact.model,
         "examiner": small,
         "clear_when": PRESET if clearing.when == "auto" else clearing.when,
+        "instructions": compact.instructions,
         "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),
     }
     given = {name: value for name, value in chosen.items() if value != PRESET}

@@ -12,6 +12,7 @@ from .keys import (
     FOLDER,
     GIGABYTES_OR_OFF,
     MODEL_ID,
+    SENTENCES,
     SWITCH,
     THRESHOLD_OR_OFF,
     TOKENS,
@@ -20,6 +21,7 @@ from .keys import (
     loosens_if_different,
     loosens_if_later,
     loosens_if_turned,
+    loosens_never,
     one_of,
     or_none,
     or_preset,
@@ -143,6 +145,13 @@ class CompactSettings:
         one_of(Summarizer),
         'Who writes the summary: the "model", the "api" itself if it can, or "mechanical": no '
         "model.",
+    )
+    instructions: tuple[str, ...] = setting(
+        (),
+        SENTENCES,
+        "What every summary must keep, in your words.",
+        adds=True,
+        loosens=loosens_never,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compaction.summary.request import first_tokens
+from ..compaction.summary.standing import SECTION, SOURCE, section_of
 from ..context.tokens import estimate, estimate_content
 from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ..context.items import Item
     from ..context.view import View
 
-SOURCE = "instructions"  # source of the entries, and the key of their details
 BUDGET_SHARE = 0.10  # of the window, for all instruction files
 MIN_PART_TOKENS = 200  # of a cut text; a text with less room is left out
 
@@ -94,6 +94,8 @@ def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None =
             shorter = filled(_LEFT_OUT.format(to=" there" * (file.folder is not None)))
         if saved := max(0, size - estimate(shorter)):
             content, details["left_out"] = shorter, saved
+            if section := section_of(file.text):
+                details[SECTION] = section
     return User(content=content, source=SOURCE, details={SOURCE: details})
 
 

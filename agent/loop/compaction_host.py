@@ -42,7 +42,7 @@ class CompactionHost:
         self._agent, model, features = agent, agent.model, agent.features
         self.ledger, self.folder = agent.ledger, agent.folder
         self.record, self.rebuild_view = agent.record, agent.rebuild_view
-        self.record_model = agent.record_model
+        self.record_model, self.warn_once = agent.record_model, agent.warn_once
         self.sync, self.recall = agent.log.sync_all, partial(find_texts, agent.log.path)
         self.current_window, self.token_seconds = model.current_window, model.token_seconds
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction

@@ -43,6 +43,10 @@ _RETRY_TEXT = (
     "\n\nYour last answer to this could not be used: {problem}. Answer again, with every section, "
     "in at most {cap:,} tokens."
 )
+_STANDING_TEXT = (
+    "\n\nThe user's instructions for every record follow. What they ask to keep is a critical "
+    "fact, unless it belongs in another section.\n{standing}"
+)
 SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
@@ -190,10 +194,12 @@ def summary_question(
     *,
     is_merged: bool = True,
     problem: str = "",
+    standing: str = "",
 ) -> str:
     """Return the question to the model.
 
-    `instructions` are the user's, for this summary only. `failures` lists the open failures.
+    `instructions` are the user's, for this summary only, and `standing` those for every summary.
+    `failures` lists the open failures.
     `is_merged` is True if the answer will be merged with the previous record. `problem` is the
     reason why the previous answer was unusable.
     """
@@ -202,6 +208,8 @@ def summary_question(
         text = text.replace(part, merged if is_merged else separate)
     if failures:
         text += f"\n\n{failures}"
+    if standing:
+        text += _STANDING_TEXT.format(standing=standing)
     if instructions.strip():
         text += f"\n\nThe user adds, for this record only: {instructions.strip()}"
     if problem:

@@ -20,6 +20,7 @@ from ..host import EngineHost
 from ..own_marks import without_marks_in
 from ..policy import Policy
 from .request import MIN_SUMMARY_CAP_TOKENS, Cut, max_summary_tokens, where_to_look
+from .standing import standing_text
 from .user_messages import budget_tokens, messages_section, section_tokens
 from .writer import INSTRUCTIONS_IGNORED, SummaryWriter
 
@@ -73,6 +74,7 @@ async def summarize_span(
     if veto := await host.before_summary({**event, "instructions": instructions}):
         raise CompactionFailed(f"a before_compact hook refused it: {veto}")
     own = cast(EngineHost, _SpanHost(host, cut, entries))
+    policy = replace(policy, instructions=(standing_text(host.view, policy.instructions),))
     draft = await SummaryWriter(own, policy, only_span=True).write(
         cut, instructions, emit=host.emit, by_api=False
     )

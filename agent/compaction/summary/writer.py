@@ -47,6 +47,7 @@ from .request import (
     summary_request,
     why_unusable,
 )
+from .standing import standing_text
 from .user_messages import (
     TextOf,
     lifting_quotation,
@@ -63,6 +64,11 @@ KEY = "unusable"  # in the checks of a summary
 INSTRUCTIONS_IGNORED = (
     "the instructions have no effect: the summary is built from the log, without a model. "
     "-c compact.summarizer=model lets the model write it"
+)
+STANDING_IGNORED = (
+    "no model reads the instructions for summaries (compact.instructions, Compact Instructions): "
+    "summaries are built from the log. Only what they quote is kept. -c compact.summarizer=model "
+    "lets the model write summaries"
 )
 
 
@@ -301,6 +307,7 @@ class SummaryDraft:
     by_api: BlockSummary | None = None  # set if the API wrote it
     unusable: Mapping[str, Any] = field(default_factory=dict)  # count of unusable ones, to record
     read_back: ReadBack | None = None  # set if the check was made in the background
+    standing: str = ""  # instructions for every summary; what they quote is checked
 
 
 def _ignore(event: Event) -> None:
@@ -327,6 +334,8 @@ class SummaryWriter:
         spent: float | None = 0.0
         with waiting(emit, "writing a summary"):
             if self.policy.summarizer == "mechanical":
+                if self._standing:
+                    self.host.warn_once(STANDING_IGNORED)
                 return self.from_ledger(previous)
             if by_api and self.policy.summarizer == "api":
                 draft, spent = await self._ask_api(cut, instructions)
@@ -364,6 +373,7 @@ class SummaryWriter:
                         render(document),
                         resolved=resolved,
                         superseded=gone,
+                        standing=self._standing,
                     )
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         if is_answered:
@@ -398,7 +408,9 @@ class SummaryWriter:
             return None, 0.0
         window, failures = host.current_window(), host.ledger.unresolved()
         listed = open_failures_text(failures)
-        question = summary_question(window, host.redact(instructions), listed, is_merged=False)
+        question = summary_question(
+            window, host.redact(instructions), listed, is_merged=False, standing=self._standing
+        )
         model, effort = host.model_id, host.effort
         found = block_request(host.view, cut, window, question, model=model, effort=effort)
         if found is None:
@@ -433,6 +445,7 @@ class SummaryWriter:
             resolved=resolution_rows(new.errors, "model", host.ledger, failures),
             superseded=gone,
             by_api=BlockSummary(block, whole_cut, edits),
+            standing=self._standing,
         )
         return draft, spent
 
@@ -471,7 +484,13 @@ class SummaryWriter:
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
         """Make a summary from the ledger, without a model."""
         document = document_from_ledger(self.host.ledger, previous)
-        return SummaryDraft(document, 0.0, "ledger", render(document))
+        text = render(document)
+        return SummaryDraft(document, 0.0, "ledger", text, standing=self._standing)
+
+    @property
+    def _standing(self) -> str:
+        """The user's instructions for every summary."""
+        return self.host.redact(standing_text(self.host.view, self.policy.instructions))
 
     async def _ask(
         self, cut: Cut, instructions: str, problem: str, window: Window, emit: Emit
@@ -483,7 +502,12 @@ class SummaryWriter:
         failures = open_failures_text(host.ledger.unresolved())
         asked = host.redact(instructions)
         question = summary_question(
-            window, asked, failures, is_merged=not self.only_span, problem=problem
+            window,
+            asked,
+            failures,
+            is_merged=not self.only_span,
+            problem=problem,
+            standing=self._standing,
         )
         view, model, effort = host.view, host.model_id, host.effort
         # Another model cannot read this model's thinking, so it gets chunks of text.

@@ -24,6 +24,7 @@ from ..summary.merge import denial_fact
 from ..summary.open_failures import MAX_COMMAND_CHARS, error_line
 from ..summary.request import MAX_PIN_TOKENS
 from ..summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, shorten_at_gap
+from ..summary.standing import quoted_lines
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 
@@ -68,13 +69,15 @@ def choose_probes(
     cap_tokens: int,
     *,
     written: SummaryDocument | None = None,
+    standing: str = "",
 ) -> list[Probe]:
     """Return the facts that a summary of `evicted` should contain, as probes, the most important
     first.
 
     `cap_tokens` is the summary's cap without the table of changed files, the user's rules and open
     command failures. Pinned items are not probed, since they stay in the context. Decisions that
-    the merged document `written` dropped are not probed either.
+    the merged document `written` dropped are not probed either. `standing` has the user's
+    instructions for every summary.
     """
     changed = list(_changed_files(ledger, cap_tokens))
     room = int(PROBED_SHARE * (cap_tokens - EMPTY_DOCUMENT_TOKENS))
@@ -84,6 +87,7 @@ def choose_probes(
         _intent(evicted_seqs, ledger),
         _errors(ledger),
         _constraints(rules, ledger),
+        _asked_for(standing, evicted, (written or previous or SummaryDocument()).facts),
         _work(ledger),
         _decisions(previous, written),
         _read_files(evicted_seqs, ledger),
@@ -159,6 +163,18 @@ def _constraints(rules: Sequence[UserRule], ledger: Ledger) -> Iterator[Probe]:
     for rule in rules[: -MAX_ASKED_RULES - 1 : -1]:
         if fact := first_line(rule.text):
             yield Probe("decision", question, fact, "rules", rule.ref, rule.text)
+
+
+def _asked_for(
+    standing: str, evicted: Sequence[Item], facts: Sequence[SummaryFact]
+) -> Iterator[Probe]:
+    """Yield what the user's instructions for every summary quote."""
+    for kept in quoted_lines(standing, evicted, [fact.text for fact in facts]):
+        line = first_line(kept.line)
+        question = f"What does the record say with “{kept.quoted}”? Quote each line."
+        fact = line if kept.is_mark else kept.quoted
+        entry = line if fact in line else kept.quoted
+        yield Probe("decision", question, fact, "facts", kept.ref or None, entry)
 
 
 def _decisions(
@@ -435,5 +451,5 @@ def _item(probe: Probe) -> str | SummaryFact | FileRow | ReadRow:
     if probe.section == "modified":
         return FileRow(probe.fact, cast(FileAction, probe.entry))
     if probe.section == "facts":
-        return SummaryFact(probe.entry)
+        return SummaryFact(probe.entry, probe.ref or 0)
     return ReadRow(probe.fact, probe.entry) if probe.section == "read" else probe.entry
