@@ -87,7 +87,7 @@ def first_entries(
 
 def environment_text(cwd: Path, env: Mapping[str, str]) -> str:
     """Return directory, platform, date, git branch and status as text for the model."""
-    from ..worktree import git  # GitPython costs 126 ms
+    from ..worktree import git
 
     lines = [
         "The environment at the start of this session:",

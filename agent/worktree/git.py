@@ -1,16 +1,14 @@
-"""The project's git repository, read through GitPython. Its configuration is untrusted: programs
-that it names are not started, and they would find no secret in the environment.
+"""The project's git repository. Its configuration is untrusted: programs that it names are not
+started, and they would find no secret in the environment.
 """
 
 import errno
 import os
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...tools.system.environment import git_variables
 from ...tools.system.git_links import current_branch, first_outside_link
@@ -18,23 +16,23 @@ from ...tools.system.programs import own_environment, program
 from ..errors import UsageError
 from ..lazy import dataclass, regex
 
-if TYPE_CHECKING:
-    from git import Git, Repo
-
-
 NOT_INSTALLED = "Git: not installed"
 NO_REPOSITORY = "Git: not a repository"
 MAX_CHANGED_FILES = 40  # changed files that are named
 RUN_TIMEOUT_S = 1_800  # long, because a command may copy a whole repository
 MAX_SAID_CHARS = 500  # of git's error message
 
-_PROGRAM_VARIABLE = "GIT_PYTHON_GIT_EXECUTABLE"
 _HARMLESS = {
     "core.fsmonitor": "false",
     "log.showSignature": "false",
     "safe.bareRepository": "explicit",  # ignore bare repositories inside a work tree
+    "status.relativePaths": "false",
 }
 _QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
+# In git's error messages outside a repository, in a bare one and in a `.git` folder.
+_NOT_IN_REPOSITORY = (
+    "not a git repository", "bare repository", "must be run in a work tree",
+)  # fmt: skip
 # Variables that point git to another repository than the one in its folder.
 _OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
@@ -43,47 +41,28 @@ _NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone can name a program
 
 
 def git_program(env: Mapping[str, str]) -> str:
-    """Return the path of the trusted git program, or "" if none works. Also imports GitPython with
-    this program, because GitPython runs git on import.
-    """
-    path = program("git", env.get("PATH"))
-    if path and "git" not in sys.modules:
-        before = os.environ.get(_PROGRAM_VARIABLE)
-        os.environ[_PROGRAM_VARIABLE] = path
-        try:
-            import git  # noqa: F401
-        except ImportError:  # raised by GitPython if git does not run
-            return ""
-        finally:
-            if before is None:
-                os.environ.pop(_PROGRAM_VARIABLE, None)
-            else:
-                os.environ[_PROGRAM_VARIABLE] = before
-    return path
+    """Return the path of the trusted git program, or "" if there is none."""
+    return program("git", env.get("PATH"))
 
 
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     """Describe the branch, newest commits and changed files in a few lines for the model. `env` is
     the environment of the model's commands: git does not get variables that are missing there.
     """
-    if program("git", env.get("PATH")) and not _may_be_in_repository(cwd):
-        return NO_REPOSITORY  # GitPython takes 50 ms to import
-    if not git_program(env):
+    path = git_program(env)
+    if not path:
         return NOT_INSTALLED
-    from git import Repo
-    from git.exc import GitError
-
+    if not _may_be_in_repository(cwd):
+        return NO_REPOSITORY
     if astray := first_outside_link(cwd):
         return f"Git: not looked at: {astray}"
+    env = {**own_environment(env), **_NO_FETCH, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        repo = Repo(cwd, search_parent_directories=True)
-    except (GitError, OSError):
-        return NO_REPOSITORY
-    with repo:
-        try:
-            return _describe(repo, env)
-        except (GitError, OSError) as error:
-            return f"Git: {repo.working_tree_dir}, unreadable ({type(error).__name__})"
+        env |= git_variables({**_HARMLESS, **_no_filters(path, cwd, env)}, env)
+        return _describe(path, cwd, env)
+    except OSError as error:
+        is_none = any(words in str(error) for words in _NOT_IN_REPOSITORY)
+        return NO_REPOSITORY if is_none else f"Git: {cwd}, unreadable"
 
 
 def _may_be_in_repository(cwd: Path) -> bool:
@@ -94,26 +73,43 @@ def _may_be_in_repository(cwd: Path) -> bool:
     return any(os.path.lexists(each / name) for each in (cwd, *cwd.parents) for name in names)
 
 
-def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
-    git = repo.git
-    git.update_environment(
-        **{name: "" for name in os.environ if name not in env and name != "PATH"},
-        PATH=own_environment(env)["PATH"],
-        GIT_OPTIONAL_LOCKS="0",
-        **_NO_FETCH,
-    )
-    git.update_environment(**git_variables({**_HARMLESS, **_no_filters(git)}, os.environ))
+def _describe(path: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """Describe a repository. Raises OSError with git's error message."""
     # Without `dirty`, git would run in nested repositories and read their settings.
-    status = git.status("--short", "--branch", "--ignore-submodules=dirty").splitlines()
-    changed = status[1:]
-    lines = [f"Git branch: {status[0].removeprefix('## ')}"]
+    words = ("status", "--short", "--branch", "--ignore-submodules=dirty")
+    branch, *changed = os.fsdecode(_run(path, words, cwd, env)).splitlines()
+    lines = [f"Git branch: {branch.removeprefix('## ')}"]
     lines += ["Changed files:", *changed[:MAX_CHANGED_FILES]] if changed else ["Work tree: clean"]
     if len(changed) > MAX_CHANGED_FILES:
         lines.append(f"… and {len(changed) - MAX_CHANGED_FILES} more")
-    if repo.head.is_valid():
+    with suppress(OSError):  # before the first commit
+        newest = _run(path, ("log", "-5", "--format=%h %s"), cwd, env)
         lines.append("Newest commits:")
-        lines += [line[:100] for line in git.log("-5", "--format=%h %s").splitlines()]
+        lines += [line[:100] for line in os.fsdecode(newest).splitlines()]
     return "\n".join(lines)
+
+
+def _run(
+    path: str,
+    words: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    given: bytes = b"",
+    seconds: float = RUN_TIMEOUT_S,
+) -> bytes:
+    """Run git in a folder and return its output; `given` is its input. Raises OSError with git's
+    error message.
+    """
+    try:
+        done = subprocess.run(
+            [path, *words], cwd=cwd, env=env, input=given, capture_output=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(errno.ETIMEDOUT, str(error)) from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise OSError(errno.EIO, said[-MAX_SAID_CHARS:])
+    return done.stdout
 
 
 def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
@@ -121,21 +117,12 @@ def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
     fetching. Raises OSError if git is missing or the repository points to another folder.
     """
     env = own_environment(env)
-    if not git_program(env):
+    path = git_program(env)
+    if not path:
         raise FileNotFoundError(errno.ENOENT, "git is not installed")
     if astray := first_outside_link(cwd):
         raise PermissionError(errno.EACCES, f"{astray}, out of the repository")
-    from git import Git
-    from git.exc import GitError
-
-    git = Git(cwd)
-    blank = {name: "" for name in os.environ if name not in env}
-    git.update_environment(**blank, **env)
-    try:
-        emptied = _no_filters(git)
-    except GitError as error:
-        raise OSError(errno.EIO, "its configuration cannot be read") from error
-    return {**env, **_NO_FETCH, **git_variables(emptied, env)}
+    return {**env, **_NO_FETCH, **git_variables(_no_filters(path, cwd, env), env)}
 
 
 class GitRunner:
@@ -171,28 +158,18 @@ class GitRunner:
         message.
         """
         settings = [part for setting in _QUIET for part in ("-c", setting)]
-        try:
-            done = subprocess.run(
-                [self._program, *settings, *words],
-                cwd=self._folder,
-                env=self.env,
-                input=given,
-                capture_output=True,
-                timeout=self._seconds,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise OSError(errno.ETIMEDOUT, str(error)) from None
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()
-            raise OSError(errno.EIO, said[-MAX_SAID_CHARS:])
-        return done.stdout
+        words = (*settings, *words)
+        return _run(self._program, words, self._folder, self.env, given, self._seconds)
 
 
-def _no_filters(git: "Git") -> dict[str, str]:
-    """Return settings that disable every filter: `git status` would run the `clean` filters."""
-    options = ("--null", "--name-only", "--get-regexp", r"^filter\.")
-    listed = str(git.config(*options, with_exceptions=False))  # it fails when there are none
-    return dict.fromkeys(filter(None, listed.split("\0")), "")
+def _no_filters(path: str, cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Return settings that disable every filter: `git status` would run the `clean` filters. Raises
+    OSError.
+    """
+    options = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+    done = subprocess.run([path, *options], cwd=cwd, env=env, capture_output=True)
+    names = os.fsdecode(done.stdout).split("\0")  # git fails if there are none
+    return dict.fromkeys(filter(None, names), "")
 
 
 BRANCH_PREFIX = "ctxagent/"

@@ -20,8 +20,8 @@ import re
 import secrets
 import select
 import shutil
+import signal
 import subprocess
-import tempfile
 import threading
 import time
 import weakref
@@ -29,7 +29,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...tools.system.files import (
     copy_private,
@@ -42,9 +41,6 @@ from ...tools.system.git_links import first_outside_link, read_start, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
 from .git import git_program
-
-if TYPE_CHECKING:
-    from git import Git
 
 _READ_BYTES = 65_536
 
@@ -188,7 +184,7 @@ class ObjectStore:
 
     def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
         self.folder, self.index, self.root = folder, index, root
-        self._git, self._program = _git(root, env)
+        self._program = _program(env)
         self._env = _store_environment(env, folder, index, root)
         self._running: dict[tuple[str, ...], RunningGit] = {}  # by arguments
         self._lock = threading.Lock()  # one question at a time
@@ -269,35 +265,26 @@ class ObjectStore:
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
         try:
-            return _run(self._git, [self._program, *arguments], env, given, seconds)[0]
+            return _run(self.root, [self._program, *arguments], env, given, seconds)[0]
         except GitFailed:
             self._delete_unfinished()
             raise
 
     def run_with_warnings(self, *arguments: str) -> tuple[bytes, bytes]:
         """Run a read-only git command and return its output and its warnings."""
-        return _run(self._git, [self._program, *arguments], self._env)
+        return _run(self.root, [self._program, *arguments], self._env)
 
     def start(self, *arguments: str, max_bytes: int) -> bytes:
         """Return the first `max_bytes` bytes of a command's output. A command with a longer output
         is killed.
         """
-        from git.exc import GitError
-
-        try:
-            process = self._git.execute(
-                [self._program, *arguments], as_process=True, env=self._env, start_new_session=True
-            )
-        except (GitError, OSError) as error:
-            raise GitFailed(_error_text(error)) from error
-        child = process.proc
-        if child is None or child.stdout is None:
-            raise GitFailed("git did not start")
-        said: bytes = child.stdout.read(max_bytes)
-        if len(said) == max_bytes:
-            child.kill()
-        _, complaint = child.communicate()
-        if child.returncode and len(said) < max_bytes:
+        with _started(self.root, [self._program, *arguments], self._env) as process:
+            assert process.stdout is not None
+            said = process.stdout.read(max_bytes)
+            if len(said) == max_bytes:
+                process.kill()
+            _, complaint = process.communicate()
+        if process.returncode and len(said) < max_bytes:
             raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
         return said
 
@@ -382,11 +369,11 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
     if root is None or first_outside_link(root):
         return None
-    git, program = _git(str(root), env)
+    program = _program(env)
     wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
     asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
     try:
-        said, _ = _run(git, [program, "rev-parse", *asked], wanted)
+        said, _ = _run(str(root), [program, "rev-parse", *asked], wanted)
     except GitFailed:
         return None
     lines = os.fsdecode(said).split("\n")
@@ -399,70 +386,59 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
 def personal_excludes(env: Mapping[str, str]) -> str:
     """Return the path of the user's global ignore file, which need not exist."""
     wanted = {**_base_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
-    git, program = _git("/", env)
-    asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    asked = [_program(env), "config", "--global", "--type=path", "--get", "core.excludesFile"]
     with suppress(GitFailed):
-        return os.fsdecode(_run(git, asked, wanted)[0]).strip("\n")
+        return os.fsdecode(_run("/", asked, wanted)[0]).strip("\n")
     home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
     return os.path.join(home, "git", "ignore")  # noqa: PTH118
 
 
-def _git(folder: str, env: Mapping[str, str]) -> "tuple[Git, str]":
-    """Return GitPython's Git for a folder, and the path of the git program."""
+def _program(env: Mapping[str, str]) -> str:
+    """Return the path of the git program. Raises GitFailed if git is missing."""
     program = git_program(env)
     if not program:
         raise GitFailed("git is not installed")
-    from git import Git
-
-    return Git(folder), program
+    return program
 
 
 def _run(
-    git: "Git",
+    folder: str,
     command: list[str],
     env: Mapping[str, str],
     given: bytes = b"",
     seconds: float | None = GIT_TIMEOUT_S,
 ) -> tuple[bytes, bytes]:
     """Run git and return its output and its warnings. Raises GitFailed."""
-    from git.exc import GitError
+    with _started(folder, command, env) as process:
+        try:
+            said, complaints = process.communicate(given, seconds)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise GitFailed(f"git did not end within {seconds:g} s") from None
+            raise
+    if process.returncode:
+        text = " ".join(complaints.decode("utf-8", "replace").split())[:300]
+        raise GitFailed(text or f"git ended with {process.returncode}")
+    return said, complaints
 
+
+def _started(folder: str, command: list[str], env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start git. Raises GitFailed."""
     try:
-        with tempfile.TemporaryFile() as file:
-            file.write(given)
-            file.seek(0)
-            _, said, complaints = git.execute(
-                command,
-                file,
-                with_extended_output=True,
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-                kill_after_timeout=seconds,
-                env=env,
-                start_new_session=True,  # Ctrl-C must not reach git
-                umask=PRIVATE_UMASK,
-            )
-            return said, os.fsencode(complaints)
-    except (GitError, OSError) as error:
-        raise GitFailed(_error_text(error)) from error
-
-
-def _error_text(error: Exception) -> str:
-    from git.exc import GitCommandError, GitCommandNotFound
-
-    if isinstance(error, GitCommandNotFound):
-        return "git is not installed"
-    if not isinstance(error, GitCommandError):
-        return str(error)
-    text = " ".join(str(error.stderr).replace("stderr:", "").strip(" \n'").split())[:300]
-    return text or f"git ended with {error.status}"
+        return subprocess.Popen(
+            command, cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, umask=PRIVATE_UMASK,
+            start_new_session=True,  # Ctrl-C must not reach git
+        )  # fmt: skip
+    except OSError as error:
+        raise GitFailed(f"{error.filename}: {error.strerror}") from error
 
 
 def _base_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for git. GitPython adds our own variables, so variables missing in `env` become
-    "".
-    """
-    return {**{name: "" for name in os.environ if name not in env}, **own_environment(env)}
+    """Return `env` for git."""
+    return {**own_environment(env), "LC_ALL": "C"}
 
 
 def _store_environment(

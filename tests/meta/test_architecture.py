@@ -45,7 +45,6 @@ LIBRARY_USERS = {
     "acp": ("addons.editors",),
     "mcp_types": ("agent.extensions.mcp",),
     "anyio": ("agent.extensions.mcp", "addons.proxy.app"),
-    "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
     "tiktoken": ("agent.context.tokens",),
@@ -310,7 +309,7 @@ def loaded_by(*command: str) -> set[str]:
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_nothing_heavy(option: str) -> None:
     heavy = {
-        "acp", "anthropic", "git", "jinja2", "mcp", "prompt_toolkit", "pydantic", "rich",
+        "acp", "anthropic", "jinja2", "mcp", "prompt_toolkit", "pydantic", "rich",
         "tiktoken", "tree_sitter",
     }  # fmt: skip
     loaded = loaded_by(option)
@@ -327,25 +326,7 @@ def test_importing_the_repl_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "prompt_toolkit" in loaded
-    assert (
-        loaded & {"acp", "anthropic", "git", "jinja2", "mcp", "pydantic", "tiktoken", "rich"}
-        == set()
-    )
-
-
-@pytest.mark.variants
-@pytest.mark.slow
-@pytest.mark.parametrize("made", ["", ".git", "HEAD"])
-def test_outside_of_a_repository_no_git_is_imported(tmp_path: Path, made: str) -> None:
-    (tmp_path / made).mkdir(exist_ok=True)
-    code = (
-        "import os, sys, pathlib\n"
-        "from ctxagent.agent.features.environment import environment_text\n"
-        "print(environment_text(pathlib.Path(sys.argv[1]), os.environ), 'git' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith(f"Git: not a repository {bool(made)}")
+    assert loaded & {"acp", "anthropic", "jinja2", "mcp", "pydantic", "tiktoken", "rich"} == set()
 
 
 def test_large_modules_have_a_test_file_of_their_name() -> None:

@@ -192,7 +192,7 @@ def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_the_real_command(tmp_path: Path, mode: str) -> None:
-    """From its first git on, which GitPython starts."""
+    """From its first git on."""
     place, mark = Place(tmp_path), tmp_path / "mark"
     project(place.project)
     path = ":".join([plant(place.project / ".venv/bin", mark), os.environ["PATH"]])
