@@ -162,8 +162,7 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
             ledger.begin(line.id, line.digest, f"s-{line.id}", 1, str(log))
         ledger.close()
         rows["nearly all done"] = started(fleet)
-        model = f"model.id=scripted:{fleet.place.root / 'script.json'}"
-        rows["nearly all done"] |= resume_stat_calls(fleet, model)
+        rows["nearly all done"] |= resume_stat_calls(fleet)
         return rows
 
 
@@ -194,13 +193,16 @@ def stat_calls(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> dic
         return {"stat_calls": sum("stat" in line for line in out)}
 
 
-def resume_stat_calls(fleet: support.Fleet, model: str) -> dict[str, float]:
-    """Count the stat system calls of a run until it has started its first task."""
+def resume_stat_calls(fleet: support.Fleet) -> dict[str, float]:
+    """Count the stat system calls of a run with the default model until it has started its first
+    task.
+    """
     if shutil.which("strace") is None:
         return {}
-    env, ledger = fleet.place.environ(), fleet.folder.ledger
+    env = fleet.place.server("http://127.0.0.1:9")  # nobody answers there
+    ledger = fleet.folder.ledger
     size = ledger.stat().st_size
-    run = [measure.COMMAND, *support.BYPASS, "fleet", "run", "tasks.jsonl", "-c", model]
+    run = [measure.COMMAND, *support.BYPASS, "fleet", "run", "tasks.jsonl"]
     with tempfile.NamedTemporaryFile("r") as out:
         process = subprocess.Popen(
             [*STRACE, out.name, *run], env=env, cwd=fleet.place.project, stdout=subprocess.DEVNULL,
@@ -250,8 +252,7 @@ def page_costs(fleet: support.Fleet) -> dict[str, float]:
     """Return the CPU time of the first live page, and of a page after each running log has grown by
     a call.
     """
-    from ctxagent.addons.fleet import live
-    from ctxagent.addons.fleet import live as live_page
+    from ctxagent.addons.fleet import live, live_page
 
     manifest, entry = fleet.place.project / "tasks.jsonl", ToolResult(tool_use_id="c", content="w")
     line, seconds = encode_line(replace(entry, seq=99, at=AT)), list[float]()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .check import ExpectedCost
     from .clean import TaskPlace
     from .findings import ManifestFindings
+    from .ledger import LedgerReader
     from .manifest import Manifest
 
 MAX_LISTED = 20  # tasks that are listed for each reason
@@ -41,6 +42,7 @@ class CheckedTasks:
     words: list[str]  # the options of each task's agent
     telemetry: "TelemetrySettings"
     estimate: "ExpectedCost"
+    ledger: "LedgerReader"
 
     def notes(self, *, accepted: bool) -> Iterator[str]:
         """Yield the notes, the `accepted` doubts, and the expected cost as text."""
@@ -58,19 +60,20 @@ def check_tasks(
     """
     from .check import StartCheck
     from .findings import ManifestFindings
-    from .ledger import FleetFolder, read_records
+    from .ledger import FleetFolder, LedgerReader
     from .manifest import Manifest
 
-    findings, records = ManifestFindings(path), read_records(FleetFolder.of(path))
+    findings, ledger = ManifestFindings(path), LedgerReader(FleetFolder.of(path))
+    ledger.catch_up()
     check = StartCheck(
-        findings, cwd_of(options), os.environ, setting_flags(options), dollars, records
+        findings, cwd_of(options), os.environ, setting_flags(options), dollars, ledger.records
     )
     if options["answers"]:
         read_answers(options["answers"])
     tasks = Manifest(path, attempts, findings, check)
     words = _task_options(options, check.settings.model.id)
     estimate = check.finish(tasks, words)
-    return CheckedTasks(tasks, findings, words, check.settings.telemetry, estimate)
+    return CheckedTasks(tasks, findings, words, check.settings.telemetry, estimate, ledger)
 
 
 def _task_options(options: dict[str, Any], model: str) -> list[str]:

@@ -129,7 +129,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     tasks = checked.manifest
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
-    ledger = FleetLedger(FleetFolder.of(manifest))
+    ledger = FleetLedger(FleetFolder.of(manifest), checked.ledger)
     try:
         for warning in ledger.warnings:
             say(f"warning: {warning}", err=True)

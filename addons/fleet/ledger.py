@@ -121,7 +121,7 @@ class AttemptOutcome(SessionSums):
     @property
     def sums(self) -> SessionSums:
         """The sums of the task's session."""
-        return SessionSums(**{each.name: getattr(self, each.name) for each in fields(SessionSums)})
+        return SessionSums(*(getattr(self, name) for name in _SUM_FIELDS))
 
     @property
     def verdict(self) -> str:
@@ -136,6 +136,11 @@ class AttemptOutcome(SessionSums):
         if self.kind in STOPPED_KINDS or self.cause:
             return "stopped"
         return "failed" if self.kind else "done"
+
+
+_SUM_FIELDS, _OUTCOME_FIELDS = (
+    tuple(each.name for each in fields(kind)) for kind in (SessionSums, AttemptOutcome)
+)
 
 
 @dataclass(slots=True)
@@ -363,9 +368,9 @@ def _names_in(folder: Path) -> set[str]:
 class FleetLedger:
     """The ledger of a fleet, locked by this process and open for appending."""
 
-    def __init__(self, folder: FleetFolder) -> None:
-        """Open the ledger, or create it. Raises UsageError if another process has it open,
-        RecordError if it cannot be written.
+    def __init__(self, folder: FleetFolder, reader: "LedgerReader | None" = None) -> None:
+        """Open the ledger, or create it. `reader` may have read it before. Raises UsageError if
+        another process has it open, RecordError if it cannot be written.
         """
         self.folder = folder
         self.warnings: list[str] = []
@@ -383,7 +388,9 @@ class FleetLedger:
         except OSError as error:
             os.close(self._lock)
             raise _unwritable(folder.ledger, error) from error
-        self.records = read_records(folder)
+        reader = reader or LedgerReader(folder)
+        reader.catch_up()
+        self.records = reader.records
 
     def begin(
         self,
@@ -494,8 +501,8 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         record.starts += 1
         record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":
-        known = (each.name for each in fields(AttemptOutcome) if each.name in line)
-        record, outcome = records[id], AttemptOutcome(**{name: line[name] for name in known})
+        known = {name: line[name] for name in _OUTCOME_FIELDS if name in line}
+        record, outcome = records[id], AttemptOutcome(**known)
         record.outcome, record.state, record.has_ended = outcome, outcome.state, True
         record.sums[line["session"]] = outcome.sums
         record.needs_no_agent |= outcome.exit_code == 0

@@ -188,7 +188,8 @@ def attempt_facts(outcome: "AttemptOutcome | None", calls: int, dollars: float |
 def serve_page(manifest: Path, port: int) -> None:
     """Serve the page of a fleet until Ctrl-C. Raises UsageError."""
     from .ledger import FleetFolder
-    from .live import LiveFleet, LivePage
+    from .live import LiveFleet
+    from .live_page import LivePage
     from .manifest import Manifest
 
     fleet = LiveFleet(Manifest(manifest), FleetFolder.of(manifest))

@@ -21,19 +21,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from ...api import guard  # names are imported on first use
 from ...api.base import CtxagentError, dataclass
 from ...api.files import private_opener, sync_file, write_private
-from ...api.guard import (
-    PinnedFiles,
-    ProgramStart,
-    Sandbox,
-    StartGate,
-    StartRefused,
-    contains_home,
-    home_folders,
-    make_sandbox,
-    redaction_for,
-)
 from ...api.models import is_provider_variable
 from ...api.programs import Enclosed, child_environment, git_variables, program
 from ...api.session import as_flags, launch_options, load
@@ -193,13 +183,13 @@ def _is_confined(order: AttemptOrder, name: str, step: TaskStep) -> bool:
     return name == SCORE and (step.sandbox or order.task.image is not None)
 
 
-def _gate(order: AttemptOrder, place: Path) -> StartGate:
-    return StartGate(PinnedFiles(order.folder.path), [os.path.realpath(place)])
+def _gate(order: AttemptOrder, place: Path) -> guard.StartGate:
+    return guard.StartGate(guard.PinnedFiles(order.folder.path), [os.path.realpath(place)])
 
 
-def _program(order: AttemptOrder, name: str, step: TaskStep, place: Path) -> ProgramStart:
+def _program(order: AttemptOrder, name: str, step: TaskStep, place: Path) -> guard.ProgramStart:
     env = {**os.environ, **order.env}
-    return ProgramStart(f"the command {name}", step.command, place, env)
+    return guard.ProgramStart(f"the command {name}", step.command, place, env)
 
 
 def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
@@ -283,7 +273,7 @@ def _run_after(run: "_StepRun") -> str:
     return output or "done"
 
 
-def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
+def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> "guard.Sandbox":
     """Return the sandbox of the agent's commands, without network. Raises CtxagentError."""
     order = run.order
     options = order.options
@@ -292,10 +282,10 @@ def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
     loaded = load(run.place, env, flags)
     log = order.find_log()
     session = log.parent if log else order.folder.path
-    sandbox = make_sandbox(launch_options(loaded, run.place, env), session)
+    sandbox = guard.make_sandbox(launch_options(loaded, run.place, env), session)
     sandbox.own_temporary = run.temporary
     folder = order.fleet.path.parent  # may contain the score command
-    if not contains_home(str(folder), home_folders(env)):
+    if not guard.contains_home(str(folder), guard.home_folders(env)):
         sandbox.read = [*sandbox.read, folder]
     if sandbox.required and (why := sandbox.absent or sandbox.partial):
         raise StepError(SCORE, f'sandbox.mode is "require", and {why}')
@@ -323,7 +313,7 @@ class _StepRun:
             gate.pins.accept(program.key, ())
         try:
             gate.clear_unasked(program)
-        except StartRefused as refused:
+        except guard.StartRefused as refused:
             raise StepError(self._name, str(refused)) from None
 
     def file(self, suffix: str) -> Path:
@@ -365,7 +355,8 @@ class _StepRun:
         with suppress(OSError), self.file(suffix).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
             text = file.read().decode("utf-8", "replace")
-            return redaction_for({**os.environ, **self.order.env}, shapes=True).clean_text(text)
+            env = {**os.environ, **self.order.env}
+            return guard.redaction_for(env, shapes=True).clean_text(text)
         return ""
 
     def facts(self) -> dict[str, str]:

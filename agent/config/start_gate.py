@@ -6,7 +6,6 @@ the user is asked, or the program does not start. The user's own programs are ac
 first seen; programs of the project only when the user trusts the file that names them.
 """
 
-import asyncio
 import hashlib
 import itertools
 import os
@@ -14,12 +13,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...tools.system.spawn import Enclosed
 from ..errors import ConfigError, CtxagentError
 from ..lazy import dataclass
 from .trust import FileChange, PinnedFiles
+
+if TYPE_CHECKING:
+    import asyncio
 
 COMPILED_FOLDER = "compiled"  # in the state folder: Python modules of programs outside a sandbox
 
@@ -122,7 +124,7 @@ class StartGate:
     added: Sequence[str] = ()  # further roots: added directories of the session
     _ask: AskAboutChanges | None = None
     _refused: Callable[[ProgramStart, str], None] | None = None
-    _loop: asyncio.AbstractEventLoop | None = None
+    _loop: "asyncio.AbstractEventLoop | None" = None
     _declined: set[tuple[str, ...]] = field(default_factory=set)  # starts that the user refused
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _unreported: list[tuple[ProgramStart, str]] = field(default_factory=list)
@@ -134,6 +136,8 @@ class StartGate:
         that may not start, also for earlier ones.
         """
         self._ask, self._refused = ask, refused
+        import asyncio  # commands without an event loop import this module too
+
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
         while self._unreported:
@@ -178,6 +182,8 @@ class StartGate:
         """Return a program that may start. Ask the user if its files changed. Raises
         StartRefused.
         """
+        import asyncio
+
         changes = await asyncio.to_thread(self.changes, start)
         version = (start.key, *(each.digest for each in changes))
         if changes and not self._is_first(start):
@@ -235,6 +241,8 @@ class StartGate:
             self.pins.accept(start.key, changes)
 
     async def _asked(self, start: ProgramStart, changes: Sequence[FileChange]) -> bool:
+        import asyncio
+
         assert self._ask is not None
         asking = self._ask(start, changes)
         if self._loop is None or self._loop is asyncio.get_running_loop():

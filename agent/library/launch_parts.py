@@ -4,7 +4,6 @@ The options come from settings files and choices. The commands are for headless 
 The MCP servers of a run are read from their configuration and started.
 """
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -163,6 +162,8 @@ async def expand_task(agent: "AgentState", task: str) -> "str | Shown":
     name, _, arguments = task.partition(" ")
     if not name.startswith("/"):
         return task
+    import asyncio
+
     from ..app import change_model
     from ..extensions.command import Prompt
     from ..features.mcp import servers_of
@@ -390,7 +391,12 @@ def start_errors(launch: LaunchOptions) -> Iterator[CtxagentError]:
     """
     from ..models.catalog import check_price
     from ..models.factory import make_model
-    from ..security.sandbox import check_sandbox
+
+    def check_sandbox_of_launch() -> None:
+        if launch.settings.sandbox.mode == "require":  # else not imported
+            from ..security.sandbox import check_sandbox
+
+            check_sandbox(launch)
 
     def check_model() -> None:
         model = launch.settings.model.id
@@ -399,7 +405,7 @@ def start_errors(launch: LaunchOptions) -> Iterator[CtxagentError]:
         if launch.budget.dollars is not None:
             check_price(model)
 
-    for check in (partial(check_key, launch), partial(check_sandbox, launch), check_model):
+    for check in (partial(check_key, launch), check_sandbox_of_launch, check_model):
         try:
             check()
         except CtxagentError as error:

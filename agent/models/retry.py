@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from email.utils import parsedate_to_datetime
 from time import monotonic, time
 from typing import Any
 
@@ -178,6 +177,8 @@ def requested_wait(headers: Mapping[str, str]) -> float | None:
             continue
         if not math.isnan(seconds):
             return max(0.0, seconds)
+    from email.utils import parsedate_to_datetime  # imports ten modules
+
     try:
         return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
     except (KeyError, ValueError, OverflowError):

@@ -4,7 +4,6 @@ Everything else is real: tools, approval, log, token counts. The model's ID is "
 script has no step left, it raises an error.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from copy import deepcopy
@@ -117,6 +116,8 @@ class ScriptedModel:
         """Replay the next step. Raises ScriptExhausted, the step's error, and the errors of
         `check`.
         """
+        import asyncio
+
         kept = self._copy(request)
         self.requests.append(kept)
         asked = WIRE.body(request, WIRE.parameters(request))

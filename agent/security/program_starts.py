@@ -12,7 +12,6 @@ from ...tools.system.spawn import Enclosed
 from ..config.start_gate import ClearedStart, ProgramRights, ProgramStart, StartGate
 from ..config.trust import PinnedFiles
 from ..launch import LaunchOptions
-from ..permissions.approval import Approval
 from ..session.store import Project
 from .sandbox import Sandbox, agent_paths, make_sandbox
 from .sandbox_paths import repository_root, writable_folders
@@ -59,6 +58,8 @@ class ProgramSandbox:
 
     def confine(self, start: ProgramStart) -> ClearedStart | None:
         """Return a program in the sandbox, or None without one. Blocking."""
+        from ..permissions.approval import Approval
+
         box = self._made.get(start.rights) or self._make(start.rights)
         self._made[start.rights] = box
         if box.off or box.absent:

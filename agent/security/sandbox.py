@@ -38,7 +38,6 @@ from . import (
 )
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .guarded_parts import GuardedParts
-from .name_proxy import NameProxy, listener_command, proxy_variables
 from .sandbox_paths import (
     Boundary,
     Region,
@@ -320,11 +319,14 @@ class Sandbox:
             arguments += ["--remount-ro", "/"]
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
-        proxy = NameProxy(self.names or (), self.decide, self.environ) if self.by_name else None
+        proxy = None
         families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
         passed = seccomp.readable_filter(seccomp.NETLINK if looks else families)
         arguments += bubblewrap.filter_arguments(passed)
-        if proxy:
+        if self.by_name:
+            from .name_proxy import NameProxy, listener_command  # imports asyncio
+
+            proxy = NameProxy(self.names or (), self.decide, self.environ)
             script = f"{shlex.join(listener_command(proxy.descriptor))} </dev/null\n{script}"
             passed = (*passed, proxy.descriptor)
         arguments += ["--chdir", str(self.cwd), "--", "/bin/sh", "-c", script, "sh"]
@@ -362,7 +364,10 @@ class Sandbox:
         given = {name: value for name, value in env.items() if name not in hidden}
         if not self._bubblewrap.absent:
             given.pop("XDG_CACHE_HOME", None)  # the private caches are at the default path
-            given |= proxy_variables() if self.by_name else {}
+            if self.by_name:
+                from .name_proxy import proxy_variables
+
+                given |= proxy_variables()
         elif self.partial or seatbelt.works():
             given["XDG_CACHE_HOME"] = str(self.own_caches)
         if self.limits.looks:

@@ -28,9 +28,9 @@ from ...tools.system.files import (
     share_private,
 )
 from ...tools.system.kept_text import KeptText
+from .. import worktree  # its names are imported on first use
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
 from ..lazy import dataclass, regex
-from ..worktree import SAVED_FOLDER, STORE_FOLDER
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -74,7 +74,7 @@ class Project:
     @property
     def store(self) -> Path:
         """The store of snapshots and saved files."""
-        return self.folder / STORE_FOLDER
+        return self.folder / worktree.STORE_FOLDER
 
     def new_log(self) -> Path:
         """Return the path of a new session's log. Creates no file."""
@@ -202,7 +202,8 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
 def _link_saved_files(log: Path, target: Path) -> None:
     """Give the files that a session has saved a second name in a copy of it. Raises OSError."""
     here, there = (
-        each.resolve().parents[2] / STORE_FOLDER / SAVED_FOLDER for each in (target, log)
+        each.resolve().parents[2] / worktree.STORE_FOLDER / worktree.SAVED_FOLDER
+        for each in (target, log)
     )
     for source in (here / log.parent.name, there / log.parent.name):
         if source.is_dir() and _has_no_symlink(source):

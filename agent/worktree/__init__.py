@@ -7,12 +7,19 @@ files and their permissions without a scan, and `touch_record` lists the files t
 touch. `repository_record` records the project's repository, and `repository_restore` restores it.
 """
 
-from .diff import TreeChange, blob_digest
-from .object_store import REPOSITORY_FOLDER, STORE_FOLDER
-from .repository_record import RepositoryRecorder
-from .saved_files import SAVED_FOLDER, DiskRoom, SavedFile, SavedFiles, first_saved
-from .snapshots import TreeState, WorkTree
-from .touch_record import DELETED, RECORD_FOLDER, UNKNOWN, Touches, TouchRecord, content_of
+from typing import TYPE_CHECKING
+
+from ..lazy import names_on_demand
+
+if TYPE_CHECKING:
+    from .diff import TreeChange, blob_digest
+    from .object_store import REPOSITORY_FOLDER, STORE_FOLDER
+    from .repository_record import RepositoryRecorder
+    from .saved_files import SAVED_FOLDER, DiskRoom, SavedFile, SavedFiles, first_saved
+    from .snapshots import TreeState, WorkTree
+    from .touch_record import DELETED, RECORD_FOLDER, UNKNOWN, Touches, TouchRecord, content_of
+else:
+    __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
     "DELETED",

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ctxagent.addons.fleet.live import ASKING, LivePage, OutageNote, RunNotes
+from ctxagent.addons.fleet.live import ASKING, OutageNote, RunNotes
+from ctxagent.addons.fleet.live_page import LivePage
 from ctxagent.agent.errors import UsageError
 
 from ..support.running_fleet import HOSTILE, RESULT, RunningFleet, calling

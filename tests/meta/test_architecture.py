@@ -329,6 +329,20 @@ def test_importing_the_repl_stays_light() -> None:
     assert loaded & {"acp", "anthropic", "jinja2", "mcp", "pydantic", "tiktoken", "rich"} == set()
 
 
+@pytest.mark.slow
+def test_a_run_of_a_fleet_starts_without_an_event_loop_and_pages() -> None:
+    code = (
+        "import sys\n"
+        "from ctxagent.addons.fleet import check, command, runner\n"
+        "from ctxagent.agent.library import launch_parts\n"
+        "from ctxagent.agent.security import program_starts\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"asyncio", "http.server", "jinja2", "pydantic"}
+    assert not heavy & {*done.stdout.split()}
+
+
 def test_large_modules_have_a_test_file_of_their_name() -> None:
     """`agent/session/search/index.py` is tested by `tests/session/test_index.py`."""
     missing: dict[str, list[str]] = {}

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..system.program_copy import ProgramCopy
-from ..system.project_files import is_ignored
 from .request import OpenText, Search, SearchCommand
 
 # What valid UTF-8 does not contain, and a NUL.
@@ -64,6 +63,8 @@ class Ripgrep:
         return self._command("--text", *shown, f"--regexp={pattern}", "-", given=text)
 
     def _of_folder(self, search: Search, *options: str) -> SearchCommand:
+        from ..system.project_files import is_ignored  # imports asyncio
+
         above = ["--no-ignore-parent"] if is_ignored(search.inside) else []
         end = (*options, "--", f"./{search.only or ''}")
         return self._command(*_file_options(search), *above, *end)

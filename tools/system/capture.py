@@ -9,7 +9,6 @@ DISK_RESERVE_BYTES of the disk free. Further output is counted, and its end is w
 with the number of missing bytes. A full disk never makes the command fail.
 """
 
-import asyncio
 import codecs
 import os
 import re
@@ -17,10 +16,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...agent.lazy import dataclass, regex
 from .unicode import drop_partial_start, whole_length
+
+if TYPE_CHECKING:
+    import asyncio
 
 MAX_OUTPUT_BYTES = 256 << 20
 DISK_RESERVE_BYTES = 1 << 30
@@ -382,6 +384,8 @@ class Live:
         if len(self._pending) > 4 * SHOWN_BYTES:
             del self._pending[:-SHOWN_BYTES]
         if self._timer is None:
+            import asyncio  # commands without an event loop import this module too
+
             self._timer = asyncio.get_running_loop().call_later(SHOW_INTERVAL_S, self._flush)
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
 """Reserve file descriptors for the agent, so that work for its commands cannot use them up."""
 
-import asyncio
 import os
 import resource
 
@@ -27,5 +26,7 @@ def has_spare_descriptors(count: int = 1) -> bool:
 
 async def spare_descriptor() -> None:
     """Wait until one more descriptor can be opened without using the reserve."""
+    import asyncio  # slow to import, and `raise_limit` needs none
+
     while not has_spare_descriptors():  # noqa: ASYNC110 - closing sends no event
         await asyncio.sleep(WAIT_S)

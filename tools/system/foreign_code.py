@@ -1,6 +1,6 @@
 """Run code of tools and extensions, whose failures must not harm the agent."""
 
-import asyncio
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +29,9 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
 
 def _is_cancelled(error: BaseException) -> bool:
     """Return True if an error comes from a request to cancel the current task."""
+    asyncio = sys.modules.get("asyncio")  # to import it here would slow down a start
+    if asyncio is None:
+        return False
     try:
         task = asyncio.current_task()
     except RuntimeError:  # outside of the event loop

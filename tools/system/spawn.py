@@ -5,14 +5,16 @@ children but not to other threads. So a command can be confined without a helper
 lives as long as the child, which may depend on it (PR_SET_PDEATHSIG).
 """
 
-import asyncio
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...agent.lazy import dataclass
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class SideService(Protocol):
@@ -50,6 +52,8 @@ class Spawned:
 
     async def wait(self) -> None:
         """Wait for the process to end."""
+        import asyncio
+
         await asyncio.shield(self._ended)
 
 
@@ -59,6 +63,8 @@ async def spawn(
     """Start a command from a thread that has called `restrict`, with the options of Popen. Raises
     the exceptions of both. Must not be cancelled.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     started: asyncio.Future[subprocess.Popen[bytes]] = loop.create_future()
     ended: asyncio.Future[None] = loop.create_future()
