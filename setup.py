@@ -2,11 +2,18 @@
 
 import runpy
 import shutil
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
+
+if sys.version_info < (3, 11):  # noqa: UP036 (pip would blame a package that needs a newer Python)
+    sys.exit(
+        f"ctxagent needs Python 3.11 or newer. This is Python {sys.version.split()[0]}.\n"
+        "Install a newer Python, and run: python3.11 -m pip install ."
+    )
 
 ROOT = Path(__file__).resolve().parent
 ROOMS = ("addons*", "agent*", "api*", "tools*")
@@ -15,7 +22,8 @@ COMMIT = runpy.run_path(str(ROOT / "agent" / "cli" / "commit.py"))
 
 def record_commit(tree: Path) -> None:
     """Write the commit into the record of a copy of the project, where there is one to write."""
-    if commit := COMMIT["find_commit"](ROOT):
+    commit = COMMIT["find_commit"](ROOT)
+    if commit:
         record = tree / COMMIT["RECORD"]
         record.unlink(missing_ok=True)  # it may be a hard link to the project's own
         record.write_text(f"{commit}\n")

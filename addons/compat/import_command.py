@@ -22,7 +22,7 @@ HEADINGS = {
 }
 
 
-@click.command(name="import-settings")
+@click.command(name="import-settings", epilog="Example: ctxagent import-settings --write")
 @click.option("--write", is_flag=True, help="Copy what can be copied.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj

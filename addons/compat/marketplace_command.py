@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from .marketplaces import OfferedPlugin
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: ctxagent plugin marketplace list")
 def marketplace() -> None:
     """Marketplaces: lists of plugins in repositories and folders."""
 
 
-@marketplace.command(context_settings={"ignore_unknown_options": True})
+@marketplace.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: ctxagent plugin marketplace add https://example.com/plugins.git",
+)
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.argument("source", metavar="PATH|GIT-URL", type=click.UNPROCESSED)
 @exits_with_code
@@ -35,7 +38,7 @@ def add(ref: str, source: str) -> int:
     return 0
 
 
-@marketplace.command(name="list")
+@marketplace.command(name="list", epilog="Example: ctxagent plugin marketplace list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @exits_with_code
 def list_marketplaces(as_json: bool) -> int:
@@ -60,7 +63,7 @@ def list_marketplaces(as_json: bool) -> int:
     return 0
 
 
-@marketplace.command()
+@marketplace.command(epilog="Example: ctxagent plugin marketplace remove my-plugins")
 @click.argument("name")
 @exits_with_code
 def remove(name: str) -> int:
@@ -73,7 +76,7 @@ def remove(name: str) -> int:
     return 0
 
 
-@marketplace.command()
+@marketplace.command(epilog="Example: ctxagent plugin marketplace update")
 @click.argument("name", required=False)
 @exits_with_code
 def update(name: str | None) -> int:

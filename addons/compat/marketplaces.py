@@ -95,7 +95,10 @@ class Marketplace:
                 return _source_elsewhere(given)
             raise ValueError("has no source")
         except ValueError as error:
-            raise UsageError(f"{offer.id} cannot be added: it {error}") from None
+            raise UsageError(
+                f"{offer.id} cannot be added: it {error}",
+                hint="Report it to the owner of the marketplace.",
+            ) from None
 
     def _own_source(self, path: str) -> FileSource:
         about = self.listed.get("metadata")
@@ -147,9 +150,15 @@ def add_marketplace(
             commit, listed = _read_list(source, stage, environ)
             name = check_name(str(listed.get("name")))
         except ValueError as error:
-            raise UsageError(f"{conceal(source.place)} is not a marketplace: {error}") from None
+            raise UsageError(
+                f"{conceal(source.place)} is not a marketplace: {error}",
+                hint="Give a folder or repository with .claude-plugin/marketplace.json.",
+            ) from None
         except OSError as error:
-            raise CtxagentError(f"{conceal(source.place)}: {error.strerror or error}") from None
+            raise CtxagentError(
+                f"{conceal(source.place)}: {error.strerror or error}",
+                hint="Check the address and the network.",
+            ) from None
         known = read_marketplaces(config_home)
         if name in known and known[name].source != source.recorded_place:
             raise UsageError(
@@ -259,4 +268,7 @@ def _write(markets: Mapping[str, Marketplace], config_home: Path) -> None:
         make_private_folder(config_home)
         replace_file(config_home / RECORD_FILE, data)
     except OSError as error:
-        raise CtxagentError(f"{RECORD_FILE} cannot be written: {error.strerror}") from None
+        raise CtxagentError(
+            f"{RECORD_FILE} cannot be written: {error.strerror}",
+            hint="Check the permissions of the folder.",
+        ) from None

@@ -350,7 +350,7 @@ def _change(
 def _own_content(found: OtherSettings, scope: SettingsScope, path: Path) -> bytes:
     """Return the planned content of a ctxagent file. Raises ConfigError."""
     if scope.leaves(path):
-        raise ConfigError(LINK_LEAVES_PROJECT, where=str(path))
+        raise ConfigError(LINK_LEAVES_PROJECT, where=str(path), hint="Replace the link by a file.")
     return found.content(path)
 
 

@@ -23,7 +23,7 @@ ABOUT = ("version", "description")  # fields of a manifest that are printed
 OFFERED = r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)"  # NAME@MARKETPLACE
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: ctxagent plugin list")
 def plugin() -> None:
     """Plugins: folders of commands, skills, subagents, hooks and servers."""
 
@@ -31,7 +31,10 @@ def plugin() -> None:
 plugin.add_command(marketplace)
 
 
-@plugin.command(context_settings={"ignore_unknown_options": True})
+@plugin.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: ctxagent plugin add ./my-plugin",
+)
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("source", metavar="NAME@MARKETPLACE|PATH|GIT-URL", type=click.UNPROCESSED)
@@ -60,7 +63,7 @@ def add(ref: str, yes: bool, source: str) -> int:
     return 0
 
 
-@plugin.command()
+@plugin.command(epilog="Example: ctxagent plugin update my-plugin")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("name", required=False)
 @exits_with_code
@@ -100,7 +103,7 @@ def update(yes: bool, name: str | None) -> int:
     return 1 if left else 0
 
 
-@plugin.command()
+@plugin.command(epilog="Example: ctxagent plugin search review")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.argument("words", nargs=-1)
 @exits_with_code
@@ -127,7 +130,7 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
     return 0 if found else 1
 
 
-@plugin.command(name="list")
+@plugin.command(name="list", epilog="Example: ctxagent plugin list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -153,7 +156,7 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
     return 1 if any(why for _, why in found) else 0
 
 
-@plugin.command()
+@plugin.command(epilog="Example: ctxagent plugin remove my-plugin")
 @click.argument("name")
 @exits_with_code
 def remove(name: str) -> int:
@@ -178,7 +181,7 @@ def _wanted(source: str, ref: str, own: "Path") -> "InstallRequest":
     if named is None or Path(source).is_dir():
         return InstallRequest(FileSource(source, ref))
     if ref:
-        raise UsageError(f"--ref is for a URL of git, not for {source}")
+        raise UsageError(f"--ref is for a URL of git, not for {source}", hint="Leave out --ref.")
     market = marketplace_named(read_marketplaces(own), named[2])
     offer = market.offer(named[1])
     return InstallRequest(market.source_of(offer), offer)

@@ -68,7 +68,10 @@ class FileSource:
     def __post_init__(self) -> None:
         """Validate the fields. Raises UsageError."""
         if self.ref and not _REF.fullmatch(self.ref):
-            raise UsageError(f"--ref {self.ref} is not a branch, tag or commit")
+            raise UsageError(
+                f"--ref {self.ref} is not a branch, tag or commit",
+                hint="Give the name of a branch, tag or commit.",
+            )
         if not self.is_url and self.ref:
             hint = "For a repository on this machine, write file:///ITS/PATH."
             raise UsageError("--ref needs a git URL", hint=hint)
@@ -248,12 +251,17 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     try:
         out, err = child.communicate(timeout=FETCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise CtxagentError(f"git took longer than {FETCH_TIMEOUT_S} s") from None
+        raise CtxagentError(
+            f"git took longer than {FETCH_TIMEOUT_S} s",
+            hint="Try again, or clone it and give the folder.",
+        ) from None
     finally:
         os.close(end)  # this kills a process that still runs
         child.wait()
     if child.returncode:
-        raise CtxagentError(f"git could not fetch it: {_reason(err)}")
+        raise CtxagentError(
+            f"git could not fetch it: {_reason(err)}", hint="Check the address and the network."
+        )
     return out
 
 

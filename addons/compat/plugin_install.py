@@ -239,10 +239,14 @@ def stage_plugin(
                 raise IsMarketplace(shown, offers)
             yield _fetched_plugin(wanted, commit, stage, read_plugins(config_home))
         except ValueError as error:
-            raise UsageError(f"{shown}: {error}") from None
+            raise UsageError(
+                f"{shown}: {error}", hint="`ctxagent guide plugins` describes the format."
+            ) from None
         except OSError as error:
             why = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
-            raise CtxagentError(f"{shown} was not added: {why}") from None
+            raise CtxagentError(
+                f"{shown} was not added: {why}", hint="Check the source and the free disk space."
+            ) from None
 
 
 def install_staged(staged: StagedPlugin, config_home: Path) -> Plugin:
@@ -273,7 +277,10 @@ def remove_plugin(name: str, config_home: Path) -> None:
             elif folder.exists():
                 shutil.rmtree(folder)
         except OSError as error:
-            raise CtxagentError(f"{name} was not removed: {error.strerror}") from None
+            raise CtxagentError(
+                f"{name} was not removed: {error.strerror}",
+                hint="Check the permissions of the folder.",
+            ) from None
 
 
 def plugin_named(plugins: Sequence[Plugin], name: str) -> Plugin:

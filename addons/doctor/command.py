@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .setup import Finding
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent doctor --network")
 @click.argument("id", required=False)
 @click.option("--repair", "repairs", is_flag=True, help="Repair the session; the old log is kept.")
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
@@ -78,7 +78,7 @@ def doctor(
     given = {name[2:].replace("-", "_"): is_given for name, is_given in actions.items()}
     single_action({**given, "repair": repairs})
     if id and (chosen := [name for name, is_given in actions.items() if is_given]):
-        raise UsageError(f"{chosen[0]} does not take a session")
+        raise UsageError(f"{chosen[0]} does not take a session", hint="Leave out the ID.")
     if repairs and id is None:
         raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     if template is not None:
@@ -172,7 +172,10 @@ def _server_model(loaded: "LoadedSettings", state: Path) -> "ServerModel":
 
     model = make_model(loaded.settings, os.environ, state)
     if not isinstance(model, ServerModel):
-        raise UsageError(f"{model.id} is scripted and has no server")
+        raise UsageError(
+            f"{model.id} is scripted and has no server",
+            hint="Name a model of a provider: ctxagent --model PROVIDER/NAME doctor --server.",
+        )
     return model
 
 

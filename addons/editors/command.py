@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...api.session import ServerConfig
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent acp")
 @click.pass_obj
 @exits_with_code
 def acp(options: dict[str, Any]) -> int:

@@ -151,7 +151,9 @@ def _decoded(data: str, where: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise UsageError(f"{where} is not base64: {error}") from None
+        raise UsageError(
+            f"{where} is not base64: {error}", hint="Report it to the authors of the editor."
+        ) from None
 
 
 WIDTH = 100  # columns of command output

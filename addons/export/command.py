@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...api.pages import ExportFormat
 
 
-@click.command("show")
+@click.command("show", epilog="Example: ctxagent sessions show 20261130-0912")
 @click.argument("id")
 @click.pass_obj
 @exits_with_code
@@ -20,7 +20,9 @@ def show_session(options: dict[str, Any], id: str) -> int:
     return _export(options, id, "md")
 
 
-@click.command("export")
+@click.command(
+    "export", epilog="Example: ctxagent sessions export 20261130-0912 --format html > session.html"
+)
 @click.argument("id")
 @click.option(
     "--format",

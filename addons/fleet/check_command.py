@@ -103,7 +103,7 @@ def run_words(manifest: Path) -> list[str]:
     return words if words[at + 1 : at + 2] == ["run"] else ["fleet", "run", str(manifest)]
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent fleet check tasks.jsonl")
 @manifest_argument
 @click.option(
     "--max-budget-usd", "dollars", type=Amount(min=0), metavar="X",
@@ -143,7 +143,7 @@ def check(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     return 0
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent fleet clean tasks.jsonl --dry-run")
 @manifest_argument
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option("--all", "all_tasks", is_flag=True, help="Also of tasks that failed.")

@@ -52,7 +52,7 @@ MAX_ANSWER_CHARS = 4_000  # of the answer in `show`
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: ctxagent fleet run tasks.jsonl --max-budget-usd 5")
 def fleet() -> None:
     """Run many tasks from one manifest; see `ctxagent guide fleet`."""
 
@@ -64,7 +64,7 @@ fleet.add_command(check)
 fleet.add_command(clean)
 
 
-@fleet.command()
+@fleet.command(epilog="Example: ctxagent fleet run tasks.jsonl --max-budget-usd 5")
 @manifest_argument
 @click.option(
     "--jobs", "-j", type=WholeNumber(min=1), metavar="N",
@@ -335,7 +335,7 @@ def _facts_of_task(task: "TaskStatus") -> str:
     return attempt_facts(task.outcome, record.total("calls"), dollars)
 
 
-@fleet.command()
+@fleet.command(epilog="Example: ctxagent fleet status tasks.jsonl")
 @manifest_argument
 @json_option
 @exits_with_code
@@ -346,7 +346,7 @@ def status(manifest: Path, as_json: bool) -> int:
     return 0
 
 
-@fleet.command()
+@fleet.command(epilog="Example: ctxagent fleet show tasks.jsonl billing")
 @manifest_argument
 @click.argument("id", required=False)
 @click.option("--serve", is_flag=True, help="Serve a live page of all tasks for a browser.")
@@ -440,7 +440,7 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStatus":
     )
 
 
-@fleet.command()
+@fleet.command(epilog="Example: ctxagent fleet retry tasks.jsonl billing")
 @manifest_argument
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(

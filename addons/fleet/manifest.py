@@ -571,7 +571,10 @@ def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     with path.open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
             if len(line) > MAX_LINE_BYTES:
-                raise UsageError(f"{path}:{number}: more than {MAX_LINE_BYTES:,} bytes")
+                raise UsageError(
+                    f"{path}:{number}: more than {MAX_LINE_BYTES:,} bytes",
+                    hint="Put long texts into files, and name them in the prompt.",
+                )
             if line.strip():
                 yield number, start, line
             start += len(line)

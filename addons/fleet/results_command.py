@@ -225,7 +225,7 @@ def read_status(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
 MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a process
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent fleet collect tasks.jsonl out")
 @manifest_argument
 @click.argument(
     "folder", type=click.Path(file_okay=False, path_type=Path), metavar="[DIR]", required=False
@@ -258,7 +258,10 @@ def collect(
             "no folder for the results", hint="Give DIR, --swe-bench FILE.json or both."
         )
     if predictions is not None and predictions.suffix != ".json":
-        raise UsageError(f"--swe-bench {predictions}: the name must end with .json")
+        raise UsageError(
+            f"--swe-bench {predictions}: the name must end with .json",
+            hint="Give a name such as predictions.json.",
+        )
     loaded = load(options)
     _, kept, summary = read_status(manifest)
     if predictions is not None:
@@ -326,7 +329,7 @@ _page = click.option(
 UNCOUNTED = {"score": "the score command failed"}  # texts, by reason for a missing verdict
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent fleet results tasks.jsonl")
 @manifest_argument
 @click.option(
     "-k", "ks", type=WholeNumber(min=1), multiple=True, metavar="K",
@@ -359,7 +362,7 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     return 0
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent fleet compare tasks.jsonl other.jsonl")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]")
 @json_option
 @_page

@@ -41,7 +41,7 @@ MAX_NOTES = 3  # newest notes per session
 _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True, epilog="Example: ctxagent proxy --port 8765")
 @click.option(
     "--port",
     type=WholeNumber(0, 65_535),
@@ -81,7 +81,7 @@ def proxy(
         _serve(context.obj, port, upstreams, no_summaries, with_parent)
 
 
-@proxy.command("status")
+@proxy.command("status", epilog="Example: ctxagent proxy status")
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
@@ -113,7 +113,7 @@ def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
     return 0
 
 
-@proxy.command("install")
+@proxy.command("install", epilog="Example: ctxagent proxy install")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit, but install nothing.")
 @click.pass_context
 @exits_with_code
@@ -152,7 +152,7 @@ def install(context: click.Context, only_print: bool) -> int:
     return 0
 
 
-@proxy.command("uninstall")
+@proxy.command("uninstall", epilog="Example: ctxagent proxy uninstall")
 @exits_with_code
 def uninstall() -> int:
     """Stop the service that `proxy install` made, and remove it."""

@@ -11,7 +11,7 @@ from ...api.base import UsageError
 from ...api.cli import exits_with_code, load, project_of
 
 
-@click.command("mcp-server")
+@click.command("mcp-server", epilog="Example: ctxagent mcp-server")
 @click.option("--session", "id", metavar="ID", help="Read this session instead of the newest one.")
 @click.pass_obj
 @exits_with_code

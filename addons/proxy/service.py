@@ -85,7 +85,10 @@ class UserService:
             self.unit.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.unit, text.encode())
         except OSError as error:
-            raise UsageError(f"cannot write {self.unit}: {error.strerror}") from error
+            raise UsageError(
+                f"cannot write {self.unit}: {error.strerror}",
+                hint="Check the permissions of the folder.",
+            ) from error
         try:
             self._run("daemon-reload")
             self._run("enable", "--now", UNIT_NAME)
@@ -149,7 +152,10 @@ class UserService:
         done = _called(self.systemctl, *words)
         if done.returncode:
             said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-            raise UsageError(f"systemctl --user {' '.join(words)}: {said}")
+            raise UsageError(
+                f"systemctl --user {' '.join(words)}: {said}",
+                hint="`ctxagent proxy` runs it without systemd.",
+            )
 
 
 def user_service(home: Path, environ: Mapping[str, str]) -> UserService:
@@ -173,7 +179,10 @@ def _called(systemctl: str, *words: str) -> "subprocess.CompletedProcess[str]":
             text=True, errors="replace", timeout=SYSTEMCTL_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"systemctl --user {' '.join(words)}: {error}") from error
+        raise UsageError(
+            f"systemctl --user {' '.join(words)}: {error}",
+            hint="`ctxagent proxy` runs it without systemd.",
+        ) from error
 
 
 def _quoted(word: str) -> str:

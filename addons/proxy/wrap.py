@@ -29,7 +29,10 @@ ADDRESS = regex(r"http://\S+")  # found in the first line of the proxy's output
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Example: ctxagent wrap claude",
+)
 @click.option(
     "--print",
     "only_print",
@@ -141,7 +144,10 @@ def _become(command: list[str], environ: dict[str, str]) -> int:
     try:
         os.execve(command[0], command, environ)
     except OSError as error:
-        raise UsageError(f"cannot start {command[0]}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot start {command[0]}: {error.strerror}",
+            hint="Check that it is installed and in PATH.",
+        ) from error
 
 
 def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) -> str:

@@ -233,7 +233,9 @@ def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> 
         for name in ("presets", "against", "report", "unnamed"):
             if given[name]:
                 flag = name.removesuffix("s")
-                raise UsageError(f"--sweep does not take --{flag}")
+                raise UsageError(
+                    f"--sweep does not take --{flag}", hint="Leave out --sweep, or this option."
+                )
         return sweep_with(own, files, given)
 
 

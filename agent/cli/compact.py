@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ALL = "--all"
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent compact --dry-run")
 @click.argument("id", required=False)
 @click.option(
     "--dry-run", is_flag=True, help="Show what a compaction would do, without asking a model."
@@ -79,11 +79,15 @@ def compact(
     if act is None:
         raise UsageError("no action given", hint="Give one of --dry-run, --apply and --undo.")
     if instructions and act != "--apply":
-        raise UsageError("--instructions needs --apply, which writes the summary")
+        raise UsageError(
+            "--instructions needs --apply, which writes the summary", hint="Add --apply."
+        )
     if probes_model and act != "--apply":
-        raise UsageError("--probe-model needs --apply, which writes the summary")
+        raise UsageError(
+            "--probe-model needs --apply, which writes the summary", hint="Add --apply."
+        )
     if newest_only and act == "--undo":
-        raise UsageError("--all needs --apply or --dry-run")
+        raise UsageError("--all needs --apply or --dry-run", hint="Add one of them.")
     loaded = load(options)
     say_notices(loaded)
     launch = launch_of(options, loaded)
@@ -101,7 +105,10 @@ def compact(
     )
     if not asyncio.run(_apply(launch, choice, apply_options)):
         if not is_confirmed("Compact anyway?"):
-            raise CompactionFailed("not compacted; nothing has changed")
+            raise CompactionFailed(
+                "not compacted; nothing has changed",
+                hint="To write the summary without a question, give --instructions.",
+            )
         asyncio.run(_apply(launch, choice, replace(apply_options, is_confirmed=True)))
     return 0
 
@@ -169,7 +176,10 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
-            raise CompactionFailed("there is no compaction to undo")
+            raise CompactionFailed(
+                "there is no compaction to undo",
+                hint="`ctxagent log` lists the compactions of a session.",
+            )
         if _is_proxy_session(entries) or not user_wrote_since(entries, last[-1].seq):
             _undo_last(agent)
             return 0

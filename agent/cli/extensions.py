@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ..loop.interface import Feature
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: ctxagent extensions list")
 def extensions() -> None:
     """Extensions: Python files that add tools, commands and hooks."""
 
 
-@extensions.command(name="list")
+@extensions.command(name="list", epilog="Example: ctxagent extensions list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code

@@ -112,7 +112,10 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
         raise UsageError("there is no task", hint=f"Write the task after {trigger}.")
     number = issue.get("number")
     if not isinstance(number, int):
-        raise UsageError("the event names no issue")
+        raise UsageError(
+            "the event names no issue",
+            hint="Run the action on issue_comment, issues or workflow_dispatch.",
+        )
     return ActionRequest(f"{said}\n\n{_comment_origin(comment, issue)}", number)
 
 

@@ -45,7 +45,7 @@ class _Page(_Names):
         )
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent guide permissions")
 @click.argument("page", required=False, type=_Page(), metavar="[PAGE]")
 @click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
 @exits_with_code

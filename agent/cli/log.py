@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..session.entries import Entry
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent log --stats")
 @click.argument("id", required=False)
 @click.option("--entries", is_flag=True, help="Print every entry of the log, one per line.")
 @click.option("--stats", is_flag=True, help="Print metrics and their targets.")
@@ -61,7 +61,10 @@ def log(
     if entries and stats:
         raise UsageError("--entries and --stats exclude each other", hint="Give one of them.")
     if everything and (id or not stats):
-        raise UsageError("--project needs --stats and does not take a session")
+        raise UsageError(
+            "--project needs --stats and does not take a session",
+            hint="Give `ctxagent log --stats --project`, or an ID without --project.",
+        )
     if stats:
         logs = project_of(options).logs() if everything else [log_of(options, id)]
         _print_metrics(logs, as_json)
@@ -128,7 +131,7 @@ def open_entries(path: Path) -> "Iterator[Reversible[Entry]]":
         say(f"warning: {warning}", err=True)
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent recover 2")
 @click.argument("what", metavar="1|2|3|TOPIC", nargs=-1, required=True)
 @click.option("--session", "id", metavar="ID", help="The session; by default the newest one here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

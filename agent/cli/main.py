@@ -177,7 +177,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     subcommand_metavar="[WORDS… | COMMAND [ARGS]…]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Without -p and without a COMMAND the terminal opens, and WORDS are your first message. "
-    "If stdin is not a terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
+    "If stdin is not a terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.\n\n"
+    'Example: ctxagent -p "fix the failing test" --permission-mode accept-edits',
 )
 @click.option(
     "--version",
@@ -378,7 +379,7 @@ def main(context: click.Context, /, **options: Any) -> None:
     run_and_exit(lambda: _repl(options, message_of(context)))
 
 
-@main.command()
+@main.command(epilog="Example: ctxagent demo --keep demo-project")
 @click.option("--fast", is_flag=True, help="Play without pauses.")
 @click.option(
     "--keep",
@@ -407,11 +408,14 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     try:
         make_private_folder(keep)
     except OSError as error:
-        raise UsageError(f"cannot create the directory {keep}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot create the directory {keep}: {error.strerror}",
+            hint="Name a place that you may write to.",
+        ) from error
     return play(keep.resolve(), fast=fast, is_kept=True)
 
 
-@main.command()
+@main.command(epilog="Example: ctxagent config --trust --preview")
 @click.option(
     "--explain", is_flag=True, help="Also print where each value comes from and what it does."
 )
@@ -436,7 +440,7 @@ def config(
         if preview:
             return 0
     elif preview or files:
-        raise UsageError("--preview and FILE need --trust")
+        raise UsageError("--preview and FILE need --trust", hint="Add --trust.")
     loaded = load(options)
     say_notices(loaded)
     for row in () if trust and not explain else rows_of(loaded):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..launch import LaunchOptions
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, epilog="Example: ctxagent mcp list")
 def mcp() -> None:
     """The MCP servers: programs and addresses that offer tools."""
 
@@ -39,7 +39,10 @@ def _of_project(command: "Callable[..., Any]") -> "Callable[..., Any]":
     return project(scope(command))
 
 
-@mcp.command(context_settings={"ignore_unknown_options": True})
+@mcp.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: ctxagent mcp add docs https://mcp.example.com/mcp",
+)
 @_of_project
 @click.option(
     "--transport",
@@ -118,7 +121,10 @@ def _entry(
             raise UsageError(f"--url and {command[0][:200]!r} are two servers", hint="Give one.")
         command = (url,)
     if not command:
-        raise UsageError("there is neither a COMMAND nor an address")
+        raise UsageError(
+            "there is neither a COMMAND nor an address",
+            hint="`ctxagent mcp add --help` has an example.",
+        )
     if command[0].startswith("-"):
         raise UsageError(f"there is no option {command[0][:200]}", hint="See `mcp add --help`.")
     if re.match(r"[A-Za-z_]\w*=", command[0]):
@@ -129,7 +135,10 @@ def _entry(
     is_address = url is not None or "://" in command[0]
     if transport is not None and is_address == (transport == "stdio"):
         needed = "a command" if transport == "stdio" else "an http:// or https:// address"
-        raise UsageError(f"--transport {transport} needs {needed}, not {command[0][:200]!r}")
+        raise UsageError(
+            f"--transport {transport} needs {needed}, not {command[0][:200]!r}",
+            hint="Change one of the two, or leave out --transport.",
+        )
     if is_address and (len(command) > 1 or env):
         raise UsageError("an address does not take arguments or --env", hint="See --header.")
     if not is_address and (header or bearer_token_env_var or client_id or callback_port):
@@ -147,7 +156,9 @@ def _entry(
     return {**values, **{key: value for key, value in more.items() if value}}
 
 
-@mcp.command(name="add-json")
+@mcp.command(
+    name="add-json", epilog="""Example: ctxagent mcp add-json files '{"command": "mcp-files"}'"""
+)
 @_of_project
 @click.argument("name")
 @click.argument("description", metavar="JSON")
@@ -160,9 +171,15 @@ def add_json(
     try:
         values = json.loads(description)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name[:80]}: it is not JSON: {error}") from None
+        raise UsageError(
+            f"{name[:80]}: it is not JSON: {error}",
+            hint="Quote the JSON for the shell; `ctxagent mcp add-json --help` has an example.",
+        ) from None
     if not isinstance(values, dict):
-        raise UsageError(f"{name[:80]}: it is not an object of JSON")
+        raise UsageError(
+            f"{name[:80]}: it is not an object of JSON",
+            hint="`ctxagent mcp add-json --help` has an example.",
+        )
     return _add(options, name, values, project=project or scope == "project")
 
 
@@ -192,7 +209,9 @@ def _add(options: dict[str, Any], name: str, values: dict[str, Any], *, project:
     try:
         check_server(values, path, os.environ)
     except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
+        raise UsageError(
+            f"{name}: {error}", hint="`ctxagent guide mcp` describes the fields."
+        ) from None
     document[SERVERS_KEY][name] = values
     data = write_document(path, document)
     if project and was_trusted:
@@ -202,7 +221,7 @@ def _add(options: dict[str, Any], name: str, values: dict[str, Any], *, project:
     return 0
 
 
-@mcp.command(name="list")
+@mcp.command(name="list", epilog="Example: ctxagent mcp list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -225,7 +244,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
     return 0 if all(status.state == "ready" for status, _ in found) else 1
 
 
-@mcp.command()
+@mcp.command(epilog="Example: ctxagent mcp get docs")
 @click.argument("name")
 @click.pass_obj
 @exits_with_code
@@ -244,7 +263,7 @@ def get(options: dict[str, Any], name: str) -> int:
     return 0 if status.state == "ready" else 1
 
 
-@mcp.command()
+@mcp.command(epilog="Example: ctxagent mcp remove docs")
 @_of_project
 @click.argument("name")
 @click.pass_obj
@@ -271,7 +290,7 @@ def remove(options: dict[str, Any], project: bool, scope: str | None, name: str)
     return 0
 
 
-@mcp.command()
+@mcp.command(epilog="Example: ctxagent mcp login docs")
 @click.argument("name")
 @click.pass_obj
 @exits_with_code
@@ -308,10 +327,14 @@ def _file(options: dict[str, Any], *, project: bool) -> Path:
 def _pair(text: str, sign: str) -> tuple[str, str]:
     name, found, value = text.partition(sign)
     if not (name.strip() and found):
-        raise UsageError(f"{text!r} is not NAME{sign}VALUE")
+        raise UsageError(
+            f"{text!r} is not NAME{sign}VALUE",
+            hint="Quote it, with the sign between name and value.",
+        )
     if any(ord(char) < 32 for char in value.strip()):
         raise UsageError(
-            f"the value of {name.strip()[:80]!r} has a line break or a control character"
+            f"the value of {name.strip()[:80]!r} has a line break or a control character",
+            hint="Give the value on one line.",
         )
     return name.strip(), value.strip()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..extensions.memory import Fact, MemoryFolder
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True, epilog="Example: ctxagent memory list")
 @click.pass_context
 def memory(context: click.Context) -> None:
     """The memory: facts about this project that outlast its sessions. Without a command, list
@@ -23,7 +23,7 @@ def memory(context: click.Context) -> None:
         context.invoke(list_facts)
 
 
-@memory.command(name="list")
+@memory.command(name="list", epilog="Example: ctxagent memory list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -44,7 +44,7 @@ def list_facts(options: dict[str, Any], as_json: bool = False) -> int:
     return 0
 
 
-@memory.command()
+@memory.command(epilog="Example: ctxagent memory show test-command")
 @click.argument("name")
 @click.pass_obj
 @exits_with_code
@@ -56,7 +56,7 @@ def show(options: dict[str, Any], name: str) -> int:
     return 0
 
 
-@memory.command()
+@memory.command(epilog="Example: ctxagent memory forget test-command")
 @click.option("--all", "is_all", is_flag=True, help="Forget every fact.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..models.providers import Provider
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent models anthropic")
 @click.argument("provider", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj

@@ -477,7 +477,8 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
     id, _, number = options["origin"].partition(":")
     if number and not number.isdecimal():
         raise UsageError(
-            f"--from {options['origin']}: {number!r} is not the number of a checkpoint"
+            f"--from {options['origin']}: {number!r} is not the number of a checkpoint",
+            hint="In the session, /rewind lists the checkpoints with their numbers.",
         )
     log = project.find_log(id)
     if number:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..session.entries import Entry
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent rules")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -34,7 +34,7 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
     return 0
 
 
-@click.command()
+@click.command(epilog="Example: ctxagent preserve --create")
 @click.argument("section", default="")
 @click.option("--create", is_flag=True, help="Add missing sections at the end of the notes file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -135,7 +135,11 @@ class _ItemReader:
         try:
             data = read_untrusted(path, max_bytes)
         except OSError as error:
-            raise ConfigError(f"not trusted: {error.strerror}", where=str(path)) from None
+            raise ConfigError(
+                f"not trusted: {error.strerror}",
+                where=str(path),
+                hint="Check the permissions of the file.",
+            ) from None
         before, state = accepted_content(path, self.trust_dir), CHANGED
         if is_trusted(path, data, self.trust_dir):
             state = ACCEPTED
@@ -236,7 +240,8 @@ def trust_project(
         raise UsageError(
             "nothing in this project needs trust: no .agentrc, .mcp.json, .ctxagent/agents, hooks "
             "file, folder of commands, extensions or skills, and no AGENTS.md that other users "
-            "may write or that the agent wrote after it had read text from outside"
+            "may write or that the agent wrote after it had read text from outside",
+            hint="Start `ctxagent` here: it asks for no trust.",
         )
     shown = [item for item in items if item.is_open]
     for line in screen(shown, gate, cwd_of(options)):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..session.store import Project
 
 
-@click.command("adopt")
+@click.command("adopt", epilog="Example: ctxagent sessions adopt ~/old-name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("oldpath")
 @click.pass_obj
@@ -128,7 +128,7 @@ def _check_left(path: str, cwd: Path) -> None:
 COLUMNS = ("total", "logs", "results", "files", "snapshots")
 
 
-@click.command("usage")
+@click.command("usage", epilog="Example: ctxagent sessions usage")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
 @exits_with_code
@@ -151,7 +151,7 @@ def usage(options: dict[str, Any], as_json: bool) -> int:
     return 0
 
 
-@click.command("prune")
+@click.command("prune", epilog="Example: ctxagent sessions prune --dry-run")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
@@ -278,7 +278,9 @@ def _document(found: "StateUsage", settings: "StateSettings") -> dict[str, Any]:
 MAX_HITS = 20  # per directory
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@click.group(
+    cls=Group, invoke_without_command=True, epilog="Example: ctxagent sessions search login test"
+)
 @click.pass_context
 def sessions(context: click.Context) -> None:
     """List, show, export, fork, rename, delete or search sessions, or free disk space."""
@@ -291,7 +293,7 @@ sessions.add_command(usage)
 sessions.add_command(prune)
 
 
-@sessions.command("list")
+@sessions.command("list", epilog="Example: ctxagent sessions list --all")
 @click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_obj
@@ -337,7 +339,7 @@ def _row_document(row: "SessionRow") -> dict[str, Any]:
     }
 
 
-@sessions.command("fork")
+@sessions.command("fork", epilog="Example: ctxagent sessions fork 20261130-0912")
 @click.argument("id")
 @click.pass_obj
 @exits_with_code
@@ -348,7 +350,7 @@ def fork_session(options: dict[str, Any], id: str) -> int:
     return 0
 
 
-@sessions.command("rename")
+@sessions.command("rename", epilog="Example: ctxagent sessions rename 20261130-0912 fix the login")
 @click.argument("id")
 @click.argument("name", nargs=-1, required=True)
 @click.pass_obj
@@ -372,7 +374,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
     return 0
 
 
-@sessions.command("delete")
+@sessions.command("delete", epilog="Example: ctxagent sessions delete 20261130-0912")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
@@ -429,7 +431,7 @@ def _describe(log: Path) -> str:
     return f"{row.id}  changed {when}  {size}  {title}"
 
 
-@sessions.command("search")
+@sessions.command("search", epilog="Example: ctxagent sessions search login test")
 @click.argument("words", nargs=-1, required=True)
 @click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory.")
 @click.pass_obj

@@ -354,11 +354,14 @@ class SummaryApplier:
         with progress:
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
-            raise CompactionFailed(too_large_message(before, fitted.tokens_after))
+            raise CompactionFailed(
+                too_large_message(before, fitted.tokens_after), hint="/compact summarizes anyway."
+            )
         if fitted.tokens_after >= before.tokens and not self.host.ledger.was_refused:
             raise CompactionFailed(
                 f"the context would not get smaller: {before.tokens:,} tokens before, "
-                f"{fitted.tokens_after:,} after"
+                f"{fitted.tokens_after:,} after",
+                hint="Continue: old results are cleared when the context grows.",
             )
         return fitted
 

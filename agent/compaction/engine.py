@@ -69,6 +69,7 @@ SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps 
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 THINKING_REFUSED = "the server refused the request with it"
+CHANGE_HOOK = "Change the hook, or start with --safe."
 NOTHING_YET = "there is nothing to summarise yet"
 
 
@@ -218,7 +219,7 @@ class CompactionEngine:
         }
         self._check_preserved()
         if veto := await self.host.before_summary(event):
-            raise CompactionFailed(f"a before_compact hook refused it: {veto}")
+            raise CompactionFailed(f"a before_compact hook refused it: {veto}", hint=CHANGE_HOOK)
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
@@ -302,7 +303,9 @@ class CompactionEngine:
         """
         last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
         if not last:
-            raise CompactionFailed("there is no compaction to undo")
+            raise CompactionFailed(
+                "there is no compaction to undo", hint="/context shows what was cleared."
+            )
         self._background.discard()
         self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
         for act in reversed(last):
@@ -533,7 +536,7 @@ class CompactionEngine:
         if newest_only:
             if cut := find_cut(view, self.policy, window, newest_only=True):
                 return cut
-            raise CompactionFailed(NOTHING_YET)
+            raise CompactionFailed(NOTHING_YET, hint="Continue the conversation first.")
         max_after = max_tokens_after(window) if max_after is None else max_after
         found = None
         for keep_messages in (None, self.policy.keep_messages, *SMALLER_KEEP_MESSAGES):
@@ -542,14 +545,16 @@ class CompactionEngine:
             if cut and self._applier.tokens_after(cut, max_summary_tokens(window)) <= max_after:
                 return cut
         if found is None:
-            raise CompactionFailed(NOTHING_YET)
+            raise CompactionFailed(NOTHING_YET, hint="Continue the conversation first.")
         return found
 
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
         """Raise CompactionFailed if even a short summary leaves more than `max_after` tokens."""
         after = self._applier.tokens_after(cut, max_summary_tokens(before) // SHORTEST_DIVISOR)
         if after > max_after:
-            raise CompactionFailed(too_large_message(before, after))
+            raise CompactionFailed(
+                too_large_message(before, after), hint="/compact summarizes anyway."
+            )
 
     async def _check_can_shrink(
         self, cut: Cut, before: Window, max_after: int, policy: Policy
@@ -588,7 +593,10 @@ class CompactionEngine:
         for section in missing_sections(sections):
             text = f"{section.problem}; `ctxagent preserve --create` writes it"
             if self.policy.rules.strict:
-                raise CompactionFailed(f"preserve.strict is set, and {text}")
+                raise CompactionFailed(
+                    f"preserve.strict is set, and {text}",
+                    hint="Write the section, or set preserve.strict to false.",
+                )
             self.host.warn_once(text)
 
     def _writer(self, policy: Policy) -> SummaryWriter:

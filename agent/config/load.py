@@ -80,7 +80,11 @@ def parse_toml(data: bytes, path: Path) -> tuple[dict[str, Any], dict[KeyPath, i
             hint='Write `key = value` lines below a [section]; put text in "quotes".',
         ) from None
     except RecursionError:
-        raise ConfigError("not a settings file: nested too deeply", where=f"{path}:1") from None
+        raise ConfigError(
+            "not a settings file: nested too deeply",
+            where=f"{path}:1",
+            hint="Rewrite the file; `ctxagent config` lists the keys.",
+        ) from None
 
 
 class _TokenWalk:

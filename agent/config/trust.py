@@ -268,7 +268,11 @@ def accepted_content(path: Path, state_dir: Path) -> bytes | None:
 
 
 def _not_trusted(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"not trusted: {error.strerror}", where=str(error.filename or path))
+    return ConfigError(
+        f"not trusted: {error.strerror}",
+        where=str(error.filename or path),
+        hint="Check the permissions of the file.",
+    )
 
 
 def _trust_key(path: Path) -> str:
@@ -381,7 +385,11 @@ class PinnedFiles:
                 replace_file(self.state_dir / PINS_FILE, data, durable=False)
         except OSError as error:
             where = str(error.filename or self.state_dir / PINS_FILE)
-            raise ConfigError(f"not recorded: {error.strerror}", where=where) from None
+            raise ConfigError(
+                f"not recorded: {error.strerror}",
+                where=where,
+                hint="Check the permissions of the folder.",
+            ) from None
         self._unwritten = {"files": {}, "starts": {}}
 
     def _change(self, path: str, digest: str, known: str | None) -> FileChange:

@@ -34,10 +34,18 @@ def read_settings_file(path: Path) -> bytes | None:
         return read_untrusted(path)
     except FileNotFoundError:
         if path.is_symlink():
-            raise ConfigError("is a broken symlink", where=str(path)) from None
+            raise ConfigError(
+                "is a broken symlink",
+                where=str(path),
+                hint="Remove the link, or create its target.",
+            ) from None
         return None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}",
+            where=str(path),
+            hint="Check the permissions of the file.",
+        ) from None
 
 
 def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], None]) -> bytes:
@@ -83,7 +91,11 @@ def write_settings_file(path: Path, data: bytes, *, new_mode: int) -> None:
         with replacing(target, new_mode=new_mode, keep_mode=True) as file:
             file.write(data)
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        raise ConfigError(
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            hint="Check the permissions of the folder.",
+        ) from None
 
 
 WHERE = "/settings"  # origin of typed values in error messages

@@ -177,7 +177,9 @@ class MemoryFolder:
                     replace_file(path, draft.after.encode())
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise CtxagentError(f"cannot change the fact {path}: {why}") from error
+            raise CtxagentError(
+                f"cannot change the fact {path}: {why}", hint="Check the permissions of the folder."
+            ) from error
 
     def free_name(self, text: str) -> str:
         """Return an unused name for a fact, made of the first words of its text."""
@@ -286,7 +288,9 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("the fact has characters that UTF-8 cannot encode") from None
+        raise UsageError(
+            "the fact has characters that UTF-8 cannot encode", hint="Remove these characters."
+        ) from None
 
 
 def _no_fact(name: str, names: Sequence[str]) -> UsageError:

@@ -204,7 +204,10 @@ def _check_settings(agent: AgentState, kind: type[Feature]) -> None:
         if kind.settings:
             check_settings(kind.name, kind.settings, agent.options.settings.extensions)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(
+            str(error),
+            hint="Correct it in your settings; `ctxagent config --explain` names their files.",
+        ) from None
 
 
 def add_on_features(agent: AgentState, *, off: Collection[str] = ()) -> Iterator[Feature]:

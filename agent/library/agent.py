@@ -207,7 +207,9 @@ class Agent:
         SessionBusy if another process has the session open.
         """
         if self._state is not None:
-            raise UsageError("the agent is open already")
+            raise UsageError(
+                "the agent is open already", hint="Make another Agent for a second conversation."
+            )
         self._early = []
         opening = asyncio.ensure_future(self._open())
         try:
@@ -337,7 +339,10 @@ class Agent:
     def check_feature(self, name: "FeatureName", user: str) -> None:
         """Raise UsageError if the feature `name` is off. `user` names what needs it."""
         if name in self._launch.settings.features.off:
-            raise UsageError(f"{user} needs the feature {name}, which features.off switches off")
+            raise UsageError(
+                f"{user} needs the feature {name}, which features.off switches off",
+                hint="Remove its name from features.off.",
+            )
 
     async def begin_task(self, words: "Content") -> None:
         """Check a message, and return to the session's model if a command used its own for its

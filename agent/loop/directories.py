@@ -31,7 +31,8 @@ def open_directories(
     for name, real in recorded.items():
         try:
             if os.path.realpath(checked_directory(name, "/", approval.own)) != real:
-                raise UsageError(f"{name} pointed to {real} when it was added")
+                what = f"{name} pointed to {real} when it was added"
+                raise UsageError(what, hint=f"Use /add-dir {name}.")
         except UsageError as error:
             warnings.append(
                 f"the session continues without {name}: {error.message}. Use /add-dir to add it"

@@ -138,7 +138,10 @@ async def _run_guarded(command: Command, argument: str) -> str | Prompt | None:
         if isinstance(text, str) or found is None:
             return found  # type: ignore[no-any-return]
         raise TypeError(f"it must give a text, a Prompt or None, not {type(text).__name__}")
-    raise CtxagentError(f"the command /{command.name} failed: {problems[0]}")
+    raise CtxagentError(
+        f"the command /{command.name} failed: {problems[0]}",
+        hint="Correct the extension, or start with --safe.",
+    )
 
 
 async def _complete_guarded(complete: Callable[[], Awaitable[Offers]]) -> Offers:

@@ -232,12 +232,18 @@ class ForeignFormat:
         found = self._call(self.reader.read, rows)
         if isinstance(found, TranscriptBuilder):
             return found
-        raise UsageError(f"the format {self.name} of an extension gives no TranscriptBuilder")
+        raise UsageError(
+            f"the format {self.name} of an extension gives no TranscriptBuilder",
+            hint="Correct the extension; `ctxagent guide extensions` has an example.",
+        )
 
     def _call(self, function: Callable[[Any], Any], given: Any) -> Any:
         with foreign_code() as problems:
             return function(given)
-        raise UsageError(f"the format {self.name} of an extension failed: {problems[0]}")
+        raise UsageError(
+            f"the format {self.name} of an extension failed: {problems[0]}",
+            hint="Correct the extension, or start with --safe.",
+        )
 
 
 ADDED_FORMATS: dict[str, ForeignFormat] = {}  # of extensions, by name

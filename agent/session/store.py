@@ -120,7 +120,10 @@ class Project:
             found = _matching(id, logs) or _matching(id, _subagent_logs(logs))
             if len({path.parent.name for path in found}) > 1:
                 names = ", ".join(locate_log(path)[1] for path in found[:5])
-                raise NoSuchSession(f"several sessions begin with {id!r}: {names}")
+                raise NoSuchSession(
+                    f"several sessions begin with {id!r}: {names}",
+                    hint="Give more characters of the ID.",
+                )
             if found:
                 return found[0]
         raise NoSuchSession(

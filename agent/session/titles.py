@@ -76,7 +76,10 @@ def title_note(words: str) -> Note:
             "the title is empty", hint="/rename NAME, ctxagent sessions rename ID NAME"
         )
     if len(title) > MAX_TITLE_CHARS:
-        raise UsageError(f"a title has at most {MAX_TITLE_CHARS} characters, not {len(title):,}")
+        raise UsageError(
+            f"a title has at most {MAX_TITLE_CHARS} characters, not {len(title):,}",
+            hint="Give a shorter title.",
+        )
     return Note(topic=TITLE_TOPIC, text=title)
 
 

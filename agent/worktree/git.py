@@ -237,7 +237,9 @@ class _Git(GitRunner):
         try:
             super().__init__(cwd, env)
         except OSError as error:
-            raise UsageError(f"--worktree: {error.strerror}") from None
+            raise UsageError(
+                f"--worktree: {error.strerror}", hint="Install git, or leave out --worktree."
+            ) from None
 
     def output(self, *arguments: str) -> str:
         """Return the output of a command. Raises UsageError with git's error message."""
@@ -245,7 +247,9 @@ class _Git(GitRunner):
             return os.fsdecode(self.run(*arguments)).rstrip("\n")
         except OSError as error:
             why = f"git {arguments[0]} failed: {error.strerror}"
-            raise UsageError(f"--worktree: {why}") from None
+            raise UsageError(
+                f"--worktree: {why}", hint="Correct the repository, or leave out --worktree."
+            ) from None
 
     def places(self, cwd: Path) -> tuple[Path, Path, Path]:
         """Return the top folder of the checkout that contains `cwd`, the folder for its worktrees,

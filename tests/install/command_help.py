@@ -24,6 +24,7 @@ class CommandHelp:
     usage: str  # such as "[OPTIONS] ID"
     text: str
     options: tuple[OptionHelp, ...]
+    example: str  # such as "ctxagent sessions list --all"
 
 
 def whole_command() -> CommandHelp:
@@ -56,7 +57,8 @@ def _below(parent: click.Context) -> Iterator[CommandHelp]:
 def _help_of(context: click.Context) -> CommandHelp:
     usage = " ".join(context.command.collect_usage_pieces(context)).strip()
     text = context.command.help or ""
-    return CommandHelp(context.command_path, usage, text, tuple(_options(context)))
+    _, _, example = (context.command.epilog or "").partition("Example: ")
+    return CommandHelp(context.command_path, usage, text, tuple(_options(context)), example)
 
 
 def _options(context: click.Context) -> Iterator[OptionHelp]:

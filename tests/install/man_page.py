@@ -46,6 +46,7 @@ def command_lines(command: CommandHelp) -> Iterator[str]:
     yield from paragraphs(command.text)
     if options := list(option_lines(command)):
         yield from (".RS", *options, ".RE")
+    yield from (".IP", f"Example: \\fB{escaped(command.example)}\\fR")
 
 
 def paragraphs(text: str) -> Iterator[str]:

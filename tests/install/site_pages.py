@@ -152,7 +152,7 @@ def command_line_page() -> str:
     for command in subcommands():
         usage = f"    {command.path} {command.usage}".rstrip()
         parts += [f"\n## `{command.path}`\n", f"{usage}\n", _paragraphs(command.text)]
-        parts += _options(command)
+        parts += [*_options(command), f"\nExample: `{command.example}`"]
     return "\n".join(parts) + "\n"
 
 

@@ -1,10 +1,13 @@
 """`ctxagent --version` names the commit that it was made of, wherever it was installed from."""
 
 import re
+import runpy
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -92,3 +95,12 @@ def test_the_command_says_version_commit_and_python(tmp_path: Path) -> None:
     assert re.fullmatch(expected, said.stdout), said
     assert said.returncode == 0
     assert said.stderr == ""
+
+
+def test_the_build_names_the_python_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    for name in ("setuptools", "setuptools.command.build_py", "setuptools.command.sdist"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+    with pytest.raises(SystemExit, match=f"needs Python {needed.lstrip('>=')} or newer. This is"):
+        runpy.run_path(str(ROOT / "setup.py"))

@@ -304,7 +304,11 @@ def read_document(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {SERVERS_KEY: {}}
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {error.strerror}",
+            where=str(path),
+            hint="Check the permissions of the file.",
+        ) from None
     try:
         _servers_in(data)
     except ValueError as error:

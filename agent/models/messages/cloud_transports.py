@@ -138,7 +138,10 @@ def _translated_errors() -> Iterator[None]:
         if classes & _OF_NETWORK or getattr(error, "retryable", False):
             raise NotConnected from error
         words = " ".join(str(error).split())
-        raise NoCredentials(f"The cloud's credentials do not work: {words}") from error
+        raise NoCredentials(
+            f"The cloud's credentials do not work: {words}",
+            hint="Log in with your cloud's tools; `ctxagent guide models` names the variables.",
+        ) from error
 
 
 def _errors() -> tuple[type[Exception], ...]:

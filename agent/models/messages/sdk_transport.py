@@ -269,7 +269,10 @@ class SdkTransport:
             ) from error
         except anthropic.CredentialsError as error:
             words = conceal(str(error), *map(self._environ.get, (KEY_VAR, TOKEN_VAR)))
-            raise NoCredentials(f"The SDK found no credentials that work: {words}") from error
+            raise NoCredentials(
+                f"The SDK found no credentials that work: {words}",
+                hint="`ctxagent guide models` names the variables that it reads.",
+            ) from error
         except anthropic.APIConnectionError as error:
             raise NotConnected from (error.__cause__ or error)
         response: httpx2.Response = opened.response

@@ -167,7 +167,10 @@ async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_o
                 before = text_of(draft.document)
                 edited = await repl.screen.edit(before, SUMMARY_NAME)
                 if not edited.strip():
-                    raise UsageError("the text is empty; the summary stays as it was")
+                    raise UsageError(
+                        "the text is empty; the summary stays as it was",
+                        hint="Run the command again, and save a text.",
+                    )
                 if edited.strip() != before.strip():
                     document = parse(edited)
                     text = text_of(document)
@@ -190,7 +193,9 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
     entries, left = repl.agent.log.entries(), repl.session
     last = await asyncio.to_thread(last_acts, entries)
     if not last:
-        raise CompactionFailed("there is no compaction to undo")
+        raise CompactionFailed(
+            "there is no compaction to undo", hint="/context shows what was cleared."
+        )
     if await asyncio.to_thread(user_wrote_since, entries, last[-1].seq):
         await repl.switch_session(resume=repl.copy_session(last[-1].seq))
         entries = repl.agent.log.entries()

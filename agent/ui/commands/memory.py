@@ -146,7 +146,9 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CtxagentError(f"cannot read {path}: {why}") from error
+        raise CtxagentError(
+            f"cannot read {path}: {why}", hint="Correct the file in your editor."
+        ) from error
 
 
 def _save(path: Path, before: str, text: str) -> None:
@@ -159,7 +161,9 @@ def _save(path: Path, before: str, text: str) -> None:
         with replacing(target, new_mode=NEW_FILE_MODE, keep_mode=True) as file:
             file.write(text.encode())
     except OSError as error:
-        raise CtxagentError(f"cannot write {target}: {error.strerror}") from error
+        raise CtxagentError(
+            f"cannot write {target}: {error.strerror}", hint="Check the permissions of the folder."
+        ) from error
     if changed:
         raise CtxagentError(
             f"another program changed {path} meanwhile", hint=f"Your text is in {target}."

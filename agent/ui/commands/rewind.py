@@ -76,7 +76,9 @@ async def _checkpoint(repl: CommandContext, argument: str) -> None:
     finally:
         repl.show_activity("")
     if taken is None:
-        raise CtxagentError("no checkpoint was taken")
+        raise CtxagentError(
+            "no checkpoint was taken", hint="Try again; `ctxagent doctor` checks the disk."
+        )
     lines = [f"checkpoint {taken.number}: {agent.folder / taken.path}"]
     if limits := agent.checkpoints.limits:
         lines.append(f"{'not all' if taken.snapshot else 'without the'} files: {limits}")
@@ -401,7 +403,10 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     await asyncio.to_thread(agent.checkpoints.check_restorable, way)
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or (kept.snapshot is None and point.snapshot is not None):
-        raise CtxagentError(f"the current files cannot be saved: {agent.checkpoints.limits}")
+        raise CtxagentError(
+            f"the current files cannot be saved: {agent.checkpoints.limits}",
+            hint="Rewind the conversation only, or free disk space.",
+        )
     held = await asyncio.to_thread(agent.checkpoints.add_overwritten_files, way, kept)
     if held != kept:
         agent.record(held)

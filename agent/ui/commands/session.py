@@ -125,7 +125,9 @@ async def _export(repl: CommandContext, argument: str) -> None:
 
     log = repl.agent.log.path
     if not log.exists():
-        raise UsageError("there is nothing to export yet: this session is empty")
+        raise UsageError(
+            "there is nothing to export yet: this session is empty", hint="Send a message first."
+        )
     name = Path(argument or f"ctxagent-{repl.session}.md")
     format: ExportFormat = _FORMATS.get(name.suffix.lower(), "md")
     repl.show_activity(f"writing {name}")
@@ -158,7 +160,9 @@ async def _diff(repl: CommandContext, argument: str) -> None:
     if not code:
         code, changes, problem = await _git(repl, *_DIFF, "--stat", "--patch", "HEAD")
     if code:
-        raise CtxagentError(f"git diff: {problem}")
+        raise CtxagentError(
+            f"git diff: {problem}", hint="Run `!git status` to see the state of the repository."
+        )
     _, listed, _ = await _git(repl, "ls-files", "-o", "--exclude-standard")
     new = listed.splitlines()
     stat, *files = re.split(r"^(?=diff --git )", changes, flags=re.MULTILINE)
@@ -179,7 +183,9 @@ async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> N
     else:
         others = "-co"
     if code:
-        raise CtxagentError(f"git diff: {problem}")
+        raise CtxagentError(
+            f"git diff: {problem}", hint="Run `!git status` to see the state of the repository."
+        )
     _, listed, _ = await _git(repl, "ls-files", "-z", others, "--exclude-standard", "--", path)
     new = list(filter(None, listed.split("\0")))
     if changes:
@@ -232,7 +238,9 @@ async def _git(repl: CommandContext, *arguments: str) -> tuple[int, str, str]:
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
-        raise CtxagentError(f"git could not be run: {error.strerror}") from error
+        raise CtxagentError(
+            f"git could not be run: {error.strerror}", hint="Install git, or add it to PATH."
+        ) from error
     out, problem = await process.communicate()
     said = [text.decode(errors="replace").rstrip() for text in (out, problem)]
     return process.returncode or 0, said[0], said[1]
@@ -252,7 +260,9 @@ def _write_new(cwd: Path, name: Path, text: str) -> Path:
     except FileExistsError:
         raise UsageError(f"{path} already exists", hint="Give another name: /export FILE") from None
     except OSError as error:
-        raise CtxagentError(f"cannot write {path}: {error.strerror}") from error
+        raise CtxagentError(
+            f"cannot write {path}: {error.strerror}", hint="Give another path: /export PATH."
+        ) from error
     return path
 
 

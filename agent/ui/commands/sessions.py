@@ -47,7 +47,9 @@ async def _resume(repl: CommandContext, argument: str) -> None:
         listed = await asyncio.to_thread(_listed, repl)
         argument = next(islice((row.id for row in listed), int(argument) - 1, None), argument)
     if repl.session == argument and not repl.agent.log.refusal:
-        raise UsageError("you are already in this session")
+        raise UsageError(
+            "you are already in this session", hint="/resume without an ID lists the others."
+        )
     if not await repl.may_end_tasks():
         return
     await repl.switch_session(resume=argument)
@@ -92,7 +94,9 @@ async def _rename(repl: CommandContext, argument: str) -> None:
 @command("continue in a copy of this session", group="conversation")
 async def _fork(repl: CommandContext, argument: str) -> None:
     if not repl.agent.log.last_seq:
-        raise UsageError("there is nothing to copy yet: this session is empty")
+        raise UsageError(
+            "there is nothing to copy yet: this session is empty", hint="Send a message first."
+        )
     if not await repl.may_end_tasks():
         return
     await repl.switch_session(resume=repl.session, fork=True)
@@ -206,7 +210,10 @@ async def _history(repl: CommandContext, argument: str) -> None:
     words = argument.casefold().split()
     found = [each for each in messages if all(word in each.casefold() for word in words)]
     if not found:
-        raise UsageError("no earlier message has these words" if words else EMPTY_TEXT)
+        raise UsageError(
+            "no earlier message has these words" if words else EMPTY_TEXT,
+            hint="Give fewer words, or none for all messages.",
+        )
     if not repl.screen.paints:
         repl.show("\n".join(one_line(each, MAX_ROW_CHARS) for each in found[:MAX_PRINTED][::-1]))
     elif chosen := await repl.screen.pick(_history_menu(found)):
@@ -284,7 +291,9 @@ async def _continue(repl: CommandContext, path: str) -> None:
 
 def _recordings(repl: CommandContext) -> "OtherSessions":
     if repl.services.recordings is None:
-        raise UsageError("sessions of other agents cannot be read here")
+        raise UsageError(
+            "sessions of other agents cannot be read here", hint="Run `ctxagent --from-recording`."
+        )
     return repl.services.recordings()
 
 

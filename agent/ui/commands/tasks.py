@@ -247,7 +247,9 @@ def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> 
     found = found or begin
     if len(found) == 1 and running and not found[0].is_running:
         ended = ", ".join([found[0].state, *found[0].facts])
-        raise UsageError(f"{found[0].id} has already ended: {ended}")
+        raise UsageError(
+            f"{found[0].id} has already ended: {ended}", hint="/tasks lists what is running."
+        )
     if len(found) == 1:
         return found[0]
     there = ", ".join(task.id for task in (at_work if running else tasks)) or "none"

@@ -75,7 +75,10 @@ def _no_model_change(agent: "AgentState", id: str) -> None:
 
 
 def _no_copy(log: Path, last_seq: int) -> Path:
-    raise UsageError("this session cannot be copied here")
+    raise UsageError(
+        "this session cannot be copied here",
+        hint="Run `ctxagent --resume ID --fork` in a terminal.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

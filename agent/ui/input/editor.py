@@ -55,7 +55,10 @@ async def _edited(text: str, name: str, command: Sequence[str]) -> str:
         if code < 0:
             raise EditorKilled(f"{command[0]} was killed; the text is unchanged")
         if code:
-            raise CtxagentError(f"{command[0]} ended with code {code}; the text is unchanged")
+            raise CtxagentError(
+                f"{command[0]} ended with code {code}; the text is unchanged",
+                hint="Name another editor in EDITOR, or try again.",
+            )
         return path.read_text("utf-8", errors="replace")
 
 

@@ -59,7 +59,9 @@ class ProjectHistory(FileHistory):
         except OSError as error:
             if self._report_error:
                 message = f"the input history cannot be saved: {self._path}: {error.strerror}"
-                self._report_error(CtxagentError(message))
+                self._report_error(
+                    CtxagentError(message, hint="Check the permissions of the file.")
+                )
             self._report_error = None
 
     def _store(self, entry: bytes) -> None:
