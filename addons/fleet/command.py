@@ -23,6 +23,7 @@ from ...api.cli import (
 from ...api.files import replace_file
 from ...api.programs import raise_limit
 from ...api.text import as_sentences, count_of
+from ...api.text import clean as clean_text
 from .check_command import check, check_tasks, clean, run_words
 from .results_command import (
     FleetProgress,
@@ -388,7 +389,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
     answer = (facts.pop("result", None) or {}).get("result")
     for name, value in facts.items():
         if value not in (None, "", {}, False):
-            say(f"{name}: {'yes' if value is True else value}")
+            say(clean_text(f"{name}: {'yes' if value is True else value}"))
     if facts.get("log"):
         state, place = Path(facts["log"]).parents[4], facts["place"]
         words = ["ctxagent", "-c", f"state.dir={state}", *(["--cwd", place] if place else [])]
@@ -396,7 +397,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
     if facts.get("kind") == SCORE and task.record is not None:
         _show_score(folder, task.record)
     if answer:
-        say(f"\n{answer[:MAX_ANSWER_CHARS]}")
+        say(clean_text(f"\n{answer[:MAX_ANSWER_CHARS]}"))
     return 0
 
 
@@ -406,12 +407,12 @@ def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
     from .ledger import SCORE
 
     kept, tries = folder.task(record.id, record.session), record.tries.get(SCORE, 0)
-    clean = redaction_for(os.environ, shapes=True).clean_text
+    redacted = redaction_for(os.environ, shapes=True).clean_text
     for suffix in ("out", "err"):
         path = kept.step_file(SCORE, record.attempt, tries, suffix)
         if path.exists() and path.stat().st_size:
             say(f"output of the score command: {path}")
-            lines = clean(path.read_text("utf-8", "replace")).splitlines()
+            lines = clean_text(redacted(path.read_text("utf-8", "replace"))).splitlines()
             for line in lines[-MAX_SCORE_LINES:]:
                 say(f"  {line}")
 

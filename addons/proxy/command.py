@@ -238,6 +238,7 @@ def _serve(
 async def _run(started: "ProxyOptions", parent: int | None) -> int:
     """Serve until a signal arrives or the process `parent` ends."""
     from .serve import serving
+    from .service import shell_lines
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -254,6 +255,9 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:
         say(f"ctxagent proxy: {address} (Ctrl-C stops it)")
+        if parent is None:
+            say("In the terminal of the client, before it starts:")
+            say("\n".join(shell_lines(address)))
         await stopped.wait()
     return 0
 

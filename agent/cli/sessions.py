@@ -315,6 +315,7 @@ def list_sessions(options: dict[str, Any], everywhere: bool = False, as_json: bo
         when = f"{datetime.fromtimestamp(each.changed):%Y-%m-%d %H:%M}"
         size, branch = f"{each.size // 1024:>6} KiB", clean(each.branch) or "-"
         copy = f"  (copy of {clean(each.copy_of)})" if each.copy_of else ""
+        copy += "  (failed)" if each.has_failed else ""
         say(f"{each.id:<{widest}}  {when}  {size}  {branch:<12}  {clean(each.title)[:70]}{copy}")
     if not logs:
         former = None if everywhere else find_former(project.folder, project.cwd)
@@ -335,6 +336,7 @@ def _row_document(row: "SessionRow") -> dict[str, Any]:
         "entries": row.entries,
         "in_use": row.in_use,
         "copy_of": row.copy_of,
+        "failed": row.has_failed,
         "log": str(row.log),
     }
 

@@ -16,20 +16,20 @@ from typing import Any, BinaryIO
 
 from ...tools.system.files import open_kept, replace_file
 from ..lazy import dataclass, regex
-from .entries import Assistant, Entry, User
+from .entries import Assistant, End, Entry, User
 from .log import try_parse_entry
 from .store import content_text
 from .titles import saved_title
 
 CATALOGUE_NAME = "sessions.json"
-CATALOGUE_VERSION = 2
+CATALOGUE_VERSION = 3
 MIN_CARDS_TO_SAVE = 50  # the file is not written for fewer new cards
 MAX_UNSAVED_CARDS = 1_000  # new cards after which the file is written during the listing
-CARD_TYPES = [int, int, str, str, int, str, str, str]
+CARD_TYPES = [int, int, str, str, int, str, str, str, bool]
 
-# Size in bytes, modification time in ns, title, last message, entries, branch, directory and the
-# session that this one is a copy of.
-SessionCard = tuple[int, int, str, str, int, str, str, str]
+# Size in bytes, modification time in ns, title, last message, entries, branch, directory, the
+# session that this one is a copy of, and whether it failed.
+SessionCard = tuple[int, int, str, str, int, str, str, str, bool]
 
 MAX_MESSAGE_CHARS = 200  # of a message in a row
 _MAX_HEAD_BYTES = 1 << 20  # searched from the beginning for the first message
@@ -93,6 +93,7 @@ class SessionRow:
     cwd: str = ""
     in_use: bool = False  # another process has the session open
     copy_of: str = ""  # ID of the session that this one was first copied from
+    has_failed: bool = False  # the first message ended in an error, and no other followed
 
 
 def session_rows(logs: Iterable[Path]) -> Iterator[SessionRow]:
@@ -119,9 +120,9 @@ def session_row(log: Path, catalogue: Catalogue | None = None) -> SessionRow:
         card = _read_card(log)
         if catalogue:
             catalogue.put(name, card)
-    size, changed, title, last, entries, branch, cwd, copy_of = card
+    size, changed, title, last, entries, branch, cwd, copy_of, has_failed = card
     in_use = is_in_use(log.with_name("lock"))
-    facts = (title, last, size, changed / 1e9, entries, branch, cwd, in_use, copy_of)
+    facts = (title, last, size, changed / 1e9, entries, branch, cwd, in_use, copy_of, has_failed)
     return SessionRow(name, log, *facts)
 
 
@@ -164,34 +165,38 @@ def _answer(entry: Entry | None) -> str:
 def _read_card(log: Path) -> SessionCard:
     with open_kept(log) as file:
         stat = os.fstat(file.fileno())
-        opened, title = _read_beginning(file)
-        reopened, last, entries = _read_end(file, stat.st_size)
-    first = opened.get("id", "")
-    copy_of = first if first != log.parent.name else ""
+        opened, title, first = _read_beginning(file)
+        reopened, last, entries, failed = _read_end(file, stat.st_size)
+    id = opened.get("id", "")
+    copy_of = id if id != log.parent.name else ""
     opened |= reopened
     branch, cwd = opened.get("branch", ""), opened.get("cwd", "")
     title = saved_title(log.parent) or title or last
-    return (stat.st_size, stat.st_mtime_ns, title, last, entries, branch, cwd, copy_of)
+    facts = (title, last, entries, branch, cwd, copy_of, first == failed > 0)
+    return (stat.st_size, stat.st_mtime_ns, *facts)
 
 
-def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
-    """Return how the session was opened (see `_parse_opening`) and the user's first message."""
+def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str, int]:
+    """Return how the session was opened (see `_parse_opening`), and the user's first message with
+    the number of its entry.
+    """
     opened: dict[str, str] = {}
     while file.tell() < _MAX_HEAD_BYTES and (line := file.readline(_MAX_HEAD_BYTES)):
         head = _LINE_HEAD.match(line)
         if head and head[2] == b"session" and not opened:
             opened = _parse_opening(line)
         elif head and head[2] == b"user" and (words := _text_of_line(line)):
-            return opened, words
-    return opened, ""
+            return opened, words, int(head[1])
+    return opened, "", 0
 
 
-def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int]:
-    """Return how the session was last opened (if recorded near the end), the last message, and the
-    number of the last entry.
+def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int, int]:
+    """Return how the session was last opened (if recorded near the end), the last message, the
+    number of the last entry, and the number of the last message if its turn failed, else 0.
     """
     opened: dict[str, str] = {}
-    last, entries = "", 0
+    last, entries, failed = "", 0, 0
+    has_ended = False  # in an error, without a reply
     for lines in _line_groups(file, size):
         for line in lines:
             head = _LINE_HEAD.match(line)
@@ -200,11 +205,16 @@ def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int]:
             entries = entries or int(head[1])
             if head[2] == b"session" and not opened:
                 opened = _parse_opening(line)
+            elif head[2] == b"end" and not last:
+                entry = try_parse_entry(line)
+                has_ended = isinstance(entry, End) and entry.status == "error"
             elif head[2] in (b"user", b"assistant") and not last:
                 last = _text_of_line(line)
+                has_ended = has_ended and head[2] == b"user"
+                failed = int(head[1]) if last and has_ended else 0
         if last:
             break
-    return opened, last, entries
+    return opened, last, entries, failed
 
 
 def _line_groups(file: BinaryIO, size: int) -> Iterator[list[bytes]]:

@@ -312,6 +312,16 @@ def test_a_task_that_takes_too_long_is_interrupted_and_keeps_its_session(fleet: 
     assert "Written." in shown.stdout
 
 
+def test_an_answer_in_a_pipe_has_no_control_sequences(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.tasks(1)
+    answer = {"steps": [{"text": "\x1b]0;title\x07\x1b[31mred\x1b[0m and\nmore"}]}
+    assert fleet.call("run", *fleet.scripted(answer)).returncode == 0
+    shown = fleet.call("show", "t0").stdout
+    assert "red" in shown
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+
+
 def test_the_printed_command_continues_the_session_in_the_place_of_the_task(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path / "a folder; it's odd")
     fleet.tasks(1)

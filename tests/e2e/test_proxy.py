@@ -228,3 +228,15 @@ def test_a_port_that_is_taken_is_an_error(place: Place, server: Recorder) -> Non
         done = place.run("proxy", "--port", str(proxy.port))
         assert done.returncode == 2
         assert f"cannot listen on 127.0.0.1:{proxy.port}" in done.stderr
+
+
+def test_the_start_prints_the_variables_for_a_client(place: Place, server: Recorder) -> None:
+    with proxy_command(place, server.url) as proxy:
+        assert proxy.process
+        assert proxy.process.stdout
+        _, *exports = [proxy.process.stdout.readline().strip() for _ in range(4)]
+        assert exports == [
+            f"export ANTHROPIC_BASE_URL={proxy.url}",
+            f"export OPENAI_BASE_URL={proxy.url}/v1",
+            f"export GOOGLE_GEMINI_BASE_URL={proxy.url}",
+        ]

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import get_args
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -31,6 +32,7 @@ from ctxagent.tests.install.command_help import CommandHelp, subcommands, whole_
 ROOT = Path(ctxagent.__file__).resolve().parent
 DOCS = ROOT / "docs"
 API = ROOT / "build" / "api" / "ctxagent"
+LOG = get_plugin_logger("site")
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 LANGUAGES = {".py": "python", ".example": "toml", ".toml": "toml"}
 REFERENCE_OF = {
@@ -42,6 +44,22 @@ SEARCH_BOOST = {"guide": 4, "reference": 2}  # by folder: users come before deve
 OBJECTIONS_HEAD = "| objection | lifted by | in `plan` |\n"
 OBJECTIONS = re.compile(re.escape(OBJECTIONS_HEAD) + r"(?:\|.*\n)+")
 KEY_TABLE = re.compile(r"\| key \| default \| what it does \|\n(?:\|.*\n)+")
+
+
+class Progress:
+    """The share of the work that is done, printed in tenths: the build takes minutes."""
+
+    def begin(self, steps: int) -> None:
+        self.steps, self.done = steps, 0
+
+    def step(self) -> None:
+        self.done += 1
+        tenths = 10 * self.done // self.steps
+        if tenths > 10 * (self.done - 1) // self.steps:
+            LOG.info(f"{tenths}0 % of the pages")
+
+
+progress = Progress()
 
 
 def on_startup(**_: object) -> None:
@@ -69,11 +87,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             linked = {target for _, target in links(page) if _is_added(target)} - seen
             waiting += sorted(linked)
             seen |= linked
+    progress.begin(2 * len(files.documentation_pages()))  # each is read, and then written
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page of `docs` with its links as the site has them."""
+    progress.step()
     folder = page.file.src_uri.partition("/")[0]
     page.meta["search"] = {"exclude": folder == "sources", "boost": SEARCH_BOOST.get(folder, 0.5)}
     source = DOCS / page.file.src_uri
@@ -84,6 +104,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri == "guide/security.md":
         markdown = OBJECTIONS.sub(lambda _: objections_table(), markdown)
     return with_site_links(markdown, source)
+
+
+def on_page_context(*_: object, **__: object) -> None:
+    """Count a page that is written."""
+    progress.step()
 
 
 def objections_table() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.errors import UsageError
-from ctxagent.agent.session.entries import Assistant, Entry, Session, ToolResult, User
+from ctxagent.agent.session.entries import Assistant, End, Entry, Session, ToolResult, User
 from ctxagent.agent.session.listing import (
     CATALOGUE_NAME,
     MIN_CARDS_TO_SAVE,
@@ -68,6 +68,24 @@ def test_a_row(tmp_path: Path) -> None:
         "one", log, "fix the parser", "Both done.", size, 77.0, 7, "main", "/here", False, "x"
     )
     assert last_exchange(newest_entries(log)) == ("and the tests", "Both done.")
+
+
+def test_a_session_has_failed_if_its_only_message_ended_in_an_error(place: Place) -> None:
+    hello, error = User(content="hello"), End(status="error", reason="no key")
+    kinds = {
+        "failed": (hello, error),
+        "answered": (hello, said("Hi."), error),
+        "second": (hello, said("Hi."), User(content="hello"), error),
+        "killed": (hello,),
+        "stopped": (hello, End(status="interrupted")),
+    }
+    project = Project(place.state, place.project)
+    for name, entries in kinds.items():
+        write(project.folder / "sessions" / name, opened(), *entries)
+    listed = place.run("sessions", "list").stdout.splitlines()
+    assert [line.split()[0] for line in listed if line.endswith("(failed)")] == ["failed"]
+    document = json.loads(place.run("sessions", "list", "--json").stdout)["sessions"]
+    assert [each["id"] for each in document if each["failed"]] == ["failed"]
 
 
 def test_a_copy_is_marked_in_the_list(place: Place) -> None:

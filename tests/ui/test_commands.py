@@ -181,7 +181,8 @@ def test_cost(desk: CommandDesk) -> None:
 
 
 def test_permissions(desk: CommandDesk) -> None:
-    assert "Bash(make:*)" in desk.run("/permissions")
+    assert "Bash(make:*)" in (shown := desk.run("/permissions"))
+    assert "To add a rule:" in shown
     assert "plan" in desk.run("/permissions plan")
     assert desk.agent.approval.mode == "plan"
     with pytest.raises(UsageError, match="no mode 'yolo'"):

@@ -155,6 +155,15 @@ def test_an_address_and_a_line_of_code_are_not_broken() -> None:
     assert max(map(len, preview.splitlines())) == 40  # what is painted again is folded
 
 
+def test_rows_of_code_that_are_painted_again_end_between_words() -> None:
+    line = "    if found_name in known_names_of_the_project and is_allowed(found_name):"
+    shown = render.render_text(
+        [Prose().preview(pieces(f"```\n{line}\n```\n"))], width=40, depth="plain"
+    )
+    words = [word for row in shown.splitlines() for word in row.split()]
+    assert words == line.split()
+
+
 def test_a_line_without_an_end_goes_out_too() -> None:
     cutter, out = Blocks(), []
     for _ in range(2_000):

@@ -67,7 +67,7 @@ async def _sessions(repl: CommandContext, argument: str) -> None:
             row.id,
             "here" if row.id == repl.session else _when(row),
             row.branch[:MAX_BRANCH_CHARS],
-            ("copy: " if row.copy_of else "") + (row.title or "(no words yet)"),
+            _marks(row) + (row.title or "(no words yet)"),
         )
         for number, row in enumerate(listed, 1)
     ]
@@ -116,8 +116,14 @@ def _listed(repl: CommandContext) -> "list[SessionRow]":
     return [*islice(session_rows(repl.services.sessions()), MAX_LISTED_SESSIONS)]
 
 
+def _marks(row: "SessionRow") -> str:
+    return ("failed: " if row.has_failed else "") + ("copy: " if row.copy_of else "")
+
+
 def _menu(repl: CommandContext) -> Menu:
-    """Return a menu of the other sessions that have messages, of this project and of all."""
+    """Return a menu of the other sessions that have messages and did not fail, of this project and
+    of all.
+    """
     logs: dict[str, Path] = {}
     here = repl.session
 
@@ -125,7 +131,8 @@ def _menu(repl: CommandContext) -> Menu:
         from ...session.listing import session_rows
 
         logs_of = repl.services.all_sessions if scope else repl.services.sessions
-        others = (row for row in session_rows(logs_of()) if row.title and row.id != here)
+        found = (row for row in session_rows(logs_of()) if row.title and not row.has_failed)
+        others = (row for row in found if row.id != here)
         size = FIRST_PAGE_ROWS
         while part := [*islice(others, size)]:
             logs.update((row.id, row.log) for row in part)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ...config.user_settings import UserSettings
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+HOW_TO_ADD_A_RULE = (
+    "To add a rule: answer a question with always, start with --allow 'Bash(npm test:*)', or add "
+    "it to permissions.allow in your settings. `ctxagent guide permissions` describes rules."
+)
 BYPASS_CHOICES = "[y]es, ask nothing from now on · [n]o · Enter: no"
 
 
@@ -67,6 +71,8 @@ async def _permissions(repl: CommandContext, argument: str) -> None:
         why = f"you are asked anyway: {approval.unconfined}" if approval.unconfined else ""
         rows.append(("confined", why or "sandboxed commands run without a question", ""))
     repl.show_table([*rows, *_rules(repl)])
+    if not argument:
+        repl.say(HOW_TO_ADD_A_RULE)
 
 
 async def _confirm_bypass(repl: CommandContext) -> bool:

@@ -18,7 +18,7 @@ from pygments.lexer import ExtendedRegexLexer, Lexer, LexerContext, RegexLexer
 from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
 from pygments.token import _TokenType
 from pygments.util import ClassNotFound
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -98,14 +98,27 @@ def lexer_for(path: str) -> Lexer | None:
 
 
 def fold_line(line: Text, width: int) -> list[Text]:
-    """Fold a line into rows of `width` cells, also inside words. All spaces are kept."""
+    """Fold a line into rows of `width` cells, between words where they fit. All spaces are kept."""
     if cell_len(line.plain) <= width:
         return [line]
-    ends, at = [], 0
-    for row in chop_cells(line.plain, width):
-        at += len(row)
-        ends.append(at)
-    return list(line.divide(ends[:-1]))
+    ends, at, filled = list[int](), 0, 0
+    for part in _foldable(line.plain, width):
+        cells = cell_len(part)
+        if filled + cells > width:
+            ends.append(at)
+            filled = 0
+        at, filled = at + len(part), filled + cells
+    return list(line.divide(ends))
+
+
+def _foldable(text: str, width: int) -> Iterator[str]:
+    """Yield the parts of a line between which it may be folded, each of at most `width` cells."""
+    for word in _SPACED.findall(text):
+        if cell_len(word) <= width:
+            yield word
+        else:
+            for part in _WORD.findall(word):
+                yield from [part] if cell_len(part) <= width else part
 
 
 FOLDED_LINES, FOLDED_NEW_FILE_LINES = 40, 12
@@ -116,6 +129,7 @@ INDENT_CELLS = 2
 _HUNK = regex(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _GIT = regex(r"diff --git .* b/(.*)")
 _WORD = regex(r"\w+|\s+|[^\w\s]")
+_SPACED = regex(r"^\s*\S+|\s+|\S+")  # an indentation stays with its word
 _STYLES = {"+": "added", "-": "removed"}
 
 
