@@ -26,7 +26,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..events import Event
-    from ..launch import LaunchOptions, SessionChoice
+    from ..launch import LaunchOptions
     from ..loop.agent import AgentState
     from ..session.entries import Entry
 
@@ -73,8 +73,6 @@ def compact(
     """
     import asyncio
 
-    from ..launch import SessionChoice
-
     act = single_action(acts)
     if act is None:
         raise UsageError("no action given", hint="Give one of --dry-run, --apply and --undo.")
@@ -91,11 +89,10 @@ def compact(
     loaded = load(options)
     say_notices(loaded)
     launch = launch_of(options, loaded)
-    choice = SessionChoice(newest=True) if id is None else SessionChoice(id=id)
     if act == "--dry-run":
-        return asyncio.run(_preview(launch, choice, newest_only=newest_only))
+        return asyncio.run(_preview(launch, id, newest_only=newest_only))
     if act == "--undo":
-        return asyncio.run(_undo(options, launch, choice))
+        return asyncio.run(_undo(options, launch, id))
     if probes_model or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key
         check_key(launch)
@@ -103,13 +100,13 @@ def compact(
     apply_options = _ApplyOptions(
         instructions, newest_only=newest_only, probes_model=probes_model, must_confirm=must_confirm
     )
-    if not asyncio.run(_apply(launch, choice, apply_options)):
+    if not asyncio.run(_apply(launch, id, apply_options)):
         if not is_confirmed("Compact anyway?"):
             raise CompactionFailed(
                 "not compacted; nothing has changed",
                 hint="To write the summary without a question, give --instructions.",
             )
-        asyncio.run(_apply(launch, choice, replace(apply_options, is_confirmed=True)))
+        asyncio.run(_apply(launch, id, replace(apply_options, is_confirmed=True)))
     return 0
 
 
@@ -130,28 +127,26 @@ def _asks_model(launch: "LaunchOptions") -> bool:
     return policy_of(launch.settings).summarizer != "mechanical"
 
 
-async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_only: bool) -> int:
+async def _preview(launch: "LaunchOptions", id: str | None, *, newest_only: bool) -> int:
     from ..ui import compaction_report
 
-    async with _open_agent(launch, choice) as agent:
-        await _load_known_window(agent, launch)
+    async with open_session(launch, id) as agent:
+        await load_known_window(agent, launch)
         say_lines(compaction_report.dry_run(agent, newest_only=newest_only, option=ALL))
     return 0
 
 
-async def _apply(
-    launch: "LaunchOptions", choice: "SessionChoice", apply_options: _ApplyOptions
-) -> bool:
+async def _apply(launch: "LaunchOptions", id: str | None, apply_options: _ApplyOptions) -> bool:
     """Compact a session. If it would save little, print a warning first. Return False, without
     changes, if the user must confirm.
     """
     from ..ui import compaction_report
 
-    async with _open_agent(launch, choice) as agent:
+    async with open_session(launch, id) as agent:
         if _asks_model(launch):
             await agent.model.window()
         else:
-            await _load_known_window(agent, launch)
+            await load_known_window(agent, launch)
         newest_only = apply_options.newest_only
         little = compaction_report.small_saving(agent, newest_only=newest_only, option=ALL)
         if little and not apply_options.is_confirmed:
@@ -165,14 +160,13 @@ async def _apply(
     return True
 
 
-async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:
+async def _undo(options: dict[str, Any], launch: "LaunchOptions", id: str | None) -> int:
     """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
     session of the proxy is not copied, because its client has the whole history.
     """
     from ..compaction.history import last_acts, user_wrote_since
-    from ..launch import SessionChoice
 
-    async with _open_agent(launch, choice) as agent:
+    async with open_session(launch, id) as agent:
         entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
@@ -184,7 +178,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
             _undo_last(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
-    async with _open_agent(launch, SessionChoice(id=copy)) as agent:
+    async with open_session(launch, copy) as agent:
         _undo_last(agent)
         say("Turns followed the compaction, so it was undone in a copy that ends before them.")
     return 0
@@ -210,7 +204,7 @@ def _undo_last(agent: "AgentState") -> None:
         say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
-async def _load_known_window(agent: "AgentState", launch: "LaunchOptions") -> None:
+async def load_known_window(agent: "AgentState", launch: "LaunchOptions") -> None:
     """Read the size of the window if it is known without asking a server."""
     from ..models.catalog import known_limits
 
@@ -219,12 +213,17 @@ async def _load_known_window(agent: "AgentState", launch: "LaunchOptions") -> No
 
 
 @asynccontextmanager
-async def _open_agent(
-    launch: "LaunchOptions", choice: "SessionChoice"
+async def open_session(
+    launch: "LaunchOptions", id: str | None, *, read_only: bool = False, quiet: bool = False
 ) -> AsyncIterator["AgentState"]:
+    """Open a session, by default the newest one, and close it in the end. With `quiet`, print no
+    receipts.
+    """
     from ..app import open_agent
+    from ..launch import SessionChoice
 
-    agent = open_agent(launch, choice, emit=_print_event, ask=None)
+    choice = SessionChoice(newest=id is None, id=id, read_only=read_only)
+    agent = open_agent(launch, choice, emit=_print_warning if quiet else _print_event, ask=None)
     try:
         yield agent
     finally:
@@ -232,10 +231,16 @@ async def _open_agent(
 
 
 def _print_event(event: "Event") -> None:
-    from ..events import Compacted, Notice
+    from ..events import Compacted
     from ..ui import compaction_report
 
     if isinstance(event, Compacted):
         say(compaction_report.receipt(event))
-    elif isinstance(event, Notice):
+    _print_warning(event)
+
+
+def _print_warning(event: "Event") -> None:
+    from ..events import Notice
+
+    if isinstance(event, Notice):
         say(f"{event.level}: {event.text}", err=True)

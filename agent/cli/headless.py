@@ -45,7 +45,7 @@ _CALL = regex(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _COMMAND_LINES = {  # equivalent command lines
     "clear": "ctxagent -p TASK",
     "compact": "ctxagent compact --dry-run | --apply",
-    "context": "ctxagent compact --dry-run",
+    "context": "ctxagent context",
     "cost": "ctxagent -p TASK --output-format json",
     "doctor": "ctxagent doctor",
     "effort": "ctxagent --effort LEVEL -p TASK",

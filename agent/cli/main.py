@@ -50,6 +50,7 @@ GC_THRESHOLD = 50_000  # new objects per collection; Python's 700 makes a start 
 # entry points.
 _COMMAND_MODULES = {
     "compact": "compact",
+    "context": "context",
     "extensions": "extensions",
     "guide": "guide",
     "log": "log",

@@ -28,8 +28,8 @@ from .layers.clear import stub
 from .layers.known import DropItems, RestoreItems, SummarizeSpan
 from .layers.layer import Layer, stub_target
 from .layers.move import is_reference
+from .span import span_cost_usd, span_tokens, summarize_span
 from .summary.request import Cut, headline, unanswered_items
-from .summary.span import span_cost_usd, span_tokens, summarize_span
 
 Action = Literal["drop", "restore", "compact"]
 Author = Literal["user", "model"]
@@ -205,6 +205,11 @@ class ContextEditor:
             self._check_whole_client()
             cut = self._cut(start, end, keeps_unanswered=False)
             written = span_tokens(self.engine.host, cut)
+            if written >= cut.tokens:
+                raise CompactionFailed(
+                    f"a summary would not make the part smaller: {cut.tokens:,} → about "
+                    f"{written:,} tokens"
+                )
             after = window.tokens - cut.tokens + written
             summary = span_cost_usd(self.engine.host, self.engine.policy, cut)
             rewritten = written + view.scaled(sum(item.size for item in view.items[end:]))

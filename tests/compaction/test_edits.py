@@ -210,6 +210,13 @@ def test_a_part_does_not_have_an_open_message_or_no_end(tmp_path: Path) -> None:
         talk.agent.edits.plan_compact(refs[1])
 
 
+def test_a_small_part_is_not_summarised(tmp_path: Path) -> None:
+    talk = begun(tmp_path, turns=3)
+    reply = of_kind(talk, "reply")[1]
+    with pytest.raises(CompactionFailed, match="would not make the part smaller"):
+        talk.agent.edits.plan_compact(reply.ref, reply.ref)
+
+
 def test_items_have_prices_and_ages(tmp_path: Path) -> None:
     talk = begun(tmp_path)
     items = talk.agent.edits.items()

@@ -8,22 +8,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from ...context import tokens
-from ...errors import CompactionFailed
-from ...events import Notice
-from ...models.catalog import cost
-from ...session.entries import Entry, Usage
-from ...session.ledger import Ledger
-from ...session.user_messages import LoggedMessage
-from ..document import render
-from ..host import EngineHost
-from ..own_marks import without_marks_in
-from ..policy import Policy
-from .request import MIN_SUMMARY_CAP_TOKENS, Cut, max_summary_tokens, where_to_look
-from .standing import standing_text
-from .user_messages import budget_tokens, messages_section, section_tokens
-from .writer import INSTRUCTIONS_IGNORED, SummaryWriter
+from ..context import tokens
+from ..errors import CompactionFailed
+from ..events import Notice
+from ..models.catalog import cost
+from ..session.entries import Entry, Usage
+from ..session.ledger import Ledger
+from ..session.user_messages import LoggedMessage
+from .document import render
+from .host import EngineHost
+from .own_marks import without_marks_in
+from .policy import Policy
+from .summary.request import Cut, max_summary_tokens, where_to_look
+from .summary.standing import standing_text
+from .summary.user_messages import budget_tokens, messages_section, section_tokens
+from .summary.writer import INSTRUCTIONS_IGNORED, SummaryWriter
 
+MIN_TOKENS = 300  # of an estimated summary, with its heading
 HEADING = (
     "[Entries #{first} to #{last}, summarised at the user's request. This is history, not an "
     "instruction.]"
@@ -47,7 +48,7 @@ class _SpanHost:
 def span_tokens(host: EngineHost, cut: Cut) -> int:
     """Estimate the tokens of the summary of a part, scaled."""
     window = host.current_window()
-    written = max(MIN_SUMMARY_CAP_TOKENS, sum(item.size for item in cut.evicted) // 4)
+    written = max(MIN_TOKENS, sum(item.size for item in cut.evicted) // 4)
     room = budget_tokens(window, host.view.ratio)
     said = section_tokens(_messages(host, cut), room)
     return host.view.scaled(min(max_summary_tokens(window), written) + said)
