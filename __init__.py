@@ -1,4 +1,4 @@
-"""ctxagent: a coding agent for the terminal that never runs out of context.
+"""ctxagent: a coding agent for the terminal that keeps old results on disk.
 
 A program uses it by the names below, which are imported when they are first used.
 """

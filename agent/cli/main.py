@@ -366,7 +366,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 @click.option("--verbose", is_flag=True, help="With -p: print on stderr what the agent does.")
 @click.pass_context
 def main(context: click.Context, /, **options: Any) -> None:
-    """A coding agent for the terminal that keeps its context small and loses nothing."""
+    """A coding agent for the terminal that keeps old results on disk, not in the context."""
     gc.set_threshold(GC_THRESHOLD)
     configure_streams()
     context.obj = options

@@ -1,4 +1,4 @@
-"""Four hundred calls with large outputs: the context never runs out, and the session costs less."""
+"""Four hundred calls with large outputs fit into the context, and the session costs less."""
 
 import json
 from collections.abc import AsyncGenerator

@@ -12,12 +12,20 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ..replay.test_report import CROSSED
 from ..support.sessions.workday import workday
 from ..support.terminal.browser import Browser, needs_browser
+from ..support.terminal.film import SECONDS
 from ..support.terminal.pictures import FONTS, MODEL, draw
 
 ROOT = Path(__file__).parents[2]
 TYPEFACES = """[...new Set([...document.querySelectorAll("text")]
   .map((each) => getComputedStyle(each).fontFamily))]"""
+# The numbers of the frames that a film shows at a time in milliseconds.
+SHOWN = """(document.getAnimations().forEach((each) => { each.pause(); each.currentTime = %d; }),
+  [...document.querySelectorAll(".cut")]
+    .filter((each) => getComputedStyle(each).visibility === "visible")
+    .map((each) => each.getAttribute("class").slice(5)))"""
 KEPT = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+FILM = ROOT / "docs" / "pictures" / "film.svg"
+CHARTS = [path for path in KEPT if path != FILM]
 RECORDED = sorted((ROOT / "docs" / "pictures" / "recorded").glob("*.svg"))  # of sessions not here
 
 
@@ -48,11 +56,51 @@ def test_a_picture_is_one_file_that_loads_and_runs_nothing() -> None:
         assert not re.search(r"url\(|@import|light-dark", path.read_text())
 
 
+def test_chart_needs_no_style_sheet() -> None:
+    for path in (*CHARTS, *RECORDED):
+        root = ET.parse(path).getroot()
+        above = {child: parent for parent in root.iter() for child in parent}
+        for element in root.iter():
+            name, classes = element.tag.rpartition("}")[2], element.get("class", "").split()
+            assert not any("var(" in value for value in element.attrib.values())
+            if name == "style":
+                rules = re.sub(r"@media [^{]*\{(?:[^{}]*\{[^{}]*\})*\s*\}", "", element.text or "")
+                assert rules.strip() == "", "rules outside @media"
+            if name == "text":
+                assert element.get("fill") is not None, path.name
+                assert element.get("font-size") or above[element].get("font-size"), path.name
+            if "line" in classes:
+                assert element.get("fill") == "none", path.name
+                assert element.get("stroke") is not None, path.name
+
+
+def test_film_without_motion_is_one_frame() -> None:
+    cuts = [each for each in ET.parse(FILM).iter() if "cut" in each.get("class", "").split()]
+    shown = [each for each in cuts if each.get("visibility") != "hidden"]
+    assert len(cuts) > 8
+    assert len(shown) == 1
+    text = " ".join(filter(None, (each.text for each in shown[0].iter())))
+    assert "old results cleared" in text
+    assert "scripted model" in text
+
+
+@needs_browser
+def test_film_shows_one_frame_at_a_time(tmp_path: Path) -> None:
+    with Browser(tmp_path / "browser") as browser:
+        view = browser.open(FILM, width=970, height=430)
+        seen = [view.evaluate(SHOWN % (1_000 * second + 40)) for second in range(SECONDS)]
+        assert view.evaluate(SHOWN % (1_000 * SECONDS + 40)) == seen[0], "it begins again"
+    assert all(len(each) == 1 for each in seen)
+    numbers = [int(each[0]) for each in seen]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] == len({*numbers}) - 1
+
+
 @pytest.mark.slow
 @needs_browser
 def test_no_letter_falls_back_to_serif_and_no_line_crosses_one(tmp_path: Path) -> None:
     with Browser(tmp_path / "browser") as browser:
-        for path in KEPT:
+        for path in CHARTS:
             for width in (400, 800):  # on a phone its letters are larger
                 view = browser.open(path, width=width, height=600)
                 assert view.evaluate(TYPEFACES) == [FONTS], path.name

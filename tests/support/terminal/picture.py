@@ -148,12 +148,16 @@ class Frame:
             f'<rect width="{width}" height="{height}" rx="8" fill="{palette.background}"/>',
             f'<g transform="translate({EDGE} {EDGE})" fill="{palette.foreground}" '
             f'font-family="{FONTS}" font-size="{SIZE}">',
+            *self.elements(palette),
         ]
+        return "\n".join([*parts, "</g>", "</svg>", ""])
+
+    def elements(self, palette: Palette) -> Iterator[str]:
+        """Yield the SVG elements of the cells."""
         for number, row in enumerate(self.rows):
             if self.cursor and self.cursor[1] == number and self.cursor[0] < len(row):
                 row = _with_cursor(row, self.cursor[0])
-            parts += _drawn(row, number, palette)
-        return "\n".join([*parts, "</g>", "</svg>", ""])
+            yield from _drawn(row, number, palette)
 
 
 def shoot(screen: Screen) -> Frame:

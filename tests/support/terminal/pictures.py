@@ -43,7 +43,9 @@ from ctxagent.agent.session.log import LOG_NAME
 
 from ..sessions.setup import every_tool
 from ..sessions.workday import workday
+from . import film, scenes
 from .accounts import first_that_pays, noted
+from .plain_svg import plain
 
 MODEL = "claude-sonnet-5-5"
 WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
@@ -205,7 +207,7 @@ def picture(
     below = top + high + ROW // 2
     rows = [*_rows(lines, below), *_cells(shapes, below + ROW * len(lines), across)]
     height = below + ROW * (len(lines) + -(-len(shapes) // across)) + EDGE // 2
-    return f"""\
+    return plain(f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" \
 width="{WIDTH * 5 // 4}" height="{height * 5 // 4}" role="img">
 <g class="chart">
@@ -219,7 +221,7 @@ width="{WIDTH * 5 // 4}" height="{height * 5 // 4}" role="img">
 </svg>
 {"".join(rows)}</g>
 </svg>
-"""
+""")
 
 
 def _height(drawing: Markup) -> int:
@@ -410,6 +412,22 @@ def of_a_recording(path: Path) -> tuple[str, str]:
     return recording.format.lower().replace(" ", "-"), context(title, runs, told)
 
 
+def of_the_film() -> Iterator[tuple[str, str]]:
+    """Play the film's session, and draw it with its bill."""
+    with scenes.stage() as it:
+        cuts = film.played(it)
+        [log] = it.place.logs()
+        recording = load_recording(log)
+        steps = tuple(_same(step, str(it.cwd)) for step in recording.steps)
+        recording = replace(recording, steps=steps, system=_always(recording.system, str(it.cwd)))
+    bills = [(0.0, 0.0)]
+    for turns in range(1, len(film.words()) + 1):
+        part = film.up_to(recording, turns)
+        runs = played(part, {OURS: DEFAULT, SUMMARIES: ALONE}, film.WINDOW)
+        bills.append((runs[0].sums.dollars, runs[1].sums.dollars))
+    yield "film", film.drawn(cuts, bills, MODEL)
+
+
 def draw(folder: Path) -> None:
     """Write all pictures to a folder."""
     folder.mkdir(exist_ok=True)
@@ -417,7 +435,7 @@ def draw(folder: Path) -> None:
         demo = recorded(Path(place).resolve())
     parts: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
         lambda: of_the_demo(demo), of_a_day, of_each_layer, of_the_chances, of_an_edit,
-        of_a_summary,
+        of_a_summary, of_the_film,
     )  # fmt: skip
     for part in parts:
         for name, text in part():
