@@ -114,13 +114,18 @@ class CompactionFailed(CtxagentError):
 
 
 class LimitReached(CtxagentError):
-    """A limit of the run was reached. `limit` is turns, budget, output, loop or context."""
+    """A limit of the run was reached. `limit` is turns, budget, output, loop or context. `value` is
+    the number of turns or the dollars.
+    """
 
     exit_code = 4
 
-    def __init__(self, message: str, *, limit: str, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, limit: str, value: float | None = None, hint: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
         self.limit = limit
+        self.value = value
 
 
 class ModelError(CtxagentError):

@@ -206,7 +206,7 @@ class TurnFinished:
 
     status: Literal["ok", "error", "denied", "limit", "interrupted"]
     text: str  # the final answer
-    error: Mapping[str, str] | None = None  # type and message, as in the JSON result
+    error: Mapping[str, Any] | None = None  # as in the JSON result
 
 
 # The events of a streaming reply. ToolStarted and ToolFinished are web searches by the server.

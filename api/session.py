@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from ..agent.extensions.skills import Skill
     from ..agent.extensions.skills import skills_of as skills_in
-    from ..agent.features.attachments import looks_like_file, mention_forms, similar_name
+    from ..agent.features.attachments import mention_forms, similar_name
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
@@ -172,7 +172,6 @@ __all__ = [
     "layout_problems",
     "load",
     "load_extensions",
-    "looks_like_file",
     "mention_forms",
     "model_of",
     "named_repair",

@@ -207,7 +207,11 @@ def _read_outcome(order: AttemptOrder) -> AttemptOutcome | None:
     code = int(result["exit_code"])
     error, compaction = result.get("error") or {}, result.get("compaction") or {}
     kind = "" if code == 0 else KINDS.get(code, "error")
-    if kind == "limit" and order.is_share and "budget" in str(error.get("message")):
+    reason = {name: error[name] for name in ("limit", "value") if error.get(name) is not None}
+    if kind == "denied":
+        denials = [each for each in result.get("denials") or () if not each["remedy"]]
+        reason["rules"] = [*dict.fromkeys(each["rule"] for each in denials if each["rule"])]
+    if kind == "limit" and order.is_share and reason.get("limit") == "budget":
         kind = FLEET_BUDGET
     cause = CAUSES.get(str(error.get("type")), "")
     if cause == SERVER:
@@ -219,6 +223,7 @@ def _read_outcome(order: AttemptOrder) -> AttemptOutcome | None:
         kind=kind,
         message=_reason(str(error.get("message") or "")),
         cause=cause,
+        reason=reason,
         cost_usd=result.get("cost_usd"),
         calls=result.get("calls") or 0,
         tool_calls=result.get("tool_calls") or 0,

@@ -3,9 +3,10 @@
 The canary and the end of a run use the same causes.
 """
 
+import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ MAX_TEXT_CHARS = 300
 MAX_RULES = 5  # allow rules in a command; for more, a mode is suggested
 MAX_IDS = 5
 _VARIABLE_WORD = regex(r"\S*[\d/]\S*")  # IDs, paths and numbers differ between tasks
-_RULE = regex(r"--allow '([^']+)'")
-_CALLS = regex(r"limit of ([\d,]+) model call")
 
 
 @dataclass(slots=True)
@@ -28,6 +27,7 @@ class FailureCause:
 
     kind: str
     message: str  # of the first one
+    reason: Mapping[str, Any] = field(default_factory=dict)  # of the first one, as in the ledger
     tasks: list[str] = field(default_factory=list)
     rules: dict[str, None] = field(default_factory=dict)  # that would allow the denied calls
 
@@ -57,13 +57,14 @@ class FailureCause:
             rules = [word for rule in self.rules for word in ("--allow", rule)]
             few = 0 < len(self.rules) <= MAX_RULES
             return "", retry(*(rules if few else ("--permission-mode", "sandboxed")))
-        if calls := self.kind == "limit" and _CALLS.search(self.message):
-            return "", retry("--max-turns", str(2 * int(calls[1].replace(",", ""))))
+        limit, value = self.reason.get("limit"), self.reason.get("value")
+        if limit == "turns" and value:
+            return "", retry("--max-turns", str(2 * value))
         if self.kind == "rejected":
             return "choose a model that the server has", retry("--model", "MODEL")
         if self.kind == "unreachable":
             return "", f"ctxagent doctor --network && {retry()}"
-        if self.kind in _CHANGES and (self.kind != "limit" or "budget" in self.message):
+        if self.kind in _CHANGES and (self.kind != "limit" or limit == "budget"):
             return _CHANGES[self.kind], retry()
         return "", shlex.join(["ctxagent", "fleet", "show", str(manifest), self.tasks[0]])
 
@@ -91,10 +92,15 @@ def causes_of(failures: Iterable[tuple[str, AttemptOutcome]]) -> list[FailureCau
     """Return the causes of failures, each (task, outcome), most frequent first."""
     found = dict[tuple[str, str], FailureCause]()
     for id, outcome in failures:
-        message = re.sub(rf"\b{re.escape(id)}\b", "", outcome.message)
-        # A denial has the same cause whatever the call: nobody can approve one.
-        about = "" if outcome.kind == "denied" else _VARIABLE_WORD.sub("", message)
-        cause = found.setdefault((outcome.kind, about), FailureCause(outcome.kind, outcome.message))
+        kind, reason = outcome.kind, outcome.reason
+        if kind == "denied":  # whatever the call: nobody can approve one
+            about = ""
+        elif "limit" in reason:
+            about = json.dumps(reason, sort_keys=True)
+        else:
+            message = re.sub(rf"\b{re.escape(id)}\b", "", outcome.message)
+            about = _VARIABLE_WORD.sub("", message)
+        cause = found.setdefault((kind, about), FailureCause(kind, outcome.message, reason))
         cause.tasks.append(id)
-        cause.rules |= dict.fromkeys(_RULE.findall(outcome.message))
+        cause.rules |= dict.fromkeys(reason.get("rules", ()))
     return sorted(found.values(), key=lambda cause: -len(cause.tasks))

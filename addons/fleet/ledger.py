@@ -109,6 +109,8 @@ class AttemptOutcome(SessionSums):
     kind: str = ""  # kind of failure, one or two words; "" for none
     message: str = ""
     cause: str = ""  # cause that other tasks may share (outages.py); "" for none
+    # Of the failure: `rules` that would allow the denied calls, or the `limit` and its `value`.
+    reason: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0  # of this attempt
     host: str = ""
     patch_bytes: int | None = None  # None without a repository

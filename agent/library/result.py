@@ -39,7 +39,8 @@ class Result:
     compaction: Mapping[str, int]
     agents: Sequence[Mapping[str, Any]]  # usage of each subagent
     denials: Sequence[Mapping[str, Any]]  # denied calls
-    error: Mapping[str, str] | None  # type and message
+    # Type and message; if a limit was reached, also the limit and its value.
+    error: Mapping[str, Any] | None
 
     @property
     def exit_code(self) -> int:

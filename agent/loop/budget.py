@@ -136,12 +136,14 @@ class BudgetMeter:
             raise LimitReached(
                 f"the limit of {count_of(self.budget.calls, 'model call')} has been reached",
                 limit="turns",
+                value=self.budget.calls,
                 hint=self.hint or "Resume with `ctxagent --continue` and a higher --max-turns.",
             )
         if self.budget.dollars is not None and self.dollars + self.in_flight >= self.budget.dollars:
             raise LimitReached(
                 f"the budget of ${self.budget.dollars:g} is spent (${self.dollars:.4f})",
                 limit="budget",
+                value=self.budget.dollars,
                 hint=self.hint
                 or "Resume with `ctxagent --continue` and a higher --max-budget-usd.",
             )

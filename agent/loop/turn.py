@@ -398,8 +398,8 @@ async def _until_answered(
 def _failed(agent: AgentState, error: Exception) -> TurnFinished:
     """Record the error that ended a turn. Internal errors are recorded with their traceback."""
     status: Literal["limit", "error"] = "limit" if isinstance(error, LimitReached) else "error"
-    shown = {"type": type(error).__name__, "message": str(error)}
-    data: dict[str, Any] = dict(shown)
+    shown: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    data = dict(shown)
     is_full = isinstance(error, LimitReached) and error.limit == "context"
     if is_full or (isinstance(error, RequestRejected) and not isinstance(error, KeyRefused)):
         data[REFUSED] = True
@@ -409,4 +409,6 @@ def _failed(agent: AgentState, error: Exception) -> TurnFinished:
     note = agent.log.redact(Note(topic="warning", text=shown["message"], data=data))
     agent.record(note)
     shown["message"] = note.text
+    if isinstance(error, LimitReached):
+        shown |= {"limit": error.limit, "value": error.value}
     return TurnFinished(status, last_text(agent.view.items), shown)

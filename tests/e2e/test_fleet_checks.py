@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..support.fleet import Fleet, git
+from ..support.fleet import BYPASS, Fleet, git
 from ..support.server.loopback import Body, Fail, Say, Server, Step
 
 WRITES = {"steps": [
@@ -202,6 +202,15 @@ def test_failures_are_grouped_by_cause(fleet: Fleet) -> None:
         ("rejected", 3),
         ("score", 1),
     ]
+
+
+def test_a_limit_of_calls_has_the_option_that_raises_it(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    run = (*BYPASS, "--max-turns", "1", "fleet", "run", "tasks.jsonl", *fleet.scripted(WRITES))
+    assert fleet.place.run(*run).returncode == 1
+    (cause,) = json.loads(fleet.call("status", "--json").stdout)["causes"]
+    assert cause["kind"] == "limit"
+    assert "--max-turns 2 fleet run" in cause["command"]
 
 
 def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The causes of failures: groups, and the command for each."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,12 @@ from ctxagent.addons.fleet.ledger import AttemptOutcome
 RUN = ["--model", "m", "fleet", "run", "tasks.jsonl", "-j", "2"]
 
 
-def failure(kind: str, message: str = "") -> AttemptOutcome:
-    return AttemptOutcome(exit_code=1, kind=kind, message=message)
+def failure(kind: str, message: str = "", **reason: Any) -> AttemptOutcome:
+    return AttemptOutcome(exit_code=1, kind=kind, message=message, reason=reason)
 
 
-def remedy(kind: str, *messages: str) -> tuple[str, str]:
-    failures = [(f"t{n}", failure(kind, message)) for n, message in enumerate(messages)]
-    (cause,) = causes_of(failures)
+def remedy(*outcomes: AttemptOutcome) -> tuple[str, str]:
+    (cause,) = causes_of((f"t{n}", outcome) for n, outcome in enumerate(outcomes))
     return cause.remedy(Path("tasks.jsonl"), RUN)
 
 
@@ -50,8 +50,7 @@ def test_failures_that_differ_in_names_and_numbers_have_one_cause() -> None:
     ],
 )
 def test_the_command_for_denials_allows_the_calls(rules: list[str], options: str) -> None:
-    messages = [f"Bash x: asks; allow it with --allow '{rule}'" for rule in rules] or ["Bash x"]
-    assert remedy("denied", *messages) == (
+    assert remedy(failure("denied", rules=rules[:1]), failure("denied", rules=rules)) == (
         "",
         "ctxagent fleet retry tasks.jsonl --failed-by denied && "
         f"ctxagent --model m {options} fleet run tasks.jsonl -j 2",
@@ -60,9 +59,21 @@ def test_the_command_for_denials_allows_the_calls(rules: list[str], options: str
 
 def test_each_kind_of_failure_has_a_command() -> None:
     for kind in FAILURES:
-        change, command = remedy(kind, "budget")
+        change, command = remedy(failure(kind, limit="budget", value=1.0))
         assert command.startswith("ctxagent "), kind
         assert change or "retry" in command or command.endswith("fleet show tasks.jsonl t0")
-    _, command = remedy("limit", "the limit of 1,000 model calls has been reached")
+    _, command = remedy(failure("limit", limit="turns", value=1_000))
     assert "--max-turns 2000 fleet run" in command
-    assert remedy("limit", "the window is too small")[1] == "ctxagent fleet show tasks.jsonl t0"
+    show = "ctxagent fleet show tasks.jsonl t0"
+    assert remedy(failure("limit", "too full", limit="context"))[1] == show
+
+
+def test_limits_with_different_values_have_different_causes() -> None:
+    limits = [failure("limit", limit="turns", value=value) for value in (5, 9, 5)]
+    found = causes_of((f"t{n}", outcome) for n, outcome in enumerate(limits))
+    assert [cause.tasks for cause in found] == [["t0", "t2"], ["t1"]]
+
+
+def test_failures_in_older_ledgers_are_grouped_by_their_text() -> None:
+    old = [failure("limit", f"the limit of {n} model calls has been reached") for n in (5, 9)]
+    assert remedy(*old)[1] == "ctxagent fleet show tasks.jsonl t0"

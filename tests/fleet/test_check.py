@@ -47,7 +47,9 @@ def found(tmp_path: Path, task: dict[str, Any], *flags: str) -> list[ManifestFin
         ("See @read.me.", ""),
         ("See @read.me:3-4, and (@./read.me).", ""),
         ("Ask a@b.co and @gmail.com, use @app.route, @dataclass(frozen=True) and @types/node", ""),
+        ("Mail @example.com, @example.io and @team.dev", ""),
         ("See @made.txt!", "made.txt"),
+        ("See @made.org, a file like another in the repository", "made.org"),
         ("See @src/deep/none", "src/deep/none"),
         ('See @"a b.txt".', "a b.txt"),
         ("See @new.txt", "new.txt"),
@@ -58,6 +60,9 @@ def test_only_names_that_look_like_missing_files_are_doubts(
     tmp_path: Path, prompt: str, missing: str
 ) -> None:
     repository(tmp_path / "r")
+    (tmp_path / "r" / "notes.org").touch()
+    git(tmp_path / "r", "add", ".")
+    git(tmp_path / "r", "commit", "-q", "-m", "notes")
     (tmp_path / "r" / "new.txt").touch()  # in no commit, so no task sees it
     doubts = [each for each in found(tmp_path, {"prompt": prompt}) if each.level == "doubt"]
     assert [f"@{missing} " in f"{each.what} " for each in doubts] == [True] * bool(missing)
