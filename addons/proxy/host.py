@@ -7,7 +7,7 @@ thinking", block binding.)
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ...api.base import ModelError, PromptTooLong, regex
@@ -22,7 +22,7 @@ from ...api.context import (
     truncate,
 )
 from ...api.models import CacheTerms, Reply, cost
-from ...api.record import Assistant, Entry, Log, User
+from ...api.record import Assistant, Entry, Log
 from .bodies.base import ServerReply
 
 # First version of each family with bound thinking.
@@ -64,7 +64,6 @@ class ProxyHost(BareHost):
         self.learned = LearnedWindow()
         self.is_cached = True  # True if the server caches the client's requests
         self.last_call: float | None = None  # Unix time
-        self.instructions: list[User] = []  # client's texts before the first reply
 
     def record(self, entry: Entry) -> Entry:
         """Append an entry, then release the log so that other processes can write, for example to
@@ -96,16 +95,6 @@ class ProxyHost(BareHost):
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:
         return None if self.summaries else "summaries are switched off"
-
-    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return the client's own instructions from the start of the conversation, which stay
-        valid.
-        """
-        return [
-            User(content=entry.content, source="instructions")
-            for entry in self.instructions
-            if entry.seq not in staying
-        ]
 
     async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
         """Ask the client's model with the client's key, and record the reply. Raises ModelError."""

@@ -38,7 +38,7 @@ from ...api.context import (
 )
 from ...api.context import render_summary as render
 from ...api.models import Model, Reply, cost
-from ...api.record import LOG_NAME, Assistant, Log, Session, Usage, content_text
+from ...api.record import LOG_NAME, Assistant, Log, Session, Usage, User, content_text
 from ...api.recordings import (
     RecordedCall,
     RecordedMessage,
@@ -266,6 +266,7 @@ class Player:
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
     _explored: dict[str, bool] = field(default_factory=dict)  # file -> was read again
+    _has_reply: bool = False
     _thinking: ThinkingMeter = field(init=False)
     _entry_storage: EntryStorage = field(init=False)
 
@@ -346,10 +347,14 @@ class Player:
         host = self.host
         source = "instructions" if words.by_client else "person"
         entry = message_entry(words, source, host.log.last_seq + 1, self._entry_storage)
-        self._facts.add(host.record(entry).seq, words.text)
+        recorded = host.record(entry)
+        self._facts.add(recorded.seq, words.text)
+        if words.by_client and not self._has_reply and isinstance(recorded, User):
+            host.instructions.append(recorded)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
         """Make one model call as the agent does, then add the results of its tool calls."""
+        self._has_reply = True
         if self.host.clock is None:
             self._advance_clock(reply.at)
         await self.engine.before_call(turn_start=start)

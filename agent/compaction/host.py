@@ -12,7 +12,7 @@ from ..context.window import Window, measure
 from ..events import Emit, Event, Notice
 from ..models.base import Reply
 from ..models.catalog import CacheTerms, cache_terms, cost, price_factor
-from ..session.entries import Checkpoint, Entry, Revert, Usage
+from ..session.entries import Checkpoint, Entry, Revert, Usage, User
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.server_speed import TokenSeconds
@@ -135,6 +135,7 @@ class BareHost:
     def __init__(self, log: Log, model_id: str, window_tokens: int) -> None:
         self.log, self.model_id, self.window_tokens = log, model_id, window_tokens
         self.view, self.ledger = View(), Ledger()
+        self.instructions: list[User] = []  # another agent's texts before the first reply
 
     @property
     def folder(self) -> Path:
@@ -193,7 +194,12 @@ class BareHost:
         return find_texts(self.log.path, refs)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        return ()
+        """Return the other agent's own instructions, which stay valid."""
+        return [
+            User(content=entry.content, source="instructions")
+            for entry in self.instructions
+            if entry.seq not in staying
+        ]
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         return None

@@ -110,6 +110,15 @@ def test_a_summary_is_priced_as_if_a_model_had_written_it() -> None:
     assert all(call.prompt > 30_000 and call.output > 0 for call in summaries)
 
 
+@pytest.mark.slow
+def test_a_summary_keeps_the_instructions_of_the_agent(tmp_path: Path) -> None:
+    told = RecordedMessage("Run the linter before you answer.", by_client=True)
+    played = recording(told, RecordedMessage("go"), *(bash(n, 2_500) for n in range(40)))
+    player = strictly(played, terms(ALONE), tmp_path)
+    assert player_run[id(player)].sums.summaries >= 1
+    assert player.context().count(told.text) == 1
+
+
 def test_what_a_cache_has_forgotten_is_written_again() -> None:
     near, far = (play(working(10, 900, every), terms(ALONE)).sums for every in (10.0, 400.0))
     assert far.read < 0.01 * far.sent
