@@ -43,6 +43,10 @@ PROBES = "probes of useless summaries"
 LONG = "resuming a long session"
 PLANTED = "a scan for planted files"
 LOST = "recorded sessions with bad summaries"
+QUERY = "a query, the index warm"
+INDEX = "the index"
+UNDO = "undo among many files"
+DUE = "a summary is due"
 TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
 FLEET_ROW = "ctxagent fleet"
@@ -84,8 +88,9 @@ TARGETS = (
     ),
     Target("loops missed", "loops", "", "missed", 0, count=True),
     Target("messages sent in a new form", "a request from a view", "", "changed", 0, count=True),
-    Target("a prepared summary, CPU ms", "a summary is due", "prepared ahead", "apply_cpu_ms", 20),
-    Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
+    Target("a prepared summary, CPU ms", DUE, "prepared ahead", "apply_cpu_ms", 20),
+    Target("a pause for a prepared summary, ms", DUE, "prepared ahead", "pause_ms", 200),
+    Target("requests rejected, summaries", DUE, "", "rejected", 0, count=True),
     Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 60),
     Target("50 agents, longest turn of the loop, ms", TOGETHER, "", "worst_ms", 100),
     Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
@@ -95,6 +100,10 @@ TARGETS = (
     Target("requests rejected, long run", "a long run", "", "rejected", 0, count=True),
     Target("cost / summaries only, long run", "a long run", "default", "ratio", 0.5, count=True),
     Target("requests rejected, strict windows", "strict windows", "", "rejected", 0, count=True),
+    Target("a query, warm index, ms", QUERY, "", "ms", 300),
+    Target("a query, no index, s", FACT, "", "s", 3),
+    Target("the index, s for 1 MB of text", INDEX, "", "s_per_mb", 0.25),
+    Target("the index / the text, size", INDEX, "", "x_of_text", 0.5),
     Target("indexed facts not found", FACT, "", "missed", 0, count=True),
     Target("paths lost with a summary", LOST, "", "paths_missing", 0, count=True),
     Target("messages lost with a summary", LOST, "", "words_missing", 0, count=True),
@@ -111,10 +120,16 @@ TARGETS = (
     ),
     Target("start in the sandbox, wall ms", "a command's start", "bubblewrap", "wall_ms", 17),
     Target("start under Landlock, wall ms", "a command's start", "Landlock alone", "wall_ms", 17),
+    Target("undo, first scan in a repository, s", UNDO, "repository", "first_scan_s", 15),
+    Target("undo, first scan in a folder, s", UNDO, "folder", "first_scan_s", 60),
+    Target("undo, later scan, s", UNDO, "", "later_scan_s", 3),
+    Target("undo, snapshot, s", UNDO, "", "snapshot_s", 5),
+    Target("a scan for planted files, ms", PLANTED, "later", "wall_ms", 50),
     Target("folders read again, planted", PLANTED, "later", "folders_read", 1, count=True),
     Target("requests rejected, resume", LONG, "", "rejected", 0, count=True),
     Target("tokens of the first request", TOOLS, "no servers", "first_tokens", 2_080, count=True),
     Target("tokens for 120 MCP tools", TOOLS, "the one tool", "more_first", 400, count=True),
+    Target("cache misses, MCP servers", TOOLS, "", "misses", 0, count=True),
     Target("requests rejected, MCP servers", TOOLS, "", "rejected", 0, count=True),
     Target("tasks of a fleet not done", FLEET, "", "not_done", 0, count=True),
     Target("requests a fleet paid twice", FLEET, "", "twice", 0, count=True),
@@ -144,6 +159,7 @@ TARGETS = (
         count=True,
     ),
     Target("10,000 tasks, live page, CPU s", MANIFEST, "", "page_cpu_s", 1.0),
+    Target("10,000 tasks, later page, CPU ms", MANIFEST, "", "next_page_cpu_ms", 30),
     Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )
 

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -52,6 +53,16 @@ def test_all_of_them_are_run_and_each_has_its_sizes() -> None:
 def test_each_target_is_of_a_table_that_there_is() -> None:
     sources = "".join((FOLDER / f"{name}.py").read_text("utf-8") for name in NAMES)
     assert [t.title for t in targets.TARGETS if f'"{t.title}"' not in sources] == []
+
+
+def test_the_page_has_the_limits_and_verdicts_of_the_targets() -> None:
+    page = (FOLDER.parent / "docs" / "guide" / "performance.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) +\| +(\S+) \| +(\S+) \| (yes|no) +\|$", page, re.MULTILINE)
+    known = {target.name: target.most for target in targets.TARGETS}
+    assert rows
+    for name, most, measured, met in rows:
+        assert f"{known[name]:.4g}" == most, name
+        assert (float(measured) <= known[name]) == (met == "yes"), name
 
 
 def test_a_count_that_does_not_hold_is_broken_and_a_time_is_not() -> None:
