@@ -412,12 +412,11 @@ def _run(
     with _started(folder, command, env) as process:
         try:
             said, complaints = process.communicate(given, seconds)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise GitFailed(f"git did not end within {seconds:g} s") from None
-            raise
+        except subprocess.TimeoutExpired:
+            raise GitFailed(f"git did not end within {seconds:g} s") from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)  # also the processes that git started
     if process.returncode:
         text = " ".join(complaints.decode("utf-8", "replace").split())[:300]
         raise GitFailed(text or f"git ended with {process.returncode}")

@@ -87,7 +87,7 @@ WITHOUT_TEST_FILE = {
         "sessions settings status stream_input terminal theme tool_calls transcript "
         "window"
     ),
-    "worktree": "garbage git object_store restore staging",
+    "worktree": "garbage object_store restore staging",
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(

@@ -62,7 +62,8 @@ def test_the_page_has_the_limits_and_verdicts_of_the_targets() -> None:
     assert rows
     for name, most, measured, met in rows:
         assert f"{known[name]:.4g}" == most, name
-        assert (float(measured) <= known[name]) == (met == "yes"), name
+        if float(measured) != known[name]:  # rounded
+            assert (float(measured) < known[name]) == (met == "yes"), name
 
 
 def test_a_count_that_does_not_hold_is_broken_and_a_time_is_not() -> None:
