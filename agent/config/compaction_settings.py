@@ -15,6 +15,7 @@ from .keys import (
     SENTENCES,
     SWITCH,
     THRESHOLD_OR_OFF,
+    THRESHOLDS,
     TOKENS,
     TOOL_NAME_LIST,
     ValueType,
@@ -215,4 +216,22 @@ class CheckpointSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF, 'The context size at which to save a checkpoint. "off": at no size.'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """[context]"""
+
+    notify: tuple[int | float, ...] = setting(
+        (),
+        THRESHOLDS,
+        "The context sizes at which to notify you and run hooks.context_reached.",
+        loosens=loosens_never,
+    )
+    tell_model: tuple[int | float, ...] = setting(
+        (0.5, 0.75),
+        THRESHOLDS,
+        "The context sizes at which the model gets a line about its window.",
+        loosens=loosens_if_different,
     )

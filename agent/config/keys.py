@@ -356,6 +356,7 @@ RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TE
 COMMAND = text_matching("a shell command on one line", rf"(?:{_VISIBLE_TEXT})?")
 COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 SENTENCES = list_of(text_matching("a text on one line", _VISIBLE_TEXT))
+THRESHOLDS = list_of(THRESHOLD)
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
 GIGABYTES_OR_OFF = or_none("off", POSITIVE_NUMBER)

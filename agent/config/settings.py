@@ -17,6 +17,7 @@ from .compaction_settings import (
     CheckpointSettings,
     ClearSettings,
     CompactSettings,
+    ContextSettings,
     MemorySettings,
     MoveSettings,
     StateSettings,
@@ -68,7 +69,7 @@ SearchMode = Literal["off", "auto", "on"]
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "disk-budget", "provenance", "hooks",
+    "result-schema", "disk-budget", "provenance", "window", "hooks",
 ]  # fmt: skip
 FEATURE_NAMES: tuple[FeatureName, ...] = get_args(FeatureName)  # in the order of their calls
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
@@ -322,6 +323,9 @@ class HookSettings:
     after_tool: tuple[str, ...] = _hook("Shell commands to run after each call of a tool.")
     session_start: tuple[str, ...] = _hook("Shell commands to run when a session is opened.")
     session_end: tuple[str, ...] = _hook("Shell commands to run when a session is closed.")
+    context_reached: tuple[str, ...] = _hook(
+        "Shell commands to run when the context reaches a size in context.notify."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,6 +484,7 @@ class Settings:
     clear: ClearSettings = field(default_factory=ClearSettings)
     truncate: TruncateSettings = field(default_factory=TruncateSettings)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+    context: ContextSettings = field(default_factory=ContextSettings)
     preserve: PreserveSettings = field(default_factory=PreserveSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     bash: BashSettings = field(default_factory=BashSettings)

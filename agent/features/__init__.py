@@ -32,6 +32,7 @@ from .skills import SkillsFeature, SkillSource
 from .subagent_types import AgentType
 from .subagents import OpenSubagent, SubagentsFeature
 from .web_search import WebSearchFeature, has_web_searches
+from .window import WindowFeature
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -165,6 +166,7 @@ MAKERS: dict[str, MakeFeature] = {
     "drift": lambda agent, state, *_: DriftFeature(agent, state.summary, state.ended),
     "disk-budget": lambda agent, *_: _disk_budget(agent),
     "provenance": lambda agent, *_: _provenance(agent),
+    "window": lambda agent, *_: WindowFeature(agent),
     "hooks": lambda agent, state, *_: _hooks(agent, state),
 }
 

@@ -313,6 +313,12 @@ class HooksFeature(Feature):
                 self.published.record_texts(text, source=source)
             self._note_start("compact")
 
+    async def context_reached(self, text: str, event: Mapping[str, Any]) -> None:
+        """Run the hooks for a context that has reached a size of the user's choice."""
+        await self._run_own("context_reached", event)
+        kind = "context_reached"
+        await self.published.run("Notification", (kind,), notification_type=kind, message=text)
+
     async def turn_ended(self, finished: TurnFinished) -> None:
         """Start a timer that notifies hooks that the agent waits for the user."""
         if self.published.has("Notification") and not self.published.is_subagent:

@@ -352,7 +352,7 @@ class Note(Entry):
 
     kind: ClassVar[str] = "note"
     # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, task,
-    # title, renamed, loop, request, proxy, hook, recording, warning
+    # title, renamed, loop, request, proxy, hook, recording, window, warning
     topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
