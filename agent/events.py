@@ -287,6 +287,8 @@ class Question:
     may_accept_edits: bool = False  # whether mode accept-edits would allow it
     # (part of the command, why it needs permission), dangerous parts first
     causes: Sequence[tuple[str, str]] = ()
+    # what the command destroys or publishes, and whether /rewind restores it; also in the reasons
+    effects: Sequence[str] = ()
     # the agent's own questions; the answers are in `Answer.words`
     form: Sequence[FormQuestion] = ()
     plan: str = ""  # a plan that needs approval, in Markdown

@@ -1,7 +1,7 @@
 """Permission for tool calls: rules, features and the user decide, in this order."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from ..events import Answer, Question
 from ..lazy import dataclass
 from ..permissions import suggestions
 from ..permissions.approval import Approval
+from ..permissions.effects import with_effects
 from ..permissions.objections import PLAN_MODE_REFUSAL, Verdict
 from ..permissions.rule_set import RuleKind
 from ..security.planted import PlantedWatch
@@ -303,22 +304,31 @@ class CallGate:
         def causes() -> Sequence[tuple[str, str]]:
             return approval.causes(tool.subject(params)) if tool.name == "Bash" else ()
 
+        def effects() -> Mapping[str, str]:
+            env = self.session.context.env
+            return approval.effects(tool.subject(params), env) if tool.name == "Bash" else {}
+
         def accepts_edits() -> bool:
             edits = tool.effect == "edit" and approval.mode == "ask"
             return edits and approval.in_mode("accept-edits").judge(tool, params).action == "allow"
 
+        named = await asyncio.to_thread(effects)
         anyway = must_ask or tool.why_ask_anyway(params, self.context_for(tool, verdict))
         return Question(
             tool.name,
             call.title,
             dict(call.arguments),
             verdict.rule,
-            verdict.reason,
+            with_effects(verdict.reason, named),
             await self._diff(tool, params, verdict),
             call=call.id,
             may_be_sandboxed=not anyway and await _beside(confines, tool, params),
             may_accept_edits=not anyway and await _beside(accepts_edits, tool, params),
-            causes=await _beside(causes, tool, params),
+            causes=[
+                (text, with_effects(reason, named, text))
+                for text, reason in await _beside(causes, tool, params)
+            ],
+            effects=tuple(named.values()),
             offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(
                 approval, rule, tool, params, self.session.context.cwd

@@ -229,6 +229,14 @@ class Approval:
         ]
         return causes_of(script, judged)
 
+    def effects(self, command: str, env: Mapping[str, str]) -> dict[str, str]:
+        """Return what each part of a command destroys or publishes, by the source of the part."""
+        from .effects import CommandEffects
+
+        script = parse(command)
+        base = self._base_folders(script)[-1]
+        return CommandEffects(script, base, self.folders, env).by_part()
+
     def denies_tool(self, tool: str) -> bool:
         """Return True if a deny rule forbids every call of a tool."""
         return any(rule.any for rule, _ in self._rules.covering(tool, "deny"))

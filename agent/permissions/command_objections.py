@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..lazy import dataclass
-from .objections import Objection, ObjectionKind, by_rule, quoted_command
+from .objections import MAY_CHANGE, Objection, ObjectionKind, by_rule, quoted_command
 from .path_judge import PathJudge
 from .paths import (
     WorkFolders,
@@ -194,7 +194,7 @@ class CommandObjections:
         if covering is None and (near := self.rules.nearly_matching(part, inside)):
             reason = f"the rule {near[0]} does not cover `{near[1]}`"
             return Objection("option", reason, self._wanted(part))
-        reason = f"{quoted_command(part.source)} may change something"
+        reason = f"{quoted_command(part.source)}{MAY_CHANGE}"
         return Objection("change", reason, self._wanted(part), covering)
 
     def _wanted(self, part: SimpleCommand) -> str:

@@ -46,6 +46,9 @@ class Verdict:
     opens: tuple[str, ...] = ()  # files outside the sandbox that the command visibly reads
 
 
+MAY_CHANGE = " may change something"  # after the command, in a reason
+
+
 def quoted_command(source: str) -> str:
     """Return a command as one quoted and shortened line for a reason."""
     return f"`{shorten(' '.join(source.split()), MAX_QUOTED_COMMAND_CHARS)}`"

@@ -54,6 +54,7 @@ def question_json(question: Question) -> dict[str, Any]:
         "title": question.title,
         "input": dict(question.input),
         "reason": question.reason,
+        "effects": list(question.effects),
         "rule": question.rule,
         "offers": list(question.offers),
         "diff": question.diff,

@@ -40,6 +40,24 @@ from ..support.machine import lacks
 from ..support.sessions.conversation import Conversation, answering
 
 
+def test_a_question_says_what_the_command_deletes(project: Path) -> None:
+    (project / "a").touch()
+    ask, questions = answering(Answer(allow=False))
+    Conversation(
+        project,
+        [Step(tools=[("Bash", {"command": "rm a && touch b"})]), Step(text="ok")],
+        mode="ask",
+        ask=ask,
+    ).say("go")
+    (question,) = questions
+    assert question.effects == ("deletes a; /rewind restores it",)
+    assert question.reason == "`rm a` deletes a; /rewind restores it"
+    assert [reason for _, reason in question.causes] == [
+        question.reason,
+        "`touch b` may change something",
+    ]
+
+
 def test_permission_is_asked_by_the_loop(project: Path) -> None:
     ask, questions = answering(
         Answer(allow=True, rule="Bash(touch:*)", where="session"),
@@ -64,6 +82,7 @@ def test_permission_is_asked_by_the_loop(project: Path) -> None:
     refused = talk.of(ToolResult)[-1]
     assert refused.is_error
     assert refused.content == "The user declined this call. They say: not that file"
+    assert questions[0].effects == ()
     always, no = talk.of(Note)
     assert (always.topic, always.text) == ("permission", "allowed: Bash touch a")
     assert always.data["answer"] == "always"

@@ -310,6 +310,14 @@ def _service(part: SimpleCommand) -> str:
     return ""
 
 
+def is_publishing(part: SimpleCommand) -> bool:
+    """Return True if a command publishes a package."""
+    name, *words = [word.text for word in part.words]
+    start = first_operand([name, *words])
+    listed = _NETWORK_SUBCOMMANDS.get(name.rpartition("/")[2], "").split()
+    return "publish" in listed and [name, *words][start : start + 1] == ["publish"]
+
+
 def _places(part: SimpleCommand) -> Iterator[tuple[Word, _Use]]:
     """Yield the words of a command that may be paths, with the kind of use."""
     name = part.name.rpartition("/")[2]

@@ -285,7 +285,8 @@ def _reasons(asked: Question) -> Iterator[Text]:
     if asked.reason and asked.reason not in found:
         found.insert(0, asked.reason)
     for place, reason in enumerate(found[:MAX_PARTS]):
-        line = Text(f"{'     ' if place else 'why: '}{_whole(reason)}", style="dim")
+        style = "warning" if any(each in reason for each in asked.effects) else "dim"
+        line = Text(f"{'     ' if place else 'why: '}{_whole(reason)}", style=style)
         if len(found) > 1 and place == 0:
             line.highlight_regex(r"`[^`]+`", "cause")
         yield line
