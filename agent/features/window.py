@@ -91,7 +91,7 @@ class WindowFeature(Feature):
 
     def _line(self, window: Window) -> str:
         """Return the line for the model."""
-        states = Counter(item.state for item in self.agent.edits.items())
+        states = Counter[str](item.state for item in self.agent.edits.items())
         parts = [f"{states[each]} {word}" for each, word in _LEFT_OUT.items() if states[each]]
         parts += ["the oldest part summarised"] if self.session.view.summary else []
         return self.session.context.offered.say(
