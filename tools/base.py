@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.plugin import _loader
 
 from ..agent.lazy import dataclass
 from .offered import EVERY, Offered
 from .system.capture import MAX_OUTPUT_BYTES, OutputFile
 from .system.confinement import Confinement
 from .system.kept_text import KeptText
+
+# Else pydantic reads the entry points of all installed packages, which takes 16 ms.
+_loader._plugins = {}
 
 Effect = Literal["none", "read", "edit", "run"]
 OUTSIDE = "outside"  # in the details of a result: where text from outside of the project came from

@@ -330,6 +330,19 @@ def test_importing_the_repl_stays_light() -> None:
 
 
 @pytest.mark.slow
+def test_tools_are_made_without_a_look_for_plugins_of_pydantic() -> None:
+    code = (
+        "import importlib.metadata as found\n"
+        "found.entry_points = lambda **given: exit('read')\n"
+        "from ctxagent.tools.base import input_schema\n"
+        "from ctxagent.tools.glob import GlobTool\n"
+        "print(*input_schema(GlobTool.Params)['properties'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pattern" in done.stdout
+
+
+@pytest.mark.slow
 def test_a_run_of_a_fleet_starts_without_an_event_loop_and_pages() -> None:
     code = (
         "import sys\n"
