@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..agent.ui.commands import Command, CommandContext, all_commands, parse, read_command_files
     from ..agent.ui.commands.settings import EFFORTS
     from ..agent.ui.compaction_report import receipt
+    from ..agent.ui.context_control import answer_request, read_request
     from ..agent.ui.conversation.open_session import Conversation, ConversationServices, RunningTask
     from ..agent.ui.conversation.questions import MODES, Questions
     from ..agent.ui.render.render import dim, render_text, table
@@ -45,6 +46,7 @@ __all__ = [
     "Subagents",
     "Transcript",
     "all_commands",
+    "answer_request",
     "bounded_lines",
     "conversation_place",
     "detect_for_process",
@@ -53,6 +55,7 @@ __all__ = [
     "parse",
     "question_json",
     "read_command_files",
+    "read_request",
     "receipt",
     "render_text",
     "report_rows",

@@ -54,7 +54,13 @@ from acp.schema import (
 )
 
 from ...api.base import CtxagentError, NoCredentials, SessionError, UsageError, dataclass
-from ...api.front_ends import MAX_LINE_BYTES, bounded_lines, signals
+from ...api.front_ends import (
+    MAX_LINE_BYTES,
+    answer_request,
+    bounded_lines,
+    read_request,
+    signals,
+)
 from .session import EditorSession, PromptBlock, SessionPlace
 from .updates import Update
 
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
 
     from ...api.session import ServerConfig
 
+CONTEXT_METHOD = "ctxagent/context"  # without the underscore of an extension of the protocol
 MAX_UNREAD_BYTES = 256 << 20  # unread output at which the editor counts as gone
 OPENING_METHODS = ("session/new", "session/load")  # mcpServers is optional in these
 
@@ -337,6 +344,17 @@ class EditorServer:
             error = finished.error or {}
             raise RequestError(FAILED, error.get("message", "the turn failed"), dict(error))
         return PromptResponse(stop_reason=STOP_REASONS[finished.status])
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request about the context of a session. Its parameters are those of a line of
+        the type `context` in `stream-json`, and `sessionId`.
+        """
+        if method != CONTEXT_METHOD:
+            raise RequestError.method_not_found(f"_{method}")
+        session = self._session(str(params.get("sessionId")))
+        async with _protocol_errors():
+            request = read_request(params)
+            return await answer_request(session.conversation.agent, request)
 
     async def cancel(self, session_id: str, **more: Any) -> None:
         if session := self._sessions.get(session_id):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SHOW = "show"
 
 
-def ref(value: str) -> int:
-    """Return the number of a log entry, given with or without #. Raises click.BadParameter."""
+def _ref(value: str) -> int:
+    """Parse the number of a log entry, with or without #."""
     number = value.removeprefix("#")
     if not number.isdecimal():
         raise click.BadParameter(f"{value!r} is not a ref, such as 42 or #42.")
@@ -103,7 +103,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the plan as 
 
 
 @context.command(epilog="Example: ctxagent context drop 42 57 --dry-run")
-@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=ref)
+@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=_ref)
 @_session
 @_dry_run
 @_json
@@ -119,7 +119,7 @@ def drop(options: dict[str, Any], /, refs: tuple[int, ...], **more: Any) -> int:
 
 
 @context.command(epilog="Example: ctxagent context restore 42")
-@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=ref)
+@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=_ref)
 @_session
 @_dry_run
 @_json
@@ -131,9 +131,9 @@ def restore(options: dict[str, Any], /, refs: tuple[int, ...], **more: Any) -> i
 
 
 @context.command(epilog="Example: ctxagent context compact --from 12 --to 80 --dry-run")
-@click.option("--from", "first", metavar="REF", type=ref, help="The first item of the part.")
-@click.option("--to", "last", metavar="REF", type=ref, help="The last item of the part.")
-@click.option("--before", metavar="REF", type=ref, help="The first item after the part.")
+@click.option("--from", "first", metavar="REF", type=_ref, help="The first item of the part.")
+@click.option("--to", "last", metavar="REF", type=_ref, help="The last item of the part.")
+@click.option("--before", metavar="REF", type=_ref, help="The first item after the part.")
 @click.option(
     "--instructions", metavar="TEXT", default="", help="Tell the model what the summary must keep."
 )

@@ -24,8 +24,8 @@ from ..models.catalog import cost
 from ..session.entries import ATTACHMENT, LOADED_TOOLS, Entry, Mask, Session, Summary, Usage
 from .engine import CompactionEngine
 from .history import why_not_in_context
+from .layers.by_user import DropItems, RestoreItems, SummarizeSpan
 from .layers.clear import stub
-from .layers.known import DropItems, RestoreItems, SummarizeSpan
 from .layers.layer import Layer, stub_target
 from .layers.move import is_reference
 from .span import span_cost_usd, span_tokens, summarize_span
@@ -33,7 +33,7 @@ from .summary.request import Cut, headline, unanswered_items
 
 Action = Literal["drop", "restore", "compact"]
 Author = Literal["user", "model"]
-State = Literal[
+ItemState = Literal[
     "whole", "moved", "cleared", "truncated", "outlined", "dropped", "summarised", "summary"
 ]
 TRIGGERS: dict[Author, str] = {"user": "by the user", "model": "by the model"}
@@ -52,7 +52,7 @@ class ContextItem:
     what: str  # on one line
     tokens: int  # as it is sent now
     whole: int  # tokens without any replacement
-    state: State
+    state: ItemState
     pinned: bool
     age: int  # calls since then
     call_usd: float | None  # price of reading it from the cache once; None if unknown
@@ -79,7 +79,7 @@ class EditPlan:
     summary_usd: float | None = 0.0  # of the request for a summary
     targets: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     cut: Cut | None = field(default=None, repr=False)
-    in_place: bool = True  # False if a summary replaces the beginning of the context
+    in_place: bool = False  # whether a summary replaces a part after the beginning
 
     @property
     def pays_after(self) -> int | None:
@@ -190,41 +190,14 @@ class ContextEditor:
         self, first: int | None = None, last: int | None = None, *, before: int | None = None
     ) -> EditPlan:
         """Plan a summary of the items from `first` to `last`, both included. Without `first`, the
-        summary replaces everything up to `last`, or everything before the item `before`. A reply
-        and its results stay together. Raises UsageError and CompactionFailed.
+        summary replaces everything up to `last`, or everything before the item `before`. Without
+        any of them, it replaces what a compaction would replace. A reply and its results stay
+        together. Raises UsageError and CompactionFailed.
         """
-        view, window = self._view, self.engine.host.current_window()
+        if first is last is before is None:
+            return self._plan_beginning(None)
         start, end = self._range(first, last, before)
-        if start == 0:
-            cut = self._cut(0, end, keeps_unanswered=True)
-            planned = self.engine.preview(cut=cut)
-            after, summary = planned.tokens_after_estimate, planned.call_cost_usd
-            summary = summary if planned.call_tokens else 0.0
-            rewritten = max(0, after - planned.fixed)
-        else:
-            self._check_whole_client()
-            cut = self._cut(start, end, keeps_unanswered=False)
-            written = span_tokens(self.engine.host, cut)
-            if written >= cut.tokens:
-                raise CompactionFailed(
-                    f"a summary would not make the part smaller: {cut.tokens:,} → about "
-                    f"{written:,} tokens"
-                )
-            after = window.tokens - cut.tokens + written
-            summary = span_cost_usd(self.engine.host, self.engine.policy, cut)
-            rewritten = written + view.scaled(sum(item.size for item in view.items[end:]))
-        refs = tuple(item.seq for item in cut.evicted)
-        plan = EditPlan(
-            "compact",
-            refs,
-            window.tokens,
-            after,
-            rewritten,
-            summary_usd=summary,
-            cut=cut,
-            in_place=start > 0,
-        )
-        return self._priced(plan)
+        return self._plan_span(start, end) if start else self._plan_beginning(end)
 
     async def drop(self, refs: Sequence[int], *, author: Author = "user") -> EditPlan:
         """Drop items. See `plan_drop`."""
@@ -255,8 +228,7 @@ class ContextEditor:
         async with self.lock:
             plan = self.plan_compact(first, last, before=before)
             cut = plan.cut
-            assert cut is not None
-            if plan.in_place:
+            if cut is not None and plan.in_place:
                 host, log = engine.host, self.entries()
                 text = await summarize_span(host, engine.policy, cut, log, instructions)
                 at = cut.evicted[0].seq
@@ -272,6 +244,45 @@ class ContextEditor:
         """Undo the newest compaction or edit, or the one at `seq`."""
         async with self.lock:
             return self.engine.uncompact(self.entries(), seq)
+
+    def _plan_beginning(self, end: int | None) -> EditPlan:
+        """Plan a summary of the items before the index `end`; None for the cut of a compaction."""
+        cut = None if end is None else self._cut(0, end, keeps_unanswered=True)
+        planned = self.engine.preview(cut=cut)
+        after = planned.tokens_after_estimate
+        plan = EditPlan(
+            "compact",
+            tuple(ref for ref, _, _ in planned.dropped),
+            planned.tokens_before,
+            after,
+            max(0, after - planned.fixed),
+            summary_usd=planned.call_cost_usd if planned.call_tokens else 0.0,
+            cut=cut,
+        )
+        return self._priced(plan)
+
+    def _plan_span(self, start: int, end: int) -> EditPlan:
+        """Plan a summary of the items between two indexes, in their place."""
+        self._check_whole_client()
+        host, view = self.engine.host, self._view
+        cut, before = self._cut(start, end, keeps_unanswered=False), host.current_window().tokens
+        written = span_tokens(host, cut)
+        if written >= cut.tokens:
+            raise CompactionFailed(
+                f"a summary would not make the part smaller: {cut.tokens:,} → about {written:,} "
+                "tokens"
+            )
+        plan = EditPlan(
+            "compact",
+            tuple(item.seq for item in cut.evicted),
+            before,
+            before - cut.tokens + written,
+            written + view.scaled(sum(item.size for item in view.items[end:])),
+            summary_usd=span_cost_usd(host, self.engine.policy, cut),
+            cut=cut,
+            in_place=True,
+        )
+        return self._priced(plan)
 
     def _items_at(self, refs: Sequence[int]) -> list[Item]:
         """Return the items with these refs, each once. Raises UsageError for a ref that has no item
@@ -420,7 +431,7 @@ def _call_ids(item: Item) -> Iterator[str]:
     return (str(b.get("id")) for b in item.blocks if b.get("type") == "tool_use")
 
 
-def _state(item: Item, view: View) -> State:
+def _state(item: Item, view: View) -> ItemState:
     if item.source == SUMMARY_SOURCE:
         return "summary"
     if item.seq in view.dropped:

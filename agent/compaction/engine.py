@@ -192,9 +192,8 @@ class CompactionEngine:
     ) -> Summary:
         """Summarise now, and return the recorded summary.
 
-        Use `draft` and `cut` if given. `max_words` limits the text without its file lists. With
-        `must_halve` (automatic summaries), the context must at least halve. With `newest_only`,
-        only the newest exchange stays. Raises CompactionFailed; nothing has changed then.
+        Use `draft` and `cut` if given. `max_words` limits the prose. `must_halve`: at least halve
+        the context. `newest_only`: keep the newest exchange. Raises CompactionFailed.
         """
         self._follow_model()
         policy = self.policy if trigger == MANUAL else self._layers.policy
@@ -202,10 +201,9 @@ class CompactionEngine:
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions or draft or newest_only or cut)
-        prepared = None if is_custom else self._background.usable_summary()
+        ready = None if is_custom else self._background.usable_summary()
         max_after = max(max_after, before.tokens - 1) if cut else max_after
-        cut = cut or (prepared.cut if prepared else None)
-        cut = cut or self._find_cut(max_after, newest_only=newest_only)
+        cut = cut or (ready and ready.cut) or self._find_cut(max_after, newest_only=newest_only)
         if must_halve:
             self._check_worth(cut, before, max_after)
         if instructions and draft is None and not self._uses_model(policy):
@@ -222,9 +220,9 @@ class CompactionEngine:
             raise CompactionFailed(f"a before_compact hook refused it: {veto}", hint=CHANGE_HOOK)
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
-        if prepared:
+        if ready:
             with waiting(self.host.emit, "the summary is being written"):
-                draft = await asyncio.shield(prepared.task)
+                draft = await asyncio.shield(ready.task)
         elif draft is None:
             self._background.discard()
             await self._check_can_shrink(cut, before, max_after, policy)
@@ -236,9 +234,8 @@ class CompactionEngine:
         self._background.discard()
         summary = await self._applier.apply(cut, draft, trigger, before, max_after)
         self._calls_since_summary, self._done_since_summary, self._completed_todos = 0, set(), ()
-        self._span_start = (time.time(), summary.seq)
+        self._span_start, self._account = (time.time(), summary.seq), SummaryAccount()
         self._background.allow_attempts()
-        self._account = SummaryAccount()
         await self.host.after_summary({**event, "seq": summary.seq})
         self._applier.report(summary, draft, started)
         return summary

@@ -34,6 +34,7 @@ from .launch_parts import RunServers, Shown, expand_task
 from .result import Result, result_of
 
 if TYPE_CHECKING:
+    from ..compaction.edits import ContextEditor
     from ..config.settings import FeatureName
     from ..features.result_schema import ResultSchema
     from ..loop.agent import AgentState
@@ -179,6 +180,14 @@ class Agent:
     def session_id(self) -> str:
         """The session's ID, for resuming it. Raises UsageError if no session is open."""
         return self.state.log.path.parent.name
+
+    @property
+    def context(self) -> "ContextEditor":
+        """The items of the context, and edits of them: `items`, `drop`, `restore`, `compact` and
+        `undo`. An edit during a model call waits for its end. Raises UsageError if no session is
+        open.
+        """
+        return self.state.edits
 
     @property
     def is_for_task(self) -> bool:

@@ -21,7 +21,7 @@ from ..errors import CtxagentError, SessionBusy, UsageError
 from ..events import Answer, Question
 from ..library.result import INTERRUPTED, Result, result_of
 from ..session.entries import Content
-from . import signals
+from . import context_control, signals
 from .stream_input import StreamInput, call_when_reader_goes, event_json
 from .tasks import SubagentEvent, Subagents
 
@@ -250,7 +250,12 @@ class StreamHeadless(Headless):
         until the input ends or a signal arrives. Return the exit code of the last run. Raises
         UsageError if there was no message, BrokenPipeError if nobody reads a result.
         """
-        self._input = StreamInput(number, self._write_if_read, self._interrupt_turn)
+        self._input = StreamInput(
+            number,
+            self._write_if_read,
+            self._interrupt_turn,
+            lambda request: context_control.answer_request(agent.state, request),
+        )
         if first is not None:
             self._input.add(first)
         return await self._run_interruptibly(self._run_each(agent, make_run))
@@ -261,6 +266,7 @@ class StreamHeadless(Headless):
         self._input.start()
         try:
             while (content := await self._input.next()) is not None:
+                await self._input.edits_done()
                 self._has_result, self.started = False, time.monotonic()
                 self._run = make_run(content, self._input.next_mid_turn)
                 if self._is_next_interrupted:
@@ -268,13 +274,17 @@ class StreamHeadless(Headless):
                     self._run.interrupt()
                 result = await self._run
                 is_last = self._is_ending or self._input.is_over
+                await self._input.edits_done()
                 if is_last:
                     await self._finish_session(agent, is_ok=result.status == "ok")
                 self._write_result(self._with_current_usage(result))
                 if is_last:
                     break
             else:
+                await self._input.edits_done()
                 await self._finish_session(agent, is_ok=self.ended == 0)
+            if self.ended is None and self._input.has_edited:
+                return 0
             if self.ended is None:
                 hint = 'Send lines such as {"type": "user", "text": "what to do"}.'
                 raise UsageError("no message arrived on standard input", hint=hint)

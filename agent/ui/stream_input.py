@@ -1,7 +1,8 @@
 """The input of a program that controls a run with `--input-format stream-json`.
 
-Each line is a JSON object: a user message (one turn), an answer to a question, or an interrupt. A
-message has the form `{"type": "user", "text": "…"}`, or has a Messages API message in `message`.
+Each line is a JSON object: a user message (one turn), an answer to a question, an interrupt, or a
+request about the context. A message has the form `{"type": "user", "text": "…"}`, or has a Messages
+API message in `message`.
 
 A thread reads the lines, so that an interrupt is handled at any time; the event loop does the rest.
 Line length and queue size are limited. A rejected line is answered with an `error` line and has no
@@ -17,17 +18,18 @@ import select
 import threading
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...tools import image as images
 from ...tools.system.files import read_next
 from ...tools.system.phrasing import shorten
-from ..errors import UsageError
+from ..errors import CtxagentError, UsageError
 from ..events import AgentStarted, Answer, Event, Question
 from ..lazy import dataclass
 from ..session.entries import Content
+from .context_control import ContextRequest, read_request
 
 
 def event_json(event: Event) -> dict[str, Any]:
@@ -66,7 +68,10 @@ def question_json(question: Question) -> dict[str, Any]:
 
 
 MAX_NAME_CHARS = 60  # of an invalid value shown in an error
-TYPES_HINT = 'Send {"type": "user", "text": "…"}, {"type": "answer", …} or {"type": "interrupt"}.'
+TYPES_HINT = (
+    'Send {"type": "user", "text": "…"}, {"type": "answer", …}, {"type": "interrupt"} or '
+    '{"type": "context", …}.'
+)
 IMAGE_HINT = (
     'Give an image as {"type": "image", "source": {"type": "base64", "media_type": "image/png", '
     '"data": "…"}}: PNG, JPEG, GIF or WebP.'
@@ -111,7 +116,7 @@ class InterruptMessage:
     """A request to end the running turn."""
 
 
-InputMessage = UserMessage | AnswerMessage | InterruptMessage
+InputMessage = UserMessage | AnswerMessage | InterruptMessage | ContextRequest
 
 
 def read_message(line: bytes) -> InputMessage:
@@ -129,6 +134,11 @@ def read_message(line: bytes) -> InputMessage:
         return _answer(found)
     if kind == "interrupt":
         return InterruptMessage()
+    if kind == "context":
+        try:
+            return read_request(found)
+        except UsageError as error:
+            raise BadLine(error.message, error.hint) from None
     raise BadLine(f"unknown type {_shown(kind)}")
 
 
@@ -220,13 +230,19 @@ READ_BYTES = 1 << 18  # at a time
 
 class StreamInput:
     """The input from file descriptor `number`. `write` sends a line back. `interrupt` ends the
-    running turn and returns True if there was one.
+    running turn and returns True if there was one. `edit` answers a request about the context.
     """
 
     def __init__(
-        self, number: int, write: Callable[[dict[str, Any]], None], interrupt: Callable[[], bool]
+        self,
+        number: int,
+        write: Callable[[dict[str, Any]], None],
+        interrupt: Callable[[], bool],
+        edit: Callable[[ContextRequest], Awaitable[dict[str, Any]]],
     ) -> None:
-        self._number, self._write, self._interrupt = number, write, interrupt
+        self._number, self._write, self._interrupt, self._edit = number, write, interrupt, edit
+        self._edits = set[asyncio.Task[None]]()  # in progress
+        self.has_edited = False  # a request about the context was answered
         self._waiting: deque[UserMessage] = deque()
         self._questions: dict[str, tuple[Question, asyncio.Future[Answer | None]]] = {}
         self._asked = 0
@@ -310,11 +326,30 @@ class StreamInput:
                 self._queue(found)
             elif isinstance(found, AnswerMessage):
                 self._answer(found)
-            elif isinstance(found, InterruptMessage) and not self._interrupt():
+            elif isinstance(found, ContextRequest):
+                task = asyncio.ensure_future(self._answer_edit(number, found))
+                self._edits.add(task)
+                task.add_done_callback(self._edits.discard)
+            elif not self._interrupt():
                 raise BadLine("no turn is running", "Send a message first.")
         except BadLine as error:
-            told = {"message": str(error), "hint": error.hint}
-            self._write({"type": "error", "line": number, **told})
+            self._reject(number, str(error), error.hint)
+
+    def _reject(self, number: int, message: str, hint: str) -> None:
+        self._write({"type": "error", "line": number, "message": message, "hint": hint})
+
+    async def _answer_edit(self, number: int, request: ContextRequest) -> None:
+        """Answer a request about the context."""
+        try:
+            self._write(await self._edit(request))
+            self.has_edited = True
+        except CtxagentError as error:
+            self._reject(number, error.message, error.hint)
+
+    async def edits_done(self) -> None:
+        """Wait until all requests about the context so far are answered."""
+        while self._edits:
+            await asyncio.wait(self._edits)
 
     def _queue(self, message: UserMessage) -> None:
         size = message.size + sum(each.size for each in self._waiting)

@@ -1,7 +1,6 @@
 """Edits of the context by the user: what each changes, its price, and its undo."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import CompactionFailed, UsageError
 from ctxagent.agent.models.catalog import scripted_id
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Mask, Summary, User
+from ctxagent.agent.session.entries import Assistant, Mask, Summary
 
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
@@ -135,44 +134,6 @@ def test_the_model_cannot_drop_what_the_user_wrote(tmp_path: Path) -> None:
     assert mask.trigger == "by the model"
 
 
-@pytest.mark.parametrize("summarizer", ["model", "mechanical"])
-def test_a_part_is_summarised_in_its_place(tmp_path: Path, summarizer: Any) -> None:
-    policy = replace(DEFAULT, summarizer=summarizer)
-    talk = begun(tmp_path, policy=policy, turns=4)
-    edits, before, tokens = talk.agent.edits, sent(talk), tokens_of(talk)
-    messages = of_kind(talk, "message")
-    plan = edits.plan_compact(messages[1].ref, before=messages[3].ref)
-    done = asyncio.run(edits.compact(messages[1].ref, None, "keep totals", before=messages[3].ref))
-    assert done.refs == plan.refs
-    assert done.tokens_after == tokens_of(talk) < tokens
-    (mask,) = last_acts(talk.agent.log.entries())
-    assert isinstance(mask, Mask)
-    assert (mask.layer, mask.tokens_after) == ("span", tokens_of(talk))
-    assert messages[1].ref in [target["seq"] for target in mask.targets]
-    text = mask.targets[0]["text"]
-    assert "Count file 1." in text  # the user's words are kept
-    assert "Count file 3." not in text
-    asked = [request for request in talk.model.requests if not request.system]
-    if summarizer == "model":
-        (question,) = (str(request.messages) for request in asked)
-        assert "keep totals" in question
-        assert "Count file 1." in question
-        assert "Count file 0." not in question
-        assert "The total so far is 4711" in text
-    states = [item.state for item in edits.items() if item.ref in plan.refs]
-    assert states == ["summarised"] * len(plan.refs)
-    assert sent(talk)[:1] == before[:1]  # what is before the part stays
-    shown = sent(talk)
-    asyncio.run(edits.restore([plan.refs[2]]))
-    assert sent(talk) == before
-    asyncio.run(edits.undo())
-    assert sent(talk) == shown
-    asyncio.run(edits.undo(mask.seq))
-    assert sent(talk) == before
-    assert tokens_of(talk) == tokens
-    assert talk.say("Go on.").status == "ok"
-
-
 def test_everything_before_an_item_is_summarised(tmp_path: Path) -> None:
     talk = begun(tmp_path, turns=4)
     edits, before = talk.agent.edits, sent(talk)
@@ -198,25 +159,6 @@ def test_a_dropped_message_stays_away_from_a_later_summary(tmp_path: Path) -> No
     assert "Count file 1." not in text
 
 
-def test_a_part_does_not_have_an_open_message_or_no_end(tmp_path: Path) -> None:
-    talk = begun(tmp_path, turns=2)
-    talk.agent.record(User(content="And now?"))
-    refs = [item.ref for item in of_kind(talk, "message")]
-    with pytest.raises(CompactionFailed, match="not answered yet"):
-        talk.agent.edits.plan_compact(refs[1], refs[2])
-    with pytest.raises(UsageError, match="its end is before"):
-        talk.agent.edits.plan_compact(refs[1], refs[0])
-    with pytest.raises(UsageError, match="needs its last item"):
-        talk.agent.edits.plan_compact(refs[1])
-
-
-def test_a_small_part_is_not_summarised(tmp_path: Path) -> None:
-    talk = begun(tmp_path, turns=3)
-    reply = of_kind(talk, "reply")[1]
-    with pytest.raises(CompactionFailed, match="would not make the part smaller"):
-        talk.agent.edits.plan_compact(reply.ref, reply.ref)
-
-
 def test_items_have_prices_and_ages(tmp_path: Path) -> None:
     talk = begun(tmp_path)
     items = talk.agent.edits.items()
@@ -236,3 +178,20 @@ def test_a_plan_says_when_it_has_paid_for_itself() -> None:
     assert EditPlan("drop", (4,), 100, 60, 20).pays_after is None
     assert EditPlan("restore", (4,), 60, 100, 20, 0.06, 0.10, 0.09).pays_after is None
     assert plan.to_json()["refs"] == [4]
+
+
+def test_an_edit_waits_for_the_end_of_a_model_call(tmp_path: Path) -> None:
+    """A reply is bound to the context that was sent for it."""
+    talk = begun(tmp_path)
+    (ref,) = (item.ref for item in of_kind(talk, "message")[:1])
+    edits, tasks = talk.agent.edits, list[asyncio.Task[EditPlan]]()
+
+    def reply(request: Request) -> Step:
+        tasks.append(asyncio.get_running_loop().create_task(edits.drop([ref])))
+        return Step(text="Answered. " * 20)
+
+    talk.use(ScriptedModel(reply, check=validate, id="later", pace=0.001))
+    assert talk.say("And?").status == "ok"
+    (drop,) = (mask for mask in talk.of(Mask) if mask.layer == "drop")
+    assert drop.seq > talk.of(Assistant)[-1].seq
+    assert tasks[0].done()

@@ -2,18 +2,23 @@
 library.
 """
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctxagent import Agent
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.session.log import read_log
 
 from ..support.command import Place
+from ..support.editor import Editor
+from ..support.editor import edit as edited_by
 from ..support.server.loopback import Say, Server
+from .test_stream_input import talk
 
 RECORD = (
     "## Session Intent\nKnow big.txt.\n\n## Key Decisions\n1. Estimate.\n\n"
@@ -171,3 +176,119 @@ def test_an_edit_that_is_impossible_says_why(
     done = place.run("context", *arguments)
     assert done.returncode in (1, 2)
     assert told in done.stderr
+
+
+def test_a_program_edits_the_context_of_a_live_session(place: Place) -> None:
+    whole = next_messages(place)
+    message, result = ref(place, "message", "how many"), ref(place, "result", "big.txt")
+    last = ref(place, "message", "thank")
+    with Server([Say(RECORD), Say("Going on."), Say(RECORD)]) as server:
+        with talk(place, server.url, "--continue") as program:
+
+            def ask(action: str, **more: Any) -> dict[str, Any]:
+                program.send({"type": "context", "action": action, "id": action, **more})
+                found = program.next("context")
+                assert found["id"] == action
+                return dict(found)
+
+            listed = ask("items")
+            assert int(message) in [item["ref"] for item in listed["items"]]
+            for each in (int(message), int(result)):
+                plan = ask("drop", refs=[each], dry_run=True)
+                assert next_messages(place) == whole
+                done = ask("drop", refs=[each])
+                assert done["context"]["tokens"] == plan["tokens_after"] < plan["tokens_before"]
+                assert ask("restore", refs=[each])["tokens_after"] > plan["tokens_after"]
+                assert len(ask("undo")["undone"]) == 1
+                ask("undo")
+                assert next_messages(place) == whole
+            part = {"from": int(message), "before": int(last)}
+            assert ask("compact", **part, dry_run=True)["summary_usd"] > 0
+            assert ask("compact", **part)["context"]["tokens"] < listed["context"]["tokens"]
+            ask("undo")
+            assert next_messages(place) == whole
+            ask("drop", refs=[int(message)])
+            program.say("go on")
+            assert program.next("result")["status"] == "ok"
+            assert f"full text: #{message}" in str(server.requests[1]["messages"])
+            program.send({"type": "context", "action": "drop", "refs": [9999]})
+            assert "not in the context" in program.next("error")["message"]
+            program.send({"type": "context", "action": "fold"})
+            assert "items, drop" in program.next("error")["message"]
+            assert ask("compact", instructions="mind the number")["applied"]
+            assert program.end() == 0
+        assert "mind the number" in str(server.requests[2]["messages"])
+        assert server.rejected == []
+
+
+def test_an_edit_during_a_turn_holds_from_the_next_call_on(place: Place) -> None:
+    message = ref(place, "message", "how many")
+    wait = "until [ -e go ]; do sleep 0.02; done"
+    with Server(
+        [Say(tools=[("Bash", {"command": wait})], thinking="Wait."), Say("Done.")]
+    ) as server:
+        mode = ("--permission-mode", "bypass")
+        with talk(place, server.url, "--continue", *mode) as program:
+            program.say("wait for it")
+            program.next("tool_started")
+            program.send({"type": "context", "action": "drop", "refs": [int(message)]})
+            assert program.next("context")["applied"]
+            (place.project / "go").touch()
+            assert program.next("result")["status"] == "ok"
+            assert program.end() == 0
+        first, second = (str(request["messages"]) for request in server.requests)
+        assert f"full text: #{message}" not in first
+        assert f"full text: #{message}" in second
+        assert server.rejected == []
+
+
+def test_only_requests_about_the_context_are_no_error(place: Place) -> None:
+    with Server([]) as server, talk(place, server.url, "--continue") as program:
+        program.send({"type": "context", "action": "items"})
+        assert program.end() == 0
+    assert [line["type"] for line in program.lines][-1] == "context"
+
+
+def test_a_python_program_edits_the_context(place: Place) -> None:
+    whole = next_messages(place)
+    message, last = int(ref(place, "message", "how many")), int(ref(place, "message", "thank"))
+
+    async def act(url: str) -> None:
+        async with Agent(place.project, resume=True, environ=place.server(url)) as agent:
+            refs = [item.ref for item in agent.context.items() if item.kind == "message"]
+            assert message in refs
+            plan = agent.context.plan_drop([message])
+            assert await agent.context.drop([message]) == plan
+            assert agent.context.plan_restore([message]).refs == (message,)
+            await agent.context.undo()
+            assert next_messages(place) == whole
+            await agent.context.compact(message, before=last, instructions="count")
+            assert "Know big.txt." in str(next_messages(place))
+            await agent.context.undo()
+            assert next_messages(place) == whole
+            assert (await agent.run("go on")).status == "ok"
+
+    with Server([Say(RECORD), Say("Going on.")]) as server:
+        asyncio.run(act(server.url))
+        assert server.rejected == []
+
+
+def test_an_editor_edits_the_context(place: Place) -> None:
+    whole, message = next_messages(place), int(ref(place, "message", "how many"))
+    session = place.logs()[0].parent.name
+
+    async def act(editor: Editor) -> None:
+        await editor.agent.load_session(str(place.project), session, mcp_servers=[])
+
+        async def ask(action: str, **more: Any) -> dict[str, Any]:
+            given = {"sessionId": session, "action": action, **more}
+            return dict(await editor.agent.ext_method("ctxagent/context", given))
+
+        assert message in [item["ref"] for item in (await ask("items"))["items"]]
+        assert (await ask("drop", refs=[message]))["applied"]
+        assert f"full text: #{message}" in str(next_messages(place))
+        await ask("undo")
+        assert next_messages(place) == whole
+
+    with Server([]) as server:
+        edited_by(place, place.server(server.url), act)

@@ -5,7 +5,8 @@ from typing import Any
 
 from ....tools.system.phrasing import shorten
 from ...lazy import regex
-from ...session.entries import DROP, SUMMARY
+from ...session.entries import SUMMARY
+from .by_user import DropItems, RestoreItems, SummarizeSpan
 from .clear import ClearResults
 from .layer import NO_PASS, Layer, LayerState, Pass, RefusedPart
 from .move import MoveResults
@@ -38,33 +39,6 @@ class DropThinking(Layer):
             return NO_PASS
         found = [{"seq": item.seq, "thinking": False} for item in state.view.thinking_items()]
         return found, refusal.message
-
-
-class DropItems(Layer):
-    """Items that the user drops. `edits` plans them."""
-
-    name = DROP
-    nouns = ("item", "items")
-    done = ("dropped", "dropped")
-    by_user = True
-
-
-class RestoreItems(Layer):
-    """Items that the user restores. `edits` plans them."""
-
-    name = "restore"
-    nouns = ("item", "items")
-    done = ("restored", "restored")
-    by_user = True
-
-
-class SummarizeSpan(Layer):
-    """A part of the context that the user lets a summary replace in its place. `edits` plans it."""
-
-    name = "span"
-    nouns = ("item", "items")
-    done = ("summarised in place", "summarised in place")
-    by_user = True
 
 
 LAYERS: tuple[type[Layer], ...] = (
