@@ -487,7 +487,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
         entries = entries_up_to_checkpoint(log)
     else:
         entries = Entries(log)
-    return recover_session(entries, 3).text
+    return recover_session(entries, 3, is_handed_over=True).text
 
 
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":

@@ -20,7 +20,7 @@ from ..lazy import dataclass
 from ..session.entries import Entry, Note, Revert, Summary, User
 from ..session.ledger import FileFact, Ledger
 from ..session.since_point import list_stale_files
-from .document import SummaryDocument, fact_text
+from .document import DENIED, SummaryDocument, fact_text
 from .summary.merge import LAST_COMMAND_PREFIX, document_from_ledger
 from .summary.user_messages import message_lines, rule_lines
 from .summary.writer import document_of
@@ -54,16 +54,18 @@ class RecoveredSession:
 
 
 def recover_session(
-    entries: Reversible[Entry], number: int, *, disk: bool = False
+    entries: Reversible[Entry], number: int, *, disk: bool = False, is_handed_over: bool = False
 ) -> RecoveredSession:
     """Return the session at level `number`, or at level 3 if that level is not possible. Level 3
-    names files that changed, if `disk` is set. Raises SessionError if the log has no usable
-    content.
+    names files that changed, if `disk` is set. `is_handed_over`: see `recovery_text`. Raises
+    SessionError if the log has no usable content.
     """
     ledger, summary = ledger_of(entries), newest_readable_summary(entries)
-    if number < 3 and (text := recovery_text(ledger, summary, number)):
+    handed = is_handed_over
+    if number < 3 and (text := recovery_text(ledger, summary, number, is_handed_over=handed)):
         return RecoveredSession(number, text)
-    text = recovery_text(ledger, summary, 3, list_stale_files(ledger) if disk else ())
+    changed = list_stale_files(ledger) if disk else ()
+    text = recovery_text(ledger, summary, 3, changed, is_handed_over=handed)
     if not text:
         raise SessionError(
             "nothing can be recovered: the log has no readable messages, calls or summary",
@@ -95,14 +97,24 @@ def recover_after(ledger: Ledger, summary: Summary, lost: Sequence[int]) -> list
 
 
 def recovery_text(
-    ledger: Ledger, summary: Summary | None, number: int, changed: Sequence[str] = ()
+    ledger: Ledger,
+    summary: Summary | None,
+    number: int,
+    changed: Sequence[str] = (),
+    *,
+    is_handed_over: bool = False,
 ) -> str:
     """Return the session at level 1, 2 or 3, within the limit of LEVEL_TOKENS. `changed` are files
-    that changed on disk since, for level 3.
+    that changed on disk since, for level 3. A text that is handed over to another session has no
+    denied calls: the user said no to these calls, not to calls like them.
 
     Return "" if the level is not possible: levels 1 and 2 need an intent, level 3 any content.
     """
-    sections = _level_sections(_current_document(ledger, summary), ledger, number, changed)
+    document = _current_document(ledger, summary)
+    if is_handed_over:
+        facts = tuple(each for each in document.facts if not each.text.startswith(DENIED))
+        document = replace(document, facts=facts)
+    sections = _level_sections(document, ledger, number, changed)
     if not sections:
         return ""
     paths_with_spaces = [path for path in (*ledger.files, *ledger.read, *changed) if " " in path]

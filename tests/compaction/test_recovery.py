@@ -512,3 +512,15 @@ def test_a_prepared_summary_is_checked_again_if_a_result_has_changed(
     results, replies = summary.probes["recovery"], summary.probes["trajectory"]
     assert results == {"asked": 1, "ok": 0 if damaged else 1}
     assert replies["ok"] == replies["asked"] > 0
+
+
+def test_a_denied_call_is_not_handed_over_to_another_session() -> None:
+    """The user said no to one call, not to calls like it."""
+    history = worked()
+    ledger = ledger_of(history.entries)
+    summary = newest_readable_summary(history.entries)
+    for number in LEVEL_TOKENS:
+        assert "Not authorised: " in recovery_text(ledger, summary, number)
+        text = recovery_text(ledger, summary, number, is_handed_over=True)
+        assert "Not authorised" not in text
+        assert INTENT[:20] in text

@@ -60,9 +60,9 @@ def test_interrupt_shortens_only_the_end_of_the_old_session(tmp_path: Path) -> N
         await seat.until("Hello.")
         await seat.idle()
         first = seat.repl.conversation.session
-        await interrupted_at_the_end(seat, "/clear")
+        await interrupted_at_the_end(seat, "/clear --keep")
         await seat.until("shows the hand-over")
-        seat.say("/clear")
+        seat.say("/clear --keep")
         await seat.until(lambda: seat.glass.all().count("shows the hand-over") == 2)
         seat.say("something else")
         await seat.until("Yes.")
@@ -105,7 +105,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
             leave(log)
 
         loop.resume_cache.save_at_close = slow  # type: ignore[method-assign]
-        seat.say("/clear")
+        seat.say("/clear --keep")
         await seat.until(leaving.is_set)
         seat.press(CTRL_C)
         await seat.until(lambda: bool(seat.repl._task._task and seat.repl._task._task.cancelling()))
@@ -123,7 +123,7 @@ def test_new_session_can_be_opened_after_a_failed_opening(tmp_path: Path) -> Non
     async def act(seat: Seat) -> None:
         await seat.until("the log is a folder")
         await seat.until("no session is open")
-        seat.say("/clear")
+        seat.say("/clear --keep")
         await seat.until("% full")
         seat.say("are you there?")
         await seat.until("Hello.")

@@ -516,7 +516,7 @@ def test_a_session_that_is_deleted_under_the_person(tmp_path: Path) -> None:
             seat.say(command)
             await seat.until(lambda n=seen: seat.glass.all().count("the log is missing") > n)  # type: ignore[misc]
         seat.say("/clear")
-        await seat.until("shows the hand-over")
+        await seat.until("new session")
         seat.say("go on")
         await seat.until("In a fresh one.")
         assert not log.parent.exists()

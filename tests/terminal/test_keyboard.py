@@ -94,12 +94,12 @@ def test_a_cleared_screen_is_clean_and_the_scrollback_has_the_rest(place: Place)
         terminal.type("a question\r")
         terminal.see("The answer.")
         terminal.see("context 0%")
-        terminal.type("/clear\r")
+        terminal.type("/clear --keep\r")
         text = terminal.see("Ctrl-O shows the hand-over")
         assert "The answer." in text
         shown = "\n".join(terminal.screen.display)
         assert "The answer." not in shown
-        assert terminal.screen.display[0].startswith("❯ /clear") or "new session" in shown
+        assert terminal.screen.display[0].startswith("❯ /clear --keep") or "new session" in shown
         terminal.type("\x0f")
         terminal.see("Intent: a question")
         terminal.type("/exit\r")

@@ -69,7 +69,7 @@ def test_the_menu_of_sessions_shows_no_marks(tmp_path: Path) -> None:
     place = Place(tmp_path)
     terminal = resumed(place, ANSWER, 80, 30)
     terminal.type("/clear\r")
-    terminal.see("shows the hand-over")
+    terminal.see("new session")
     terminal.type("/resume\r")
     menu = terminal.see(lambda text: "fifty cents" in text.partition("search:")[2])
     menu = menu.partition("search:")[2]

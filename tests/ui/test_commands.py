@@ -301,7 +301,7 @@ def test_going_to_other_sessions(desk: CommandDesk, tmp_path: Path) -> None:
     desk.run("/resume 2")
     desk.run("/resume oth")
     desk.run("/fork")
-    desk.run("/clear")
+    desk.run("/clear --keep")
     assert desk.opened == [
         {"resume": "other"},
         {"resume": "other"},
@@ -316,12 +316,12 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
     desk.agent.context.todos[:] = [{"content": "write it", "status": "in_progress"}]
     desk.agent.approval.allow_for_session("Bash(touch:*)")
     desk.agent.model.effort = "high"
-    told = " ".join(desk.run("/clear").split())
+    told = " ".join(desk.run("/clear --keep").split())
     assert f"new session · /resume {left} returns to the last one · not carried over: " in told
     assert "1 turn, 1 todo, 1 session rule" in told
     assert told.endswith("Ctrl-O shows the hand-over")
     assert "Intent: what is in big.txt?" in desk.run("/unfold")
-    for words in ("/clear all", "/new"):
+    for words in ("/clear", "/new"):
         told = desk.run(words)
         assert desk.opened[-1] == {"prior": ""}
         assert "where the other stood" not in told
@@ -329,7 +329,7 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
         assert f"/resume {left}" in told
     with pytest.raises(UsageError, match="does not take 'most'") as error:
         desk.run("/clear most")
-    assert "/clear all hands over nothing" in error.value.hint
+    assert "/clear --keep hands over the state" in error.value.hint
 
 
 def test_a_title_is_offered_to_be_changed(desk: CommandDesk) -> None:

@@ -45,24 +45,25 @@ async def _new(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "a new session with a hand-over from this one; all: without",
-    argument="[all]",
-    complete=completions.fixed(("all",)),
+    "empty the context; --keep: hand over the state",
+    argument="[--keep]",
+    complete=completions.fixed(("--keep",)),
     group="conversation",
 )
 async def _clear(repl: CommandContext, argument: str) -> None:
-    """Open a new session that gets a level 1 hand-over of this one."""
+    """Open a new session with an empty context, or with a level 1 hand-over of this one."""
     from ...compaction.recovery import recovery_text
 
-    if argument not in ("", "all"):
+    if argument not in ("", "--keep"):
         raise UsageError(
             f"/clear does not take {argument!r}",
-            hint="/clear hands over the state of this session, /clear all hands over nothing.",
+            hint="/clear empties the context, /clear --keep hands over the state of this session.",
         )
-    told = repl.handed_over
-    if repl.session:
-        told = recovery_text(repl.agent.ledger, repl.agent.view.summary, 1) or told
-    await _open_fresh(repl, "" if argument else told)
+    told = repl.handed_over if argument else ""
+    if argument and repl.session:
+        ledger, summary = repl.agent.ledger, repl.agent.view.summary
+        told = recovery_text(ledger, summary, 1, is_handed_over=True) or told
+    await _open_fresh(repl, told)
 
 
 async def _open_fresh(repl: CommandContext, told: str) -> None:
