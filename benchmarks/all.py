@@ -24,8 +24,8 @@ from measure import LEVELS, Rows
 NAMES = (
     "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "agents", "long_run",
     "windows", "nothing_lost", "need_chances", "questions", "loops", "echo", "interrupts",
-    "completion", "long_reply", "recall", "sessions", "resume", "limits", "sandbox", "planted",
-    "mcp_tools", "fleets", "evaluations", "whole_output", "undo", "proxy",
+    "completion", "context_screen", "long_reply", "recall", "sessions", "resume", "limits",
+    "sandbox", "planted", "mcp_tools", "fleets", "evaluations", "whole_output", "undo", "proxy",
 )  # fmt: skip
 
 

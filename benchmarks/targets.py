@@ -36,6 +36,7 @@ class Verdict:
 
 COMMAND = "a command"
 CONTEXT = "one call, by size of the context"
+CONTEXT_KEYS = "a key in /context"
 SIDE = "side by side"
 TOGETHER = "agents in one process"
 FACT = "the fact, index deleted or outdated"
@@ -62,6 +63,7 @@ TARGETS = (
     Target("a command that changes a file, CPU ms", COMMAND, "it changes a file", "cpu_ms", 19),
     Target("a command, wall ms", COMMAND, "it changes none", "wall_ms", 35),
     Target("key to screen, p99 ms", "echo", "", "p99_ms", 50),
+    Target("key in /context, 3,000 items, CPU ms", CONTEXT_KEYS, "", "p99_ms", 50),
     Target("Esc to the interrupt message, s", "interrupts", "", "max_s", 1.0),
     Target("a call at 60k tokens, CPU ms", CONTEXT, "60,000 tokens", "cpu_ms", 15),
     Target("a call at 180k tokens, CPU ms", CONTEXT, "180,000 tokens", "cpu_ms", 20),

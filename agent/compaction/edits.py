@@ -122,7 +122,9 @@ class ContextEditor:
         for item in view.items:
             result, state = results.get(item.seq), _state(item, view)
             size, age = view.scaled(item.size), len(replies) - bisect_right(replies, item.seq)
-            whole = item.measured or sum(map(tokens.estimate_block, item.blocks))
+            whole = item.measured or item.size
+            if _can_restore(item):
+                whole = item.measured or sum(map(tokens.estimate_block, item.blocks))
             call = None if read is None else read * size
             spent = None if write is None or call is None else write * size + call * age
             found.append(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 MAX_WHAT_CHARS = 60
 MAX_REFS = 12  # of an edit, on one line
-_HEAD = ("ref", "kind", "tokens", "a call", "so far", "calls ago", "state", "")
+ITEM_HEAD = ("ref", "kind", "tokens", "a call", "so far", "calls ago", "state", "")
 _RIGHT = frozenset({"tokens", "a call", "so far", "calls ago"})
 UNKNOWN_PRICE = "price not known"
 
@@ -20,22 +20,39 @@ def dollars(usd: float | None) -> str:
     return "–" if usd is None else f"${usd:.4f}"
 
 
+def state_of(item: "ContextItem") -> str:
+    """Return the state of an item, and whether it is pinned."""
+    return f"{item.state}, pinned" if item.pinned else item.state
+
+
+def searched_text(item: "ContextItem") -> str:
+    """Return the text that a search looks through."""
+    return f"#{item.ref} {item.kind}: {item.what} {state_of(item)}".casefold()
+
+
 def item_row(item: "ContextItem") -> tuple[str, ...]:
     """Return the cells of an item, in the order of the list."""
-    state = f"{item.state}, pinned" if item.pinned else item.state
     prices = dollars(item.call_usd), dollars(item.spent_usd)
     what = shorten(item.what, MAX_WHAT_CHARS)
-    return (f"#{item.ref}", item.kind, f"{item.tokens:,}", *prices, f"{item.age:,}", state, what)
+    return (
+        f"#{item.ref}",
+        item.kind,
+        f"{item.tokens:,}",
+        *prices,
+        f"{item.age:,}",
+        state_of(item),
+        what,
+    )
 
 
 def item_lines(items: "Sequence[ContextItem]") -> Iterator[str]:
     """Yield a heading and a line for each item, in columns."""
-    rows = [_HEAD, *map(item_row, items)]
+    rows = [ITEM_HEAD, *map(item_row, items)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
             cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for cell, width, name in zip(row, widths, _HEAD, strict=True)
+            for cell, width, name in zip(row, widths, ITEM_HEAD, strict=True)
         )
         yield "  ".join(cells).rstrip()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..config.settings import EditingMode, Theme
+    from .context_rows import ContextSource
 
 MIN_KEY_PART_CHARS = 5  # shortest key part that finds an option
 Styled = tuple[str, str]  # a role of the theme, and text
@@ -390,6 +391,12 @@ class Screen(Protocol):
 
     async def pick(self, menu: "Menu") -> "Option | None":
         """Let the user choose from a menu; None if the user chose nothing."""
+
+    async def browse(self, source: "ContextSource") -> bool:
+        """Show the items of the context until the user leaves. Return False if this screen cannot
+        show them.
+        """
+        return False
 
     async def edit(self, text: str, name: str) -> str:
         """Let the user edit a text in their editor, in a file called `name`; return the result.

@@ -338,7 +338,7 @@ def test_context_and_memory_list_them_in_their_order(place: Place) -> None:
         terminal.type("look\r")
         terminal.see("One.")
         terminal.rest()
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("next compaction")
         terminal.rest()
         order = ("docs/style.md", "AGENTS.md", "packages/AGENTS.md", "packages/p6/AGENTS.md")

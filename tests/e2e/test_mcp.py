@@ -626,7 +626,7 @@ def test_the_repl_shows_servers_and_asks_about_calls(place: Place) -> None:
         terminal.see("ready")
         terminal.type("/mcp plain\r")
         terminal.see("Waters the garden.")
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("results: mcp plain")
         terminal.type("/plain:greet Bob\r")
         terminal.see("Hello.")

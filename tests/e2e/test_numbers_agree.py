@@ -70,7 +70,7 @@ def test_every_place_shows_the_same_numbers(tmp_path: Path, size: int) -> None:
         terminal.see("❯")
         terminal.type("what is there?\r")
         terminal.see("All is seen.")
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("it comes at")
         terminal.rest()
         context = terminal.text()

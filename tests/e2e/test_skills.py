@@ -403,7 +403,7 @@ def test_in_the_repl(place: Place) -> None:
         terminal.type("/walrus once more\r")
         terminal.see("Fed again.")
         terminal.rest()
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("skills")
         terminal.type("/help walrus\r")
         terminal.see("/walrus [WORDS]")

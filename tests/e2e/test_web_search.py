@@ -463,7 +463,7 @@ def test_context_counts_what_was_cleared(place: Place) -> None:
         terminal.type("and?\r")
         terminal.see("Yes.")
         terminal.rest()
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("cleared results")
         assert "results: WebSearch" not in terminal.text()
         terminal.press("ctrl-d")
@@ -488,7 +488,7 @@ def test_in_the_terminal(place: Place) -> None:
         assert shown.index("Let me see.") < shown.index("2 results") < shown.index("I know.")
         terminal.type("/cost\r")
         terminal.see("web searches")
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("WebSearch")
         terminal.press("ctrl-d")
         assert terminal.leave() == 0

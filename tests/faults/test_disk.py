@@ -630,7 +630,7 @@ def test_a_project_that_is_moved_under_the_person(tmp_path: Path) -> None:
             "/diff": "git could not be run",
             "/export kept.md": "cannot write",
             "/checkpoint": "without the files",
-            "/context": "next compaction",
+            "/context report": "next compaction",
             "/sessions": "go on",
         }.items():
             seat.say(command)

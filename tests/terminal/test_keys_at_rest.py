@@ -6,7 +6,7 @@ import pytest
 
 from ctxagent.agent.events import Retrying
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.ui.terminal.terminal import CHORD_TIMEOUT_S, ESCAPE_TIMEOUT_S
+from ctxagent.agent.ui.terminal.application import CHORD_TIMEOUT_S, ESCAPE_TIMEOUT_S
 from ctxagent.agent.ui.transcript import WaitLine
 
 from ..support.terminal.seat import CTRL_C, CTRL_R, ENTER, ESC, Desk, Seat, drive

@@ -158,7 +158,7 @@ def test_no_color(place: Place) -> None:
         terminal.see("❯")
         terminal.type("look\r")
         terminal.see("That is all.")
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("system prompt")
         terminal.type("/quit\r")
         assert terminal.leave() == 0
@@ -182,7 +182,7 @@ def test_few_characters(place: Place, environ: dict[str, str]) -> None:
         terminal.type("y")
         text = terminal.see("Ein Gr\xfc\xdf \u65e5\u672c.")
         terminal.see(" out - ")
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("system prompt")
         terminal.type("/quit\r")
         assert terminal.leave() == 0

@@ -362,7 +362,7 @@ def test_words_that_wait_are_edited_in_their_place(tmp_path: Path) -> None:
         await seat.until(lambda: typed(seat) == "three")
         seat.press("\x15")  # Ctrl-U: the line is empty, the words are gone
         await seat.until(lambda: typed(seat) == "")
-        seat.press("/context" + ENTER)  # that one need not wait
+        seat.press("/context report" + ENTER)  # that one need not wait
         await seat.until("free")
         (desk.cwd / "go").touch()
         await seat.until("Answer 2.")

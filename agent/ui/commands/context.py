@@ -19,6 +19,7 @@ from ..screen import BACK
 from ..status import path_within
 from . import completions
 from .command_context import CommandContext
+from .context_items import EDITS, SessionContext, edit_items, list_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Reversible
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ...session.entries import Entry
     from ...session.log import Log
 
+CONTEXT_HINT = "/context, or /context list, report, drop, restore, compact, undo or --levels"
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
 LEVELS = "--levels"  # shows the names of the source documents
@@ -207,38 +209,66 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "how full the context is, and what fills it",
-    argument="[--levels]",
+    "what fills the context: see it, search it and edit it",
+    argument="[list|report|drop|restore|compact|undo|…]",
     anytime=True,
-    complete=completions.fixed((LEVELS,)),
+    complete=completions.fixed(("list", "report", *EDITS, LEVELS)),
     group="context",
 )
 async def _context(repl: CommandContext, argument: str) -> None:
-    from ...compaction import breakdown
+    """On a screen that paints, show the items to move in; elsewhere the report."""
+    from ..render.render import render_text
+
+    async def report(width: int) -> str:
+        return render_text(await _report(repl), width=width, depth="plain")
+
+    word, _, rest = argument.partition(" ")
+    context = SessionContext(repl.agent, report)
+    if word == "list":
+        list_items(repl, rest)
+    elif word in EDITS:
+        await edit_items(repl, context, argument)
+    elif argument in (LEVELS, "status"):
+        await _status(repl)
+    elif argument not in ("", "report"):
+        raise UsageError(f"/context does not take {argument!r}", hint=CONTEXT_HINT)
+    elif argument or not await repl.screen.browse(context):
+        repl.put(*await _report(repl))
+    elif context.running:  # the user left before the edit was applied
+        repl.say(await context.running)
+
+
+async def _status(repl: CommandContext) -> None:
+    """Show the status report."""
     from ...compaction.history import acts, marks
+    from .. import compaction_report
+
+    agent = repl.agent
+    window, entries = agent.model.current_window(), agent.log.entries()
+    done = await asyncio.to_thread(acts, entries)
+    counts, now = agent.totals.all.compaction, datetime.now(UTC)
+    others = await asyncio.to_thread(marks, entries)
+    repl.show_report(compaction_report.status(window, done, others, counts, now))
+
+
+async def _report(repl: CommandContext) -> "list[RenderableType]":
+    """Return the report: what fills the window, and the next compaction."""
+    from ...compaction import breakdown
+    from ...compaction.history import acts
     from .. import compaction_report
     from ..render import render
 
     agent = repl.agent
-    if argument not in ("", LEVELS, "status"):
-        raise UsageError(
-            f"/context does not take {argument!r}", hint=f"/context or /context {LEVELS}"
-        )
     # A turn may be running, so copy its mutable state before the first await.
     window = agent.model.current_window()
-    view, facts = agent.view.copy(), [] if argument else compaction_report.next_lines(agent)
+    view, facts = agent.view.copy(), compaction_report.next_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
-    if argument:
-        counts, now = agent.totals.all.compaction, datetime.now(UTC)
-        others = await asyncio.to_thread(marks, entries)
-        repl.show_report(compaction_report.status(window, done, others, counts, now))
-        return
     filled = await asyncio.to_thread(breakdown.break_down, view, window)
     cached = await asyncio.to_thread(_cache_lines, agent, entries)
     told = _instruction_files(view, window.size, repl.services.cwd)
     parts = [*_usage_bar(filled), *told, *_largest_items(filled), *_savings_table(done)]
-    repl.put(*parts, "", *map(render.dim, [*cached, *facts]))
+    return [*parts, "", *map(render.dim, [*cached, *facts])]
 
 
 def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":

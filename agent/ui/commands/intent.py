@@ -192,8 +192,6 @@ async def _shell(repl: CommandContext, argument: str) -> None:
 )
 async def _pin(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import pin_note
-    from ...session.entries import Pin
-    from ...session.store import find_text
 
     agent = repl.agent
     if not argument:
@@ -206,12 +204,7 @@ async def _pin(repl: CommandContext, argument: str) -> None:
         return
     if found := _REF.fullmatch(argument):
         ref = int(found[1])
-        found_text = find_text(agent.log.path, ref)
-        text = found_text.part(0, MAX_READ_CHARS)[0] if found_text else ""
-        if not text.strip():
-            raise UsageError(f"there is no entry #{ref} with text", hint="/log lists the newest.")
-        _check_room(agent, text)
-        agent.record(Pin(ref=ref, text=text))
+        text = pin_entry(agent, ref)
     else:
         text, is_remembered = _without_flag(argument)
         if not text:
@@ -222,6 +215,20 @@ async def _pin(repl: CommandContext, argument: str) -> None:
         ref = await pin_note(agent, text)
     shown = one_line(text, MAX_SHOWN_CHARS)
     repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} removes it")
+
+
+def pin_entry(agent: "AgentState", ref: int) -> str:
+    """Pin the text of a log entry, and return it. Raises UsageError."""
+    from ...session.entries import Pin
+    from ...session.store import find_text
+
+    found = find_text(agent.log.path, ref)
+    text = found.part(0, MAX_READ_CHARS)[0] if found else ""
+    if not text.strip():
+        raise UsageError(f"there is no entry #{ref} with text", hint="/log lists the newest.")
+    _check_room(agent, text)
+    agent.record(Pin(ref=ref, text=text))
+    return text
 
 
 async def _remember(repl: CommandContext, text: str) -> None:

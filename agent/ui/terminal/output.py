@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Filter
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import ColorDepth
@@ -215,6 +216,13 @@ class BatchedOutput(Vt100_Output):
         """Leave the alternate screen, if it is shown, and return to the saved cursor position."""
         self.write_raw("\x1b[?1049l")
 
+    def enable_mouse_support(self) -> None:
+        """Let the terminal report clicks and the wheel, but no movements."""
+        self.write_raw("\x1b[?1000h\x1b[?1006h")
+
+    def disable_mouse_support(self) -> None:
+        self.write_raw("\x1b[?1006l\x1b[?1000l")
+
     def reset_modes(self) -> None:
         """Reset the terminal modes that another program may have left set."""
         self.write_raw(RESET_MODES)
@@ -253,7 +261,8 @@ class InlineRenderer(Renderer):
     terminal folded painted rows because it got narrower.
 
     `may_paint` is called before each paint. If it returns False, the paint is skipped and the
-    caller must repaint later. `painted` is called after each paint.
+    caller must repaint later. `painted` is called after each paint. `mouse` is the condition for
+    reports of the mouse.
     """
 
     def __init__(
@@ -262,11 +271,12 @@ class InlineRenderer(Renderer):
         output: BatchedOutput,
         may_paint: Callable[[], bool],
         painted: Callable[[], None],
+        mouse: Filter,
     ) -> None:
         self._may_paint = may_paint
         self._painted = painted
         self._steady = output
-        super().__init__(style, output)
+        super().__init__(style, output, mouse_support=mouse)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
         if self._may_paint():

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
@@ -22,6 +22,7 @@ from prompt_toolkit.layout import (
     ConditionalContainer,
     Container,
     Dimension,
+    DynamicContainer,
     FormattedTextControl,
     HSplit,
     Layout,
@@ -40,6 +41,9 @@ from ...lazy import dataclass
 from ..cells import cut_to_cells, first_cells
 from ..screen import Menu, OpenQuestion, Option, OptionList, Styled
 from .output import BatchedOutput
+
+if TYPE_CHECKING:
+    from .context_screen import ContextScreen
 
 MIN_ONE_ROW_COLUMNS = 100  # at this width or more, an option with details takes one row
 MIN_FACTS_COLUMNS = 60  # below this width, only one fact is shown
@@ -468,6 +472,7 @@ class LayoutParts(Protocol):
 
     output: BatchedOutput
     picker: Picker
+    context: "ContextScreen | None"  # None if it is not open
     draft: Buffer  # the input
     reply: Buffer  # the answer to an open question
     live: StyleAndTextTuples
@@ -533,4 +538,5 @@ def make_layout(terminal: LayoutParts) -> Layout:
             Window(height=Dimension(min=0, preferred=0)),
         ]
     )
-    return Layout(root, focused_element=draft)
+    shown = DynamicContainer(lambda: terminal.context.container if terminal.context else root)
+    return Layout(shown, focused_element=draft)

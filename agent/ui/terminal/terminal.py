@@ -13,17 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prompt_toolkit.application import Application, get_app, in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.cursor_shapes import DynamicCursorShapeConfig, ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input
-from prompt_toolkit.key_binding.key_processor import KeyProcessor
-from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import UIControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.search import stop_search
 
@@ -34,13 +32,14 @@ from ..capabilities import Colours, TerminalBackground
 from ..input.completion import InputCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
-from ..input.keys import key_bindings, mode_name, vi_keys
+from ..input.keys import mode_name
 from ..input.pasted import PastedTexts
 from ..render.theme import choose_palette, prompt_toolkit_style
 from ..screen import BACK, ChoiceRow, Choices, OpenQuestion, ScreenHost, row_of
+from .application import make_application
 from .input_filter import FilteredInput
-from .output import BatchedOutput, InlineRenderer, Readiness, clipboard_sequence
-from .picker import MIN_ROOMY_ROWS, Picker, make_layout, picker_keys
+from .output import BatchedOutput, Readiness, clipboard_sequence
+from .picker import MIN_ROOMY_ROWS, Picker
 from .window import ASKING_MARK, WORKING_MARK, Notices, TerminalWindow, TtyModes, notice_sequence
 
 if TYPE_CHECKING:
@@ -49,13 +48,13 @@ if TYPE_CHECKING:
     from ...config.keyboard import KeyboardSettings
     from ...config.settings import EditingMode as EditingSetting
     from ...config.settings import NoticeStyle, Theme
+    from ..context_rows import ContextSource
     from ..render.render import Depth
     from ..screen import Menu, Option
+    from .context_screen import ContextScreen
 
 FRAME_S = 0.04  # interval between paints of streamed output
 RESIZE_SETTLE_S = 0.3  # a size is final after this time; tmux reports it late
-ESCAPE_TIMEOUT_S = 0.05  # until an escape byte counts as the Esc key, and then as Esc alone
-CHORD_TIMEOUT_S = 1.0  # between two keys of a sequence
 ANSWER_TIMEOUT_S = 0.3  # wait for query answers before leaving
 
 
@@ -102,6 +101,7 @@ class Terminal:
         )
         self.reply = Buffer(multiline=False, accept_handler=self._answered)
         self.picker = Picker(output.get_size, self.request_repaint, self._picked)
+        self.context: ContextScreen | None = None
         self.asked = OpenQuestion()
         self._instant = ""
         self._question: asyncio.Future[str] | None = None
@@ -123,7 +123,7 @@ class Terminal:
             input.answers.on_focus = window.take_focus
             input.answers.on_keyboard = window.enable_key_protocol
         self._queried_at = -ANSWER_TIMEOUT_S
-        self.app = _make_application(self, input=input, vi=vi)
+        self.app = make_application(self, input=input, vi=vi)
         self._ready = Readiness(lambda: output.busy, self.app.invalidate)
         self.app.key_processor.after_key_press += lambda _: self._ready.pressed()
 
@@ -299,6 +299,7 @@ class Terminal:
         rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
     ) -> str:  # fmt: skip
         self.picker.leave()
+        self._close_context()
         self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
         # Text being typed must not answer a question that appears meanwhile: keys go to the
         # input until its text is sent, or Tab moves to the question.
@@ -330,13 +331,30 @@ class Terminal:
         self.request_repaint()
         return await self.picker.pick(menu, typed)
 
+    async def browse(self, source: "ContextSource") -> bool:
+        if not self.asking:  # a question needs the place of the screen
+            from .context_screen import ContextScreen
+
+            self.context = ContextScreen(self.output.get_size, self.request_repaint, self._focus)
+            try:
+                await self.context.show(source)
+            finally:
+                self._close_context()
+        return True
+
+    def _close_context(self) -> None:
+        if self.context:
+            self.context.leave()
+            self.context = None
+            self._picked("")
+
     def _picked(self, unused: str) -> None:
         self.app.layout.focus(self.draft)
         if unused:
             self.restore(unused)
         self.request_repaint()
 
-    def _focus(self, buffer: Buffer) -> None:
+    def _focus(self, buffer: Buffer | UIControl) -> None:
         """Move the focus. End a history search, whose line would stay visible otherwise."""
         with set_app(self.app):
             stop_search()
@@ -493,6 +511,8 @@ class Terminal:
         if self.away or not self.app.is_running or self.app.is_done or not self.paintable():
             return
         self._modes.repair()
+        if self.context:
+            self.context.refresh()
         asks = self.asking or self.picker.is_open
         self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
         if self.drafting and not self.draft.text:
@@ -537,43 +557,3 @@ class Terminal:
         depth: Depth = "mono" if mono else "color"
         columns = self.output.get_size().columns
         return render_text(renderables, width=columns, depth=depth, palette=self.palette)
-
-
-def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
-    app: _Application = _Application(
-        layout=make_layout(terminal),
-        key_bindings=key_bindings(terminal, picker_keys(terminal.picker), vi_keys()),
-        style=prompt_toolkit_style(terminal.palette),
-        editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-        erase_when_done=True,
-        cursor=DynamicCursorShapeConfig(
-            lambda: ModalCursorShapeConfig() if app.editing_mode == EditingMode.VI else None
-        ),
-        input=input,
-        output=terminal.output,
-        terminal_size_polling_interval=None,
-    )
-    app.ttimeoutlen = ESCAPE_TIMEOUT_S
-    app.key_processor.after_key_press += _wait_for_more
-    app.renderer = InlineRenderer(
-        app.renderer.style, terminal.output, terminal.paintable, terminal.painted
-    )
-    app.resized = terminal.resized
-    return app
-
-
-class _Application(Application[None]):
-    """An application whose resize handling is done by the screen."""
-
-    resized: Callable[[], None]
-
-    def _on_resize(self) -> None:
-        self.resized()
-
-
-def _wait_for_more(keys: KeyProcessor) -> None:
-    """Set the timeout for the next key of a sequence. It is short after Esc, because terminals send
-    Alt with a letter at once, and longer after other prefix keys.
-    """
-    escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
-    get_app().timeoutlen = ESCAPE_TIMEOUT_S if escaped else CHORD_TIMEOUT_S

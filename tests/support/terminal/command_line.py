@@ -74,6 +74,9 @@ class ScriptedScreen:
         )
         return next((option for option in options if option.key == self.picked), None)
 
+    async def browse(self, source: Any) -> bool:
+        return False  # the report is printed instead
+
     async def edit(self, text: str, name: str) -> str:
         if not self.edited:
             raise CtxagentError("there is no editor")

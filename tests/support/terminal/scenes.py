@@ -456,10 +456,16 @@ def context(it: Stage, take: Take) -> None:
     steps = [Say(SUMMARY, usage=used(92_400, 210, 92_400))]
     few = ("-c", "model.context_window=200000", "-c", "compact.keep_tokens=4000")
     with it.terminal("--resume", LONG, *few, steps=steps, rows=60) as terminal:
-        terminal.type("/context\r")
+        terminal.type("/context report\r")
         terminal.see("next compaction:")
         terminal.see("it comes")
         take("context", terminal, DARK)
+    with it.terminal("--resume", LONG, *few, steps=steps) as terminal:
+        terminal.type("/context\r")
+        terminal.see("Esc close")
+        terminal.type("s\x1b[Hd")
+        terminal.see("Enter: apply")
+        take("context-items", terminal, DARK)
     with it.terminal("--resume", LONG, *few, steps=steps, rows=20) as terminal:
         terminal.type("/compact keep the rounding rules\r")
         terminal.see("/uncompact undoes it")
