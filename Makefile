@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all quick mutants lint docs bench clients soak real screens pictures manual dist container-check fresh clean
+.PHONY: demo test test-all quick mutants lint docs bench clients habits soak real screens pictures manual dist container-check fresh clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -53,6 +53,11 @@ bench: $(STAMP)
 # the table of docs/guide/proxy.md. It needs npm. CLIENTS='claude pi' chooses.
 clients: $(STAMP)
 	nice $(BIN)/python benchmarks/clients/newest.py $(CLIENTS)
+
+# The names that the newest agents of others document, from their npm packages in .clients/habits
+# (1.2 GB), into tests/terminal/other_agents.toml. It needs npm.
+habits: $(STAMP)
+	nice $(BIN)/python benchmarks/clients/habits.py
 
 soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.faults.soak --kills 1000

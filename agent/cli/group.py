@@ -43,6 +43,21 @@ class Group(click.Group):
                 self.add_command(_command_of(point), cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. The error about an unknown one names our equivalent."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise
+            from ..ui.foreign_names import foreign_names
+
+            hint = foreign_names("words").get(f"{self._prefix}{args[0]}")
+            hint = hint or f"`ctxagent {self._prefix}--help` lists the commands."
+            raise click.UsageError(f"{error.message.rstrip('.')}. {hint}", ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [

@@ -40,10 +40,11 @@ from .options import (
 from .program_version import version_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 _TASK_MARK = "\0"  # no argument of a process contains it
+LOOSENING_OPTIONS = ("--allow", "--add-dir", "--permission-mode", "--trust")
 VALUE_IS_OPTIONAL = ("task", "resume", "recording")  # options that may have no value
 # New objects per collection. Python's 700 makes a start 6 % slower, and 50,000 make it 4 % slower.
 GC_THRESHOLD = 100_000
@@ -67,12 +68,13 @@ _COMMAND_MODULES = {
 
 @contextmanager
 def _nearest_option() -> "Iterator[None]":
-    """Reduce the suggestions for an unknown option to the nearest one."""
+    """Reduce the suggestions for an unknown option to the nearest one that protects no less."""
     try:
         yield
     except click.NoSuchOption as error:
-        if error.possibilities:  # nearest first, but click prints them sorted
-            del error.possibilities[1:]
+        if error.possibilities:
+            near = [each for each in error.possibilities if each not in LOOSENING_OPTIONS]
+            error.possibilities[:] = near[:1]  # nearest first, but click prints them sorted
         raise
 
 
@@ -92,14 +94,18 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
     return error
 
 
-def _with_our_option(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
+def _with_our_option(
+    error: click.NoSuchOption | click.BadOptionUsage, words: "Sequence[str]"
+) -> click.UsageError:
     """Return the error about an unknown option. If another agent has the option, the error names
-    our equivalent.
+    our equivalent. Some agents have options such as `-nt`, which click reads as `-n`.
     """
     from ..ui.foreign_names import foreign_names
 
-    hint = foreign_names("options").get(error.option_name)
-    return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
+    known, start = foreign_names("options"), error.option_name
+    name = next((word for word in words if word in known and word.startswith(start)), start)
+    what = error.message.replace(f"'{start}'", f"'{name}'").rstrip(".")
+    return click.UsageError(f"{what}. {known[name]}", error.ctx) if name in known else error
 
 
 class _CommandOrWords(Group):
@@ -114,12 +120,19 @@ class _CommandOrWords(Group):
             self.add_command(getattr(module, cmd_name.replace("-", "_")))
         return super().get_command(ctx, cmd_name)
 
-    def make_context(self, *args: Any, **more: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        words = list(args)  # click removes what it has read
         try:
             with _nearest_option():
-                return super().make_context(*args, **more)
+                return super().make_context(info_name, args, parent, **extra)
         except (click.NoSuchOption, click.BadOptionUsage) as error:
-            raise _with_our_option(error) from None
+            raise _with_our_option(error, words) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -23,6 +23,7 @@ import click
 
 from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, NoSuchSession, UsageError
+from ..lazy import regex
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -82,6 +83,8 @@ P = ParamSpec("P")
 STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped command
+# A word of a command, and not the end of a sentence.
+_COMMAND_WORD = regex(r"[A-Za-z0-9](?:[\x21-\x7e]*[A-Za-z0-9_/-])?", re.ASCII)
 LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
 PICK = "?"  # value of --resume without an ID
 SAFE_START = (
@@ -269,7 +272,9 @@ def message_of(context: click.Context) -> str | None:
 
 
 def _check_first_word(context: click.Context) -> None:
-    """Raise UsageError if the message is a mistyped command or a command of another agent."""
+    """Raise UsageError if the message looks like a command: one or two words without spaces, or a
+    mistyped command, or a command of another agent with a quoted task.
+    """
     from difflib import get_close_matches
 
     from ..ui.foreign_names import foreign_names
@@ -280,17 +285,20 @@ def _check_first_word(context: click.Context) -> None:
     main, subcommands = context.command, foreign_names("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.list_commands(context) if isinstance(main, click.Group) else ()
+    near = get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
+    near = near or [name for name in commands if not more and first.startswith(f"{name}-")]
+    looks_like_command = len(more) < 2 and all(map(_COMMAND_WORD.fullmatch, context.args))
     hint = ""
-    if first in options:
-        hint = "" if more else f"Did you mean `ctxagent --{first}`?"
-    elif first in subcommands:
+    if first in subcommands:
         # The rest must be a quoted task or more such words: exec "fix it", auth login.
         is_call = all(" " in each or each in subcommands for each in more)
-        hint = subcommands[first] if is_call else ""
-    else:
-        near = get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
-        near = near or [name for name in commands if not more and first.startswith(f"{name}-")]
-        hint = f"Did you mean `ctxagent {near[0]}`?" if near else ""
+        hint = subcommands[first] if is_call or looks_like_command else ""
+    elif first in options and not more:
+        hint = f"Did you mean `ctxagent --{first}`?"
+    elif near and first not in options:
+        hint = f"Did you mean `ctxagent {near[0]}`?"
+    elif looks_like_command:
+        hint = "`ctxagent --help` lists the commands."
     if hint:
         words = shlex.join(context.args)
         hint = f"{hint}\nTo send it to the agent: ctxagent -- {words}"

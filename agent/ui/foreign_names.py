@@ -11,11 +11,20 @@ from typing import Literal
 ForeignKind = Literal["aliases", "commands", "words", "options"]
 
 
+NO_EQUIVALENT = {
+    "commands": "It has no equivalent here; `/help` lists the commands.",
+    "options": "It has no equivalent here; `ctxagent guide` has the documentation.",
+}
+
+
 @cache
 def _table() -> dict[str, dict[str, str]]:
     import tomllib
 
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    found = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    for kind, names in found.pop("absent").items():
+        found[kind] |= dict.fromkeys(names, NO_EQUIVALENT[kind])
+    return found
 
 
 def foreign_names(kind: ForeignKind) -> Mapping[str, str]:

@@ -543,6 +543,37 @@ def test_completion_of_commands_and_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_keys_of_other_agents(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    def draft(seat: Seat) -> str:
+        return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
+
+    async def act(seat: Seat) -> None:
+        await seat.until("GREEN")
+        seat.press("some words\x13")
+        await seat.until("The message is set aside")
+        assert draft(seat) == ""
+        seat.press("\x13")
+        await seat.until(lambda: draft(seat) == "some words")
+        seat.press("\x1b")
+        await seat.until("Press Esc again to clear the input")
+        seat.press("\x1b")
+        await seat.until(lambda: draft(seat) == "")
+        seat.press("\x14")
+        await seat.until("the todo list is empty")
+        await seat.idle()
+        seat.press("\x1b")
+        await seat.until("Press Esc again to go back")
+        seat.press("\x1b")
+        await seat.until("❯ /rewind")
+        await seat.idle()
+
+    drive(desk, act)
+    assert desk.said() == []
+
+
+@pytest.mark.slow
 def test_the_status_line(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Step(text="Yes."))
     (desk.cwd / ".git").mkdir()

@@ -15,6 +15,7 @@ register x, which fails in prompt_toolkit.
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, Protocol
 
 from prompt_toolkit.application import Application, get_app
@@ -194,6 +195,7 @@ def key_sequence(key: str) -> list[str]:
 def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase:
     """Return all key bindings of the input and of an open question, merged with `others`."""
     parts = (
+        _keys_of_other_agents,
         _search_keys,
         _stop_keys,
         _session_keys,
@@ -462,6 +464,54 @@ def _hint_until_a_key(target: KeyTarget, text: str) -> None:
     timer = asyncio.get_running_loop().call_later(LEAVE_WINDOW_S, drop)
     pressed.add_handler(drop)
     target.hint(text)
+
+
+def _keys_of_other_agents(target: KeyTarget) -> KeyBindings:
+    """Return the keys that most other agents have, in the input. The keys of the settings come
+    first.
+    """
+    keys = KeyBindings()
+    draft, taken = target.draft, {getattr(target.keys, each.name) for each in fields(target.keys)}
+    typing = has_focus(draft) & ~is_searching
+    idle = Condition(lambda: not (target.host.working or target.asking))
+    choosing = Condition(lambda: draft.complete_state is not None)
+    stashed, escaped_at = "", -LEAVE_WINDOW_S
+
+    def add(key: str, act: Handler) -> None:
+        if key not in taken:
+            keys.add(*key_sequence(key), filter=typing & ~choosing)(act)
+
+    def edit(event: KeyPressEvent) -> None:
+        event.app.create_background_task(_compose(target))
+
+    def stash(_: KeyPressEvent) -> None:
+        nonlocal stashed
+        stashed, typed = target.pasted.unfold(draft.text) or stashed, draft.text
+        _set_text(draft, "" if typed else target.pasted.fold(stashed))
+        if typed:
+            _hint_until_a_key(target, "The message is set aside: Ctrl-S brings it back.")
+
+    def escape(event: KeyPressEvent) -> None:
+        nonlocal escaped_at
+        again = event.is_repeat and time.monotonic() - escaped_at < LEAVE_WINDOW_S
+        escaped_at = -LEAVE_WINDOW_S if again else time.monotonic()
+        if not again:
+            what = "clear the input" if draft.text else "go back to an earlier point"
+            _hint_until_a_key(target, f"Press Esc again to {what}.")
+        elif draft.text:
+            draft.reset()
+            target.host.drop()
+        else:
+            target.host.submit("/rewind")
+
+    vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
+    add("ctrl-g", edit)
+    add("ctrl-s", stash)
+    add("ctrl-t", lambda _: target.host.submit("/todo"))
+    add("alt-p", lambda _: target.host.submit("/model"))
+    keys.add("escape", filter=typing & idle & ~choosing & (~vi | vi_navigation_mode))(escape)
+    keys.add("escape", filter=typing & choosing & ~vi)(lambda _: draft.cancel_completion())
+    return keys
 
 
 def _search_keys(target: KeyTarget) -> KeyBindings:
