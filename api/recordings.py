@@ -11,7 +11,12 @@ if TYPE_CHECKING:
         RecordedResult,
         TranscriptBuilder,
     )
-    from ..agent.recordings.other_sessions import FoundRecording, ImportedSession
+    from ..agent.recordings.other_sessions import (
+        MAX_COMPARISON_S,
+        ComparedSessions,
+        FoundRecording,
+        ImportedSession,
+    )
     from ..agent.recordings.recording import (
         RecordedCall,
         RecordedCompaction,
@@ -26,6 +31,8 @@ else:
 
 __all__ = [
     "ADDED_FORMATS",
+    "MAX_COMPARISON_S",
+    "ComparedSessions",
     "FoundRecording",
     "ImportedSession",
     "RecordedCall",

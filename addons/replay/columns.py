@@ -37,6 +37,7 @@ class LoadedRecordings:
     recordings: "list[Recording]" = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # reasons for skipped files, by path
     checked: "RequestCheck | None" = None  # check of our own sessions; None if there are none
+    of_others: bool = False  # the newest sessions of other agents, because no file was named
 
     def print_skipped(self, *, unnamed: bool) -> None:
         """Print the skipped files, or only their number with `unnamed`."""
@@ -90,7 +91,8 @@ def load_all(
     """Read the recordings in these files. Raises UsageError if none can be used."""
     from .formats import load_recording
 
-    found, paths = LoadedRecordings(), _paths(options, files)
+    found = LoadedRecordings(of_others=not (files or project_of(options).logs()))
+    paths = _paths(options, files)
     read: list[tuple[Path, Recording]] = []
     with Progress("reading") as progress:
         for number, path in enumerate(paths, 1):
@@ -156,18 +158,22 @@ def _with_unique_names(read: "Sequence[tuple[Path, Recording]]") -> "list[Record
 
 
 def _paths(options: dict[str, Any], files: Sequence[str]) -> list[Path]:
-    """Return the named files, or all sessions of the directory."""
+    """Return the named files, or all sessions of the directory. If it has none, return the newest
+    sessions of other agents on this machine.
+    """
     from ...api.record import LOG_NAME
+    from .formats.places import newest_of_others
 
     project = project_of(options)
     if not files:
-        logs = project.logs()
+        logs = [*project.logs()]
+        logs = logs or [Path(each.path) for each in newest_of_others(Path.home(), os.environ)]
         if not logs:
             raise UsageError(
-                f"there is no session for {project.cwd} yet",
+                f"there is no session for {project.cwd} yet, and none of another agent",
                 hint="Name files: ctxagent replay FILE..., such as ~/.claude/projects/*/*.jsonl",
             )
-        return list(logs)
+        return logs
     paths = []
     for name in files:
         path = Path(name)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import textwrap
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +25,14 @@ from .columns import Columns, LoadedRecordings, extension_layers, load_all
 
 if TYPE_CHECKING:
     from ...api.context import Policy
+    from ...api.recordings import Recording
+    from .parallel import ReportProgress
+    from .player import Terms
     from .results import Comparison, Sums
     from .sweep import Axis, SweepResult, Trial
 
 MIN_TEXT_CELLS = 40
+PLAY_LIMIT_S = 18.0  # for sessions that the user did not name
 MOVE_WARNING = (
     "The best settings move results to files at once. A replay cannot know which of these results "
     "the model would have read again: choose a smaller change than shown."
@@ -219,7 +224,8 @@ def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> 
 
     FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or this
     program, plain or gzip; ID is a session of this directory. Without either, all sessions of this
-    directory are replayed. No model is asked without --ask-model, and the sessions stay unchanged.
+    directory are replayed; if there are none, the newest 20 of other agents on this machine. No
+    model is asked without --ask-model, and the sessions stay unchanged.
     """
     own = {**options, "settings": (*options["settings"], *given["settings"])}
     for name in ("model", "context_window"):
@@ -272,7 +278,8 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         _check_report_path(out)
     loaded = load_all(options, files, unnamed=hidden)
     with Progress("replaying") as progress:
-        comparison = compare(loaded.recordings, columns, progress.show_count)
+        play = _play_in_time if loaded.of_others else compare
+        comparison = play(loaded.recordings, columns, progress.show_count)
     if hidden:
         comparison = anonymized(comparison)
     try:
@@ -287,9 +294,35 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
                 told |= {"skipped": loaded.skipped, "notes": loaded.notes()}
             say(json.dumps(told, ensure_ascii=False))
         else:
+            if loaded.of_others:
+                _print_savings(comparison)
             _print_comparison(comparison)
             loaded.print_request_check(unnamed=hidden)
     return 0
+
+
+def _play_in_time(
+    recordings: "Sequence[Recording]", columns: "Sequence[Terms]", report_progress: "ReportProgress"
+) -> "Comparison":
+    """Play recordings, newest first, and begin no other one after PLAY_LIMIT_S seconds."""
+    from .parallel import compare
+    from .results import Comparison
+
+    began, rows = time.monotonic(), list[Any]()
+    for number, recording in enumerate(recordings, 1):
+        rows += compare([recording], columns).runs
+        report_progress(number, len(recordings), number / len(recordings))
+        if time.monotonic() - began > PLAY_LIMIT_S:
+            break
+    return Comparison(tuple(each.label for each in columns), tuple(rows))
+
+
+def _print_savings(comparison: "Comparison") -> None:
+    from .report.measures import total_figures
+
+    before, own, *_ = (each.sums.dollars for each in total_figures(comparison))
+    last = count_of(len(comparison.runs), "session")
+    say(f"Your last {last}: ${before:,.2f}. With ctxagent ${own:,.2f}.\n")
 
 
 def _print_comparison(comparison: "Comparison") -> None:

@@ -41,11 +41,10 @@ class Logins:
 
     @property
     def is_first(self) -> bool:
-        """Whether the user was never asked for a provider and has set no server address."""
-        chosen = self.launch.settings.model
-        address = resolve_model(canonical_id(chosen.id)).provider.address_variable
-        named = chosen.base_url or self.environ.get(address) or self.launch.is_scripted
-        return not (named or self.store.has_asked)
+        """Whether the user was never asked for a provider, and the model needs a key."""
+        chosen = canonical_id(self.launch.settings.model.id)
+        needs_key = not (resolve_model(chosen).provider.local or self.launch.is_scripted)
+        return needs_key and not self.store.has_asked
 
     def note_asked(self) -> None:
         """Record that the user was asked for a provider. Ignore a failed write."""

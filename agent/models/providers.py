@@ -89,6 +89,7 @@ class Provider:
     cache_write: float = 1.0
     cache_life: float = 300.0
     prices: str = ""  # provider ID in genai-prices, "" for none
+    key_page: str = ""  # page where users create a key, "" for unknown
 
     def written_keys(self) -> Iterator[tuple[str, str]]:
         """Yield (header, value) for each key that is written in the provider's headers."""
@@ -128,6 +129,7 @@ _BUILT_IN = (
         cache_write=1.25,
         prices="anthropic",
         small="claude-haiku-5-5",
+        key_page="https://console.anthropic.com/settings/keys",
     ),
     Provider(
         BEDROCK,
@@ -161,6 +163,7 @@ _BUILT_IN = (
         cache_read=0.1,
         prices="openai",
         small="gpt-6-luna",
+        key_page="https://platform.openai.com/api-keys",
     ),
     Provider(
         "azure",
@@ -173,7 +176,8 @@ _BUILT_IN = (
         prices="azure",
     ),
     _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
-            binds_thinking=True, small="anthropic/claude-haiku-5.5"),
+            binds_thinking=True, small="anthropic/claude-haiku-5.5",
+            key_page="https://openrouter.ai/settings/keys"),
     _hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -181,15 +185,19 @@ _BUILT_IN = (
         cache_read=0.1,
         prices="google",
         small="gemini-3.5-flash-lite",
+        key_page="https://aistudio.google.com/apikey",
     ),
     _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", cache_read=0.1,
-            small="deepseek-v4-flash"),
+            small="deepseek-v4-flash",
+            key_page="https://platform.deepseek.com/api_keys"),
     _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", cache_read=0.1,
-            small="mistral-small-latest"),
+            small="mistral-small-latest",
+            key_page="https://console.mistral.ai/api-keys"),
     _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", cache_read=1.0,
-            small="openai/gpt-oss-120b"),
+            small="openai/gpt-oss-120b", key_page="https://console.groq.com/keys"),
     _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
-            small="grok-4-1-fast-reasoning"),
+            small="grok-4-1-fast-reasoning",
+            key_page="https://console.x.ai"),
     _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY",
             small="Qwen/Qwen3.8-Flash"),
     _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",

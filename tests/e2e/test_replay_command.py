@@ -77,6 +77,17 @@ def calls_told(table: str) -> list[str]:
     return row.split()
 
 
+def test_without_files_the_newest_sessions_of_other_agents_are_played(tmp_path: Path) -> None:
+    folder = tmp_path / "place/home/.claude/projects/-somewhere-else"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        (folder / f"s{number}.jsonl").write_bytes(working(14, 1_500, what=f"part{number}"))
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+    assert re.match(r"Your last 3 sessions: \$\d+\.\d\d\. With ctxagent \$\d+\.", result.stdout)
+    assert len(told(run(tmp_path, "--json"))["recordings"]) == 3
+
+
 # What is played
 
 

@@ -33,7 +33,7 @@ def with_model(logins: Logins, **chosen: str) -> Logins:
 def test_a_first_start_is_one_where_nothing_is_named(logins: Logins) -> None:
     assert logins.is_first
     assert with_model(logins, id="openai/walrus").is_first
-    assert not with_model(logins, base_url="https://localhost").is_first
+    assert with_model(logins, base_url="https://localhost").is_first
     assert not with_model(logins, id="scripted:a.json").is_first
     assert not with_model(logins, id="ollama/qwen3").is_first  # its address is named
     logins.note_asked()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ..e2e.test_replay_command import working
 from ..support.command import Place
 from ..support.server.chat import ChatServer
 from ..support.server.loopback import Fail, Say, Server
@@ -105,13 +106,39 @@ def test_a_form_that_was_skipped_comes_no_more(place: Place) -> None:
                 assert ("No key for the model" in terminal.text()) == skipped
 
 
-@pytest.mark.parametrize("has", ["key", "address", "script", "pipe"])
+def test_an_address_without_a_key_begins_with_the_form_and_with_sessions_of_others(
+    place: Place,
+) -> None:
+    folder = place.root / "home/.claude/projects/-elsewhere"
+    folder.mkdir(parents=True)
+    (folder / "one.jsonl").write_bytes(working(14, 1_500))
+    env = place.environ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "BROWSER": "true"})
+    with begun(place, env, columns=120) as terminal:
+        terminal.see("Your last session: $")
+        terminal.see("With ctxagent $")
+        terminal.keys("[s]how the page")
+        terminal.type("s")
+        terminal.see("history.html")
+        terminal.see(f"Step 1 of 3: {ASKS}")
+        terminal.type("claude")
+        terminal.see("❯ anthropic")
+        terminal.type("\r")
+        terminal.see("create a key at https://console.anthropic.com/settings/keys")
+        terminal.press("esc")
+        terminal.see(ASKS)
+        terminal.press("esc")
+        terminal.see("no key yet")
+        leave(terminal)
+    assert "<html" in (place.state / "history/history.html").read_text()
+    assert place.logs() == []
+
+
+@pytest.mark.parametrize("has", ["key", "script", "pipe"])
 def test_no_form_where_something_is_chosen(place: Place, has: str) -> None:
     script = place.project / "script.json"
     script.write_text('{"steps": []}')
     more = {
         "key": {"ANTHROPIC_API_KEY": KEY},
-        "address": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"},
         "script": {"CTXAGENT_MODEL_ID": f"scripted:{script}"},
         "pipe": {},
     }[has]

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
+from ....tools.system.phrasing import count_of
 from ...errors import CtxagentError, KeyRefused, ModelError, UsageError, conceal
 from ...extensions.command import command
+from ...recordings.other_sessions import MAX_COMPARISON_S
 from ..screen import BACK, ChoiceRow, Menu, Option
 from ..status import short_path
 from . import completions
@@ -82,6 +85,7 @@ FIRST_TASKS = (
     ChoiceRow("2", "write an AGENTS.md that tells you how to work here (/init)"),
     ChoiceRow(OWN_TASK, "[w]rite a task of my own"),
 )
+SHOW_ROWS = (ChoiceRow("s", "[s]how the page"), ChoiceRow("c", "[c]ontinue"))
 SKIPPED = "no key yet: run /login to add one, or try `ctxagent demo` without a key"
 
 
@@ -135,6 +139,7 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
     logins = repl.services.logins
     assert logins is not None
     logins.note_asked()
+    await _show_history(repl)
     repl.say("Welcome. Three steps and you can begin; Esc skips them.")
     repl.conversation.is_choosing_model = True
     try:
@@ -148,6 +153,39 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
         row = await repl.questions.choose_row(asked, FIRST_TASKS)
         if row is not None and row.key != OWN_TASK:
             repl.send_next("/init" if "/init" in row.label else row.label.capitalize())
+
+
+async def _show_history(repl: CommandContext) -> None:
+    """Compare the cost of the newest sessions of other agents on this machine. Say nothing if there
+    are none, or if it takes too long.
+    """
+    try:
+        recordings = repl.services.recordings() if repl.services.recordings else None
+        found = await asyncio.to_thread(recordings.newest_of_others) if recordings else []
+        if recordings is None or not found:
+            return
+        work = asyncio.create_task(asyncio.to_thread(recordings.compare_newest))
+        for second in count():
+            bar = "▰" * second + "▱" * (MAX_COMPARISON_S - second)
+            what = f"comparing your last {count_of(len(found), 'session')}"
+            repl.show_activity(f"{what}, on this machine only {bar}")
+            if (await asyncio.wait({work}, timeout=1))[0]:
+                break
+        compared = await work
+    except (CtxagentError, OSError):
+        return
+    finally:
+        repl.show_activity("")
+    if compared is None:
+        return
+    sessions = "session" if compared.sessions == 1 else f"{compared.sessions} sessions"
+    costs = f"${compared.dollars:,.2f}. With ctxagent ${compared.own_dollars:,.2f}."
+    told = f"Your last {sessions}: {costs} Nothing left this machine."
+    if await repl.questions.choose_row(told, SHOW_ROWS) == SHOW_ROWS[0]:
+        import webbrowser
+
+        repl.say(f"the page is {compared.page}; `ctxagent replay` makes it again")
+        await asyncio.to_thread(webbrowser.open, compared.page.as_uri())
 
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:
@@ -236,7 +274,8 @@ async def _enter_key(
     while True:
         key = ""
         if asks:
-            lines = [problem, f"{step}the {provider.name} key (hidden)"]
+            page = f"create a key at {provider.key_page}" if provider.key_page else ""
+            lines = [problem, page, f"{step}the {provider.name} key (hidden)"]
             key = (await repl.questions.secret("\n".join(filter(None, lines)))).strip()
             if key == BACK:
                 return False
