@@ -97,11 +97,11 @@ def played(it: Stage) -> list[Cut]:
         cwd=it.cwd, env={**it.place.environ(), "TIKTOKEN_CACHE_DIR": ""}, columns=COLUMNS,
         rows=ROWS,
     )  # fmt: skip
-    try:
-        terminal.see("% full")
-        return [*_cuts(terminal)]
-    finally:
-        terminal.child.close(force=True)
+    terminal.see("% full")
+    cuts = [*_cuts(terminal)]
+    terminal.press("ctrl-d")
+    assert terminal.leave() == 0
+    return cuts
 
 
 def _cuts(terminal: Filmed) -> Iterator[Cut]:

@@ -45,6 +45,7 @@ def plain(svg: str) -> str:
     """Return an SVG that looks the same in viewers without style sheets, in its light colours."""
     ET.register_namespace("", NAMESPACE)
     root = ET.fromstring(svg)
+    _drop_unused(root)
     sheet = next(root.iter(f"{{{NAMESPACE}}}style"))
     text = re.sub(r"/\*.*?\*/", "", sheet.text or "", flags=re.DOTALL)
     media = dict(_MEDIA.findall(text))
@@ -73,6 +74,15 @@ def plain(svg: str) -> str:
         if path[-1].get("class") == "plane":
             _draw_in_pixels(path[-1], float(path[-3].get("width", "")))
     return ET.tostring(root, encoding="unicode", short_empty_elements=True) + "\n"
+
+
+def _drop_unused(root: ET.Element) -> None:
+    """Drop symbols that no element uses, so that a new symbol changes no picture."""
+    used = {each.get("href") for each in root.iter()}
+    for symbols in root.iter(f"{{{NAMESPACE}}}defs"):
+        for symbol in list(symbols):
+            if f"#{symbol.get('id')}" not in used:
+                symbols.remove(symbol)
 
 
 def _draw_in_pixels(plane: ET.Element, width: float) -> None:
