@@ -19,7 +19,7 @@ from ..screen import BACK
 from ..status import path_within
 from . import completions
 from .command_context import CommandContext
-from .context_items import EDITS, SessionContext, edit_items, list_items
+from .context_items import EDITS, PART_NAMES, SessionContext, edit_items, list_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Reversible
@@ -43,15 +43,6 @@ PROBING = "checking what the model knows from the summary alone"
 SMALL_CHOICES = "[y]es, compact anyway · [a]ll but the newest exchange · [n]o"
 SMALL_CHOICES_OF_ALL = "[y]es, compact anyway · [n]o"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
-PART_NAMES = {
-    "system": "system prompt",
-    "words": "your messages",
-    "commands": "your commands",
-    "text": "answers",
-    "calls": "tool calls",
-    "stubs": "cleared results",
-    "other": "other results",
-}
 TYPED = {"shell": "your command: ", "note": "your note: "}
 SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", "hook": "hook: ", **TYPED}
 STYLES = {  # theme roles of the bar's parts

@@ -24,6 +24,15 @@ MAX_LISTED = 200
 MAX_NAMED_REFS = 5
 MAX_READ_CHARS = 4_000_000
 CHOICES = "[y]es, apply it · [n]o"
+PART_NAMES = {
+    "system": "system prompt",
+    "words": "your messages",
+    "commands": "your commands",
+    "text": "answers",
+    "calls": "tool calls",
+    "stubs": "cleared results",
+    "other": "other results",
+}
 EDITS = ("drop", "restore", "compact", "undo")
 _REF = regex(r"#?(\d+)")
 DONE: dict[str, str] = {"drop": "dropped", "restore": "restored", "compact": "compacted"}
@@ -46,7 +55,6 @@ class SessionContext:
     async def load(self) -> ContextPage:
         from ...compaction.breakdown import break_down
         from .. import compaction_report
-        from .context import PART_NAMES
 
         agent = self._agent
         window = agent.model.current_window()

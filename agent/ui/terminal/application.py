@@ -1,7 +1,7 @@
 """The prompt_toolkit application of a terminal."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.cursor_shapes import DynamicCursorShapeConfig, ModalCursorShapeConfig
@@ -12,19 +12,28 @@ from prompt_toolkit.key_binding.key_bindings import DynamicKeyBindings
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.keys import Keys
 
-from ..input.keys import key_bindings, vi_keys
-from ..render.theme import prompt_toolkit_style
+from ..input.keys import KeyTarget, key_bindings, vi_keys
+from ..render.theme import Palette, prompt_toolkit_style
 from .output import InlineRenderer
-from .picker import make_layout, picker_keys
-
-if TYPE_CHECKING:
-    from .terminal import Terminal
+from .picker import LayoutParts, make_layout, picker_keys
 
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte counts as the Esc key, and then as Esc alone
 CHORD_TIMEOUT_S = 1.0  # between two keys of a sequence
 
 
-def make_application(terminal: "Terminal", *, input: Input, vi: bool) -> Application[None]:
+class ApplicationParts(LayoutParts, KeyTarget, Protocol):
+    """The part of the terminal that its application uses."""
+
+    palette: Palette
+
+    def paintable(self) -> bool: ...
+
+    def painted(self) -> None: ...
+
+    def resized(self) -> None: ...
+
+
+def make_application(terminal: ApplicationParts, *, input: Input, vi: bool) -> Application[None]:
     app: _Application = _Application(
         layout=make_layout(terminal),
         key_bindings=key_bindings(
