@@ -37,7 +37,7 @@ ItemState = Literal[
     "whole", "moved", "cleared", "truncated", "outlined", "dropped", "summarised", "summary"
 ]
 TRIGGERS: dict[Author, str] = {"user": "by the user", "model": "by the model"}
-DROPPED = "dropped by the user"  # in the text that replaces an item
+_FROM_USER = ("AskUser", "Plan")  # tools whose results have the user's words
 _MAX_ARGUMENT_CHARS = 80
 _STAYING = (*REINSERTED_SOURCES, SUMMARY_SOURCE)
 _KINDS = {"person": "message", "shell": "command", "": "reply"}  # by source
@@ -152,22 +152,22 @@ class ContextEditor:
         """
         view, folder = self._view, str(self.engine.host.folder)
         results = {result.item.seq: result for result in view.results()}
+        its = _results_of_replies(view)
         targets: dict[int, dict[str, Any]] = {}
         for item in self._items_at(refs):
             if not _can_drop(item):
                 if item.source == SUMMARY_SOURCE:
                     raise UsageError(f"#{item.seq} is a summary", hint="Undo it instead.")
                 continue
-            if author == "model" and item.source in ("person", "shell", "note", ATTACHMENT):
+            if author == "model" and not self._is_models(item, its.get(item.seq, [])):
                 raise UsageError(f"#{item.seq} is the user's; only the user can drop it")
             if (result := results.get(item.seq)) is not None:
-                targets.setdefault(item.seq, _dropped_result(result, view, folder))
+                targets.setdefault(item.seq, _dropped_result(result, view, folder, author))
             else:
                 self._check_whole_client()
-                its = [r for r in results.values() if r.call.seq == item.seq]
-                text = _dropped_text(item, its, view)
+                text = _dropped_text(item, its.get(item.seq, []), view, author)
                 targets[item.seq] = {"seq": item.seq, "text": text, "at": item.seq}
-                for each in its:
+                for each in its.get(item.seq, []):
                     seq = each.item.seq
                     targets[seq] = {"seq": seq, "text": "", "at": item.seq}
         if not targets:
@@ -285,6 +285,30 @@ class ContextEditor:
             in_place=True,
         )
         return self._priced(plan)
+
+    def items_of_model(self) -> list[ContextItem]:
+        """Return the items that the model may drop, the largest first."""
+        items, view = {item.seq: item for item in self._view.items}, self._view
+        its = _results_of_replies(view)
+        found = [
+            each
+            for each in self.items()
+            if each.can_drop and self._is_models(items[each.ref], its.get(each.ref, []))
+        ]
+        return sorted(found, key=lambda each: -each.tokens)
+
+    def _is_models(self, item: Item, results: Sequence[ViewResult]) -> bool:
+        """Return True for a reply or a result without words of the user and without a pin.
+        `results` are those that leave the context with the item.
+        """
+        gone = {item.seq, *(each.item.seq for each in results)}
+        return (
+            not item.source
+            and gone.isdisjoint(self.engine.host.ledger.pins)
+            and not any(
+                each.call.name in _FROM_USER or each.details.get("denied") for each in results
+            )
+        )
 
     def _items_at(self, refs: Sequence[int]) -> list[Item]:
         """Return the items with these refs, each once. Raises UsageError for a ref that has no item
@@ -449,17 +473,26 @@ def _state(item: Item, view: View) -> ItemState:
     return "truncated" if item.inputs else "whole"
 
 
-def _dropped_result(result: ViewResult, view: View, folder: str) -> dict[str, Any]:
-    text = stub(result, folder, act=DROPPED).text(view.scaled(result.size))
+def _results_of_replies(view: View) -> dict[int, list[ViewResult]]:
+    """Return the results of each reply, and each result by itself, by the seq of the item."""
+    found: dict[int, list[ViewResult]] = {}
+    for result in view.results():
+        for seq in {result.item.seq, result.call.seq}:
+            found.setdefault(seq, []).append(result)
+    return found
+
+
+def _dropped_result(result: ViewResult, view: View, folder: str, author: Author) -> dict[str, Any]:
+    text = stub(result, folder, act=f"dropped {TRIGGERS[author]}").text(view.scaled(result.size))
     return stub_target(result, text)
 
 
-def _dropped_text(item: Item, results: Sequence[ViewResult], view: View) -> str:
+def _dropped_text(item: Item, results: Sequence[ViewResult], view: View, author: Author) -> str:
     """Return the line that replaces a message or a reply with its results."""
     size = view.scaled(item.size + sum(each.item.size for each in results))
     calls = [c for id in _call_ids(item) if (c := view.calls.get(id))]
     named = ", ".join(f'{c.name} "{shorten(c.argument, _MAX_ARGUMENT_CHARS)}"' for c in calls)
     what = f"a reply with {named}" if named else f"a {_kind(item, None)}"
     where = "".join(f", result #{each.item.seq}" for each in results)
-    line = f"[{what} · {size:,} tokens {DROPPED} · full text: #{item.seq}{where}]"
+    line = f"[{what} · {size:,} tokens dropped {TRIGGERS[author]} · full text: #{item.seq}{where}]"
     return replace_unprintable(line)

@@ -235,3 +235,9 @@ class ContextSettings:
         "The context sizes at which the model gets a line about its window.",
         loosens=loosens_if_different,
     )
+    tool: bool = setting(
+        False,
+        SWITCH,
+        "Whether the model has a tool to list and drop large results and to ask for a summary.",
+        loosens=loosens_if_turned(True),
+    )

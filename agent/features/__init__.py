@@ -170,6 +170,8 @@ MAKERS: dict[str, MakeFeature] = {
     "hooks": lambda agent, state, *_: _hooks(agent, state),
 }
 
+add_tool_names(WindowFeature.tool_names())
+
 
 def built_in_features(
     agent: AgentState,

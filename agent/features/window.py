@@ -4,16 +4,25 @@ At the shares in `context.notify`, the user gets a notice, and hooks run before 
 compacted. At the shares in `context.tell_model`, the model gets a line: how much of the window is
 used, and what was left out of it. The line follows a message, so no cached prefix changes. Each
 share counts once until a summary.
+
+With `context.tool`, the model has the tool Context: it lists what is large, drops what it is done
+with, and asks for a summary between two tasks. It can drop only its own replies and their results,
+never what the user wrote. The summary comes after the step, when all calls have their results.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any, Literal
 
+from ...tools.base import Tool
 from ...tools.offered import Phrase
+from ...tools.system.phrasing import count_of
+from ..compaction.apply_summary import TASK_BOUNDARY
 from ..compaction.policy import PolicyThreshold, reached, threshold_tokens
 from ..context.window import Window
+from ..errors import CompactionFailed, ToolError, UsageError
 from ..loop.agent import AgentState
-from ..loop.interface import Feature
+from ..loop.interface import Feature, tool
 from ..session.entries import Entry, Note, Revert, Summary, User
 from .hooks import HooksFeature
 
@@ -26,7 +35,11 @@ _LEFT_OUT = {  # by the state of an item
 }
 _USED: Phrase = "[{share} of the context window is used."
 _REPLACED: Phrase = (" So far: {left_out}; {Recall} has all of it.", " So far: {left_out}.")
+_TOOL: Phrase = (" {Context} drops what you are done with.",)
 _GO_ON: Phrase = " The program makes room as needed: work on as before.]"
+
+MAX_LISTED, MIN_LISTED_TOKENS = 20, 200  # items in the list for the model
+BY_MODEL = f"{TASK_BOUNDARY}: the model asked for it"
 
 
 class WindowFeature(Feature):
@@ -40,9 +53,60 @@ class WindowFeature(Feature):
         self.agent = agent
         self._notify_at = () if agent.parent else settings.notify
         self._tell_at = () if agent.policy.brief else settings.tell_model
+        self._has_tool = settings.tool and not agent.policy.brief
         self._is_known = False  # False if the log must be searched for the next two fields
         self._notified = 0.0  # the highest share that the user knows
         self._told = 0.0  # the highest share that the model knows
+        self._is_summary_due = False  # the model asked for one
+
+    def tools(self) -> Sequence[Tool[Any]]:
+        """Return the tool of the model, if the setting asks for it."""
+        return super().tools() if self._has_tool else ()
+
+    @tool("none")
+    async def Context(
+        self, action: Literal["list", "drop", "compact"], refs: list[int] | None = None
+    ) -> str:
+        """Makes room in your context. list: the largest replies and results, with refs. drop:
+        replaces `refs` that you are done with by a line each; drop several at once. compact:
+        summarises earlier work after this step; use it between tasks.
+        """
+        if action == "list":
+            return self._listed()
+        if action == "compact":
+            self._is_summary_due = True
+            return "A summary follows after this step, if it at least halves the context."
+        try:
+            plan = await self.agent.edits.drop(refs or [], author="model")
+        except (UsageError, CompactionFailed) as error:
+            raise ToolError(error.message) from None
+        saved = plan.tokens_before - plan.tokens_after
+        return f"{count_of(len(plan.refs), 'item')} dropped: {saved:,} tokens less."
+
+    def _listed(self) -> str:
+        """Return the list of large items for the model."""
+        window, items = self.session.model.current_window(), self.agent.edits.items_of_model()
+        used = f"{window.share:.0%} of the window is used: {window.tokens:,} of {window.size:,}"
+        lines = [
+            f"#{each.ref} {each.kind}, {each.tokens:,} tokens, {count_of(each.age, 'call')} ago: "
+            f"{each.what}"
+            for each in items[:MAX_LISTED]
+            if each.tokens >= MIN_LISTED_TOKENS
+        ]
+        return "\n".join([f"{used} tokens.", *(lines or ["There is nothing large to drop."])])
+
+    async def step_finished(self) -> None:
+        """Make the summary that the model asked for."""
+        if not self._is_summary_due:
+            return
+        self._is_summary_due = False
+        try:
+            async with self.agent.edits.lock:
+                await self.agent.engine.compact(trigger=BY_MODEL, must_halve=True)
+        except CompactionFailed as error:
+            self.session.notify("info", f"not compacted: {error.message}")
+            text = f"[No summary was made: {error.message}]"
+            self.session.record(User(content=text, source="notice"))
 
     async def before_call(self) -> None:
         """Announce a share that the context has reached. Raises RecordError."""
@@ -97,6 +161,7 @@ class WindowFeature(Feature):
         return self.session.context.offered.say(
             _USED,
             *([_REPLACED] if parts else []),
+            _TOOL,
             _GO_ON,
             share=f"{window.share:.0%}",
             left_out=", ".join(parts),

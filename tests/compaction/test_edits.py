@@ -14,7 +14,7 @@ from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import CompactionFailed, UsageError
 from ctxagent.agent.models.catalog import scripted_id
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Assistant, Mask, Summary
+from ctxagent.agent.session.entries import Assistant, Mask, Pin, Summary, ToolResult
 
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
@@ -90,6 +90,28 @@ def test_a_message_a_result_and_a_reply_are_dropped_and_undone(tmp_path: Path) -
         assert tokens_of(talk) == tokens
         assert talk.say("Go on.").status == "ok"
         before, tokens = sent(talk), tokens_of(talk)
+
+
+def test_the_model_drops_only_what_has_no_words_of_the_user(tmp_path: Path) -> None:
+    talk = begun(tmp_path)
+    edits, record = talk.agent.edits, talk.agent.record
+    first, *_, last = of_kind(talk, "result")
+    pinned_reply = next(item for item in of_kind(talk, "reply") if item.what.startswith("Bash"))
+    record(Pin(ref=first.ref, text="4711"))
+    calls = [("q", "AskUser", {"question": "Which?"}), ("d", "Bash", {"command": "rm x"})]
+    uses = [{"type": "tool_use", "id": id, "name": tool, "input": i} for id, tool, i in calls]
+    asked = record(Assistant(content=uses, stop_reason="tool_use", model="m", usage={}))
+    said = record(ToolResult(tool_use_id="q", content="The second one."))
+    no = record(ToolResult(tool_use_id="d", content="No.", is_error=True, details={"denied": True}))
+    refs = [item.ref for item in edits.items_of_model()]
+    assert last.ref in refs
+    (message, *_) = of_kind(talk, "message")
+    for ref in (message.ref, first.ref, pinned_reply.ref, asked.seq, said.seq, no.seq):
+        assert ref not in refs
+        with pytest.raises(UsageError, match="only the user can drop it"):
+            edits.plan_drop([ref], author="model")
+    asyncio.run(edits.drop(refs[:1], author="model"))
+    assert "dropped by the model · full text" in str(sent(talk))
 
 
 def test_each_edit_is_undone_alone(tmp_path: Path) -> None:
