@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from ...tools.system.phrasing import shorten
+from ..errors import UsageError
 from .options import exits_with_code, say
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 _MIN_LIKENESS = 0.75  # similarity from which a page is suggested
+_LISTED = "`ctxagent guide` lists the pages."
+_MAX_ANSWERS = 5  # sections for a question
+_MAX_TEXT_CHARS = 240  # of the text of a section
 _PAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.md")))
 
 
@@ -22,9 +27,7 @@ else:
 
 
 class _Page(_Names):
-    """The name of a page. The error for an unknown name suggests similar names and pages that have
-    the word in a heading.
-    """
+    """The name of a page, or a word of a question."""
 
     name = "page"
 
@@ -33,34 +36,52 @@ class _Page(_Names):
     ) -> list[CompletionItem]:
         return [CompletionItem(page) for page in _PAGES if page.startswith(incomplete)]
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value in _PAGES:
-            return value
-        near = get_close_matches(value, _PAGES, 3, _MIN_LIKENESS)
-        hint = f" Did you mean {_either(near)}?" if near else ""
-        if found := [page for page in _with_word(value) if page not in near]:
-            hint += f" Pages with this word: {', '.join(found)}."
-        return self.fail(
-            f"there is no page {value!r}.{hint} `ctxagent guide` lists the pages.", param
-        )
 
-
-@click.command(epilog="Example: ctxagent guide permissions")
-@click.argument("page", required=False, type=_Page(), metavar="[PAGE]")
-@click.option("--search", "word", metavar="TEXT", help="List the lines with all words of TEXT.")
+@click.command(epilog="Example: ctxagent guide how do I undo a compaction")
+@click.argument("words", nargs=-1, type=_Page(), metavar="[PAGE | QUESTION]")
+@click.option("--search", "text", metavar="TEXT", help="List the lines with all words of TEXT.")
 @exits_with_code
-def guide(page: str | None, word: str | None) -> int:
-    """Print a PAGE of the guide. Without PAGE, list the pages."""
-    if word is not None:
-        return _search(word, (page,) if page else _PAGES)
-    if page is not None:
-        say((_FOLDER / f"{page}.md").read_text(encoding="utf-8"), nl=False)
+def guide(words: tuple[str, ...], text: str | None) -> int:
+    """Print a PAGE of the guide, or the sections that answer a QUESTION. Without either, list the
+    pages.
+    """
+    question = " ".join(words)
+    if text is not None or question in _PAGES:
+        if question and question not in _PAGES:
+            raise UsageError(f"there is no page {question!r}", hint=_LISTED)
+        if text is not None:
+            return _search(text, (question,) if question else _PAGES)
+        say((_FOLDER / f"{question}.md").read_text(encoding="utf-8"), nl=False)
         return 0
+    if question.strip():
+        return _answer(question)
     for name in _PAGES:
         with (_FOLDER / f"{name}.md").open(encoding="utf-8") as file:
             say(f"{name:<16} {file.readline().removeprefix('# ').strip()}")
-    say("\n`ctxagent guide PAGE` prints one, `--search TEXT` finds lines.", err=True)
+    say("\n`ctxagent guide PAGE` prints one, `ctxagent guide QUESTION` finds sections.", err=True)
     return 0
+
+
+def _answer(question: str) -> int:
+    """Print the sections for a question, best first. Return 1 if there is none. Raises UsageError
+    for a mistyped page.
+    """
+    from .guide_index import build_index, sections_of
+
+    if near := get_close_matches(question, _PAGES, 3, _MIN_LIKENESS):
+        what = f"there is no page {question!r}. Did you mean {_either(near)}?"
+        raise UsageError(what, hint=_LISTED)
+    sections = [each for page in _PAGES for each in sections_of(page, "\n".join(_lines(page)))]
+    found = build_index(sections).rank(question)[:_MAX_ANSWERS]
+    for number in found:
+        section = sections[number]
+        name = section.place.partition("#")[0]
+        say(f"{section.page}: {section.title}" if "#" in section.place else section.page)
+        say(f"    {shorten(' '.join(section.text.split()), _MAX_TEXT_CHARS)}")
+        say(f"    `ctxagent guide {name}` prints the page\n")
+    if not found:
+        say("no section of the guide has these words; `ctxagent guide` lists the pages", err=True)
+    return 0 if found else 1
 
 
 def _either(names: Sequence[str]) -> str:
@@ -69,16 +90,6 @@ def _either(names: Sequence[str]) -> str:
 
 def _lines(page: str) -> list[str]:
     return (_FOLDER / f"{page}.md").read_text(encoding="utf-8").splitlines()
-
-
-def _with_word(word: str) -> list[str]:
-    """Return the pages that have a word in a heading."""
-    wanted = word.lower()
-    return [
-        page
-        for page in _PAGES
-        if any(line.startswith("#") and wanted in line.lower() for line in _lines(page))
-    ]
 
 
 def _search(text: str, pages: Sequence[str]) -> int:

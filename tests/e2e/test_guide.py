@@ -30,20 +30,11 @@ def test_an_unknown_page_names_those_like_it(place: Place) -> None:
     done = place.run("guide", "skils")
     assert done.returncode == 2
     assert "there is no page 'skils'. Did you mean `ctxagent guide skills`?" in done.stderr
-    done = place.run("guide", "undo")
-    assert done.returncode == 2
-    with_word = [
-        name
-        for name, path in sorted(PAGES.items())
-        if re.search(r"^#.*undo", path.read_text(), re.MULTILINE | re.IGNORECASE)
-    ]
-    assert f"there is no page 'undo'. Pages with this word: {', '.join(with_word)}." in done.stderr
-    assert with_word
-    done = place.run("guide", "walrus")  # no page is near, neither is one to "never"
-    assert done.returncode == 2
-    assert "there is no page 'never'." in place.run("guide", "never").stderr
-    assert "Did you mean" not in place.run("guide", "never").stderr
-    assert "there is no page 'walrus'. `ctxagent guide` lists the pages." in done.stderr
+    done = place.run("guide", "aardvark")  # no page is near, and no section has the word
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no section of the guide has these words" in done.stderr
+    done = place.run("guide", "skils", "--search", "folder")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_lines_of_the_guide_are_found_by_a_text(place: Place) -> None:

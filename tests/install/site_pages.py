@@ -5,10 +5,12 @@ The README is the first page.
 """
 
 import ast
+import html
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import get_args
@@ -20,6 +22,7 @@ from mkdocs.structure.pages import Page
 
 import ctxagent
 from ctxagent.agent import errors, events
+from ctxagent.agent.cli.guide_index import PAGE_BOOSTS, GuideIndex, Section, build_index
 from ctxagent.agent.config.keys import loosens_never, value_text
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.extensions.command import GROUPS
@@ -40,7 +43,9 @@ REFERENCE_OF = {
     "agent/library/agent.py": "reference/library.md",
 }
 ERROR = re.compile(r"^\W*(\w+) +(\d) +(.+)$", re.MULTILINE)
-SEARCH_BOOST = {"guide": 4, "reference": 2}  # by folder: users come before developers
+SEARCH_BOOSTS = {"guide": 1.0, "reference": 0.5}  # by folder: users come before developers
+OTHER_BOOST = 0.2
+TAG = re.compile(r"<[^>]+>")
 OBJECTIONS_HEAD = "| objection | lifted by | in `plan` |\n"
 OBJECTIONS = re.compile(re.escape(OBJECTIONS_HEAD) + r"(?:\|.*\n)+")
 KEY_TABLE = re.compile(r"\| key \| default \| what it does \|\n(?:\|.*\n)+")
@@ -95,7 +100,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Return the text of a page of `docs` with its links as the site has them."""
     progress.step()
     folder = page.file.src_uri.partition("/")[0]
-    page.meta["search"] = {"exclude": folder == "sources", "boost": SEARCH_BOOST.get(folder, 0.5)}
+    page.meta["search"] = {"exclude": folder == "sources"}
     source = DOCS / page.file.src_uri
     if not source.is_file() or page.file.generated_by:
         return markdown
@@ -109,6 +114,33 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_context(*_: object, **__: object) -> None:
     """Count a page that is written."""
     progress.step()
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Rank the sections as `ctxagent guide` does: add its index, and replace the worker."""
+    site = Path(config.site_dir)
+    path = site / "search" / "search_index.json"
+    found = json.loads(path.read_text("utf-8"))
+    found["config"]["index"] = site_index(found["docs"]).to_json()
+    path.write_text(json.dumps(found, ensure_ascii=False, separators=(",", ":")), "utf-8")
+    (worker,) = site.glob("assets/javascripts/workers/search.*.min.js")
+    worker.write_text((DOCS / "search.js").read_text("utf-8"), "utf-8")
+
+
+def site_index(docs: Sequence[Mapping[str, str]]) -> GuideIndex:
+    """Return the index of the sections in the search index of MkDocs, in the same order."""
+    titles = {each["location"]: each["title"] for each in docs}
+    return build_index([_section(each, titles) for each in docs])
+
+
+def _section(doc: Mapping[str, str], titles: Mapping[str, str]) -> Section:
+    page = doc["location"].partition("#")[0]
+    folder, _, name = page.rpartition("/")
+    boost = SEARCH_BOOSTS.get(folder, OTHER_BOOST)
+    boost *= PAGE_BOOSTS.get(name.removesuffix(".html"), 1)
+    texts = (titles.get(page, ""), doc["title"], doc["text"])
+    above, title, text = (html.unescape(TAG.sub(" ", each)) for each in texts)
+    return Section(doc["location"], above, title, text, boost)
 
 
 def objections_table() -> str:
