@@ -92,7 +92,7 @@ def measured(items: int, runs: int) -> dict[str, list[float]]:
     glass = Sink()
 
     async def act(seat: Seat) -> None:
-        await seat.until("GREEN")
+        await seat.until("% full")
         seat.say(f"/resume {ID}")
         await seat.until("All is read.")
         await seat.idle()

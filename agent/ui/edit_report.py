@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 MAX_WHAT_CHARS = 60
 MAX_REFS = 12  # of an edit, on one line
-ITEM_HEAD = ("ref", "kind", "tokens", "a call", "so far", "calls ago", "state", "")
+_HEAD = ("ref", "kind", "tokens", "a call", "so far", "calls ago", "state", "")
 _RIGHT = frozenset({"tokens", "a call", "so far", "calls ago"})
 UNKNOWN_PRICE = "price not known"
 
@@ -47,12 +47,12 @@ def item_row(item: "ContextItem") -> tuple[str, ...]:
 
 def item_lines(items: "Sequence[ContextItem]") -> Iterator[str]:
     """Yield a heading and a line for each item, in columns."""
-    rows = [ITEM_HEAD, *map(item_row, items)]
+    rows = [_HEAD, *map(item_row, items)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
             cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for cell, width, name in zip(row, widths, ITEM_HEAD, strict=True)
+            for cell, width, name in zip(row, widths, _HEAD, strict=True)
         )
         yield "  ".join(cells).rstrip()
 

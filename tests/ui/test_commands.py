@@ -733,23 +733,3 @@ def test_an_edited_summary_leaves_the_pins_alone(tmp_path: Path) -> None:
 def test_quit(desk: CommandDesk) -> None:
     desk.run("/quit")
     assert desk.screen.left
-
-
-def test_items_are_listed_and_edited_by_their_refs(desk: CommandDesk) -> None:
-    rows = desk.run("/context list").splitlines()
-    assert re.search(r"^ *#4 +[\d,]+ .* whole +result: Read big.txt$", "\n".join(rows), re.M)
-    assert "no item matches" in desk.run("/context list zebra")
-    before = desk.agent.model.current_window().tokens
-    desk.line.screen.answers = ["n", "y", "y"]
-    assert "nothing has changed" in desk.run("/context drop #4")
-    shown = desk.run("/context drop 4")
-    assert f"drop #4: {before:,} → " in shown
-    assert "dropped #4: " in shown
-    assert "dropped" in desk.run("/context list big.txt")
-    assert f"the context has {before:,} tokens" in desk.run("/context undo")
-    assert desk.line.screen.asked == ["[y]es, apply it · [n]o"] * 3
-    for wrong in ("drop", "drop it", "compact 4", "undo 4", "all"):
-        with pytest.raises(UsageError):
-            desk.run(f"/context {wrong}")
-    with pytest.raises(UsageError, match="#99 is not in the context"):
-        desk.run("/context drop 99")

@@ -11,7 +11,7 @@ from ....tools.system.phrasing import count_of
 from ...errors import UsageError
 from ...lazy import regex
 from ..context_rows import ContextEdit, ContextPage, EditKind
-from ..edit_report import ITEM_HEAD, item_row, plan_lines, searched_text
+from ..edit_report import item_lines, plan_lines, searched_text
 from .command_context import CommandContext
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def list_items(repl: CommandContext, words: str) -> None:
         repl.say("no item matches" if items else "the context is empty")
         return
     shown = found[-MAX_LISTED:]
-    repl.show_table([*map(item_row, shown)], ITEM_HEAD, wrap=False)
+    repl.show("\n".join(item_lines(shown)))
     if left := len(found) - len(shown):
         repl.say(f"… {count_of(left, 'older item')}: /context list WORDS finds them")
 

@@ -75,14 +75,14 @@ In a narrow terminal, the state is a letter: d dropped, c cleared, m moved to a 
 o outlined, s summary, p pinned. A row without a letter is whole."""
 _CLICK = regex(r"\x1b\[<(\d+);(\d+);(\d+)M")
 _LEFT, _WHEEL_UP, _WHEEL_DOWN = 0, 64, 65
-Mode = Literal["list", "search", "text"]
+ScreenMode = Literal["list", "search", "text"]
 
 
 class ContextScreen:
     """The state and the appearance of the open screen.
 
-    `size` returns the terminal's size. `changed` is called when there is something new to show, and
-    `focus` with the control that gets the keys.
+    `size` returns the terminal's size. `changed` is called when there is something new to show,
+    `focus` with the control that gets the keys, and `closed` when the screen closes.
     """
 
     def __init__(
@@ -90,11 +90,12 @@ class ContextScreen:
         size: Callable[[], Size],
         changed: Callable[[], None],
         focus: Callable[[UIControl], None],
+        closed: Callable[[], None],
     ) -> None:
         self.search = Buffer(multiline=False, on_text_changed=lambda _: self._arrange())
         self.list = FormattedTextControl(self._lines, focusable=True, show_cursor=False)
         self._search_line = BufferControl(self.search)
-        self._size, self._changed, self._focus = size, changed, focus
+        self._size, self._changed, self._focus, self._closed = size, changed, focus, closed
         self._source: ContextSource | None = None
         self._left: asyncio.Future[None] | None = None
         self._tasks = set[asyncio.Task[None]]()
@@ -114,7 +115,7 @@ class ContextScreen:
         self._title = ""
         self._text: list[str] = []  # the text that is read, in rows
         self._text_top = 0
-        self.mode: Mode = "list"
+        self.mode: ScreenMode = "list"
 
     @property
     def is_open(self) -> bool:
@@ -136,9 +137,12 @@ class ContextScreen:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def leave(self) -> None:
+        if self._source is None:
+            return
         self._source = None
         if self._left and not self._left.done():
             self._left.set_result(None)
+        self._closed()  # at once: the next keys are for the input
 
     def refresh(self) -> None:
         """Load the items again if they may have changed."""
@@ -152,7 +156,7 @@ class ContextScreen:
             self._page = await source.load()
             self._words = [searched_text(item) for item in self._page.items]
             self._arrange()
-            if self._edit:
+            if self._edit and not self._applying:
                 await self._plan(self._edit.kind, self._edit.refs)
             await asyncio.sleep(MIN_RELOAD_S)
         finally:
@@ -328,7 +332,7 @@ class ContextScreen:
         self._title, self._text_top = title, 0
         self._set_mode("text")
 
-    def _set_mode(self, mode: Mode) -> None:
+    def _set_mode(self, mode: ScreenMode) -> None:
         self.mode = mode
         if self.is_open:
             self._focus(self._search_line if mode == "search" else self.list)

@@ -64,6 +64,7 @@ class Terminal:
     echoes = False
     paints = True
     speaks = False
+    context: "ContextScreen | None" = None  # while it is open
 
     def __init__(
         self,
@@ -101,7 +102,6 @@ class Terminal:
         )
         self.reply = Buffer(multiline=False, accept_handler=self._answered)
         self.picker = Picker(output.get_size, self.request_repaint, self._picked)
-        self.context: ContextScreen | None = None
         self.asked = OpenQuestion()
         self._instant = ""
         self._question: asyncio.Future[str] | None = None
@@ -335,17 +335,15 @@ class Terminal:
         if not self.asking:  # a question needs the place of the screen
             from .context_screen import ContextScreen
 
-            self.context = ContextScreen(self.output.get_size, self.request_repaint, self._focus)
-            try:
-                await self.context.show(source)
-            finally:
-                self._close_context()
+            size, changed = self.output.get_size, self.request_repaint
+            self.context = ContextScreen(size, changed, self._focus, self._close_context)
+            await self.context.show(source)
         return True
 
     def _close_context(self) -> None:
         if self.context:
-            self.context.leave()
-            self.context = None
+            context, self.context = self.context, None
+            context.leave()
             self._picked("")
 
     def _picked(self, unused: str) -> None:
