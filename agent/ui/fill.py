@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from ..compaction.history import Act, readable_trigger
 from ..compaction.layers.known import layer_named
 from ..compaction.policy import Policy, PolicyThreshold, summary_due_at, threshold_tokens
-from ..lazy import dataclass
+from ..lazy import dataclass, regex
 
 if TYPE_CHECKING:
     from ..compaction.engine import CompactionEngine
     from ..context.window import Window
 
+_SEVERITY = regex(r"^(?:LOW|MEDIUM|HIGH|CRITICAL): ")
 SOON_SHARE = 0.20  # of the window: a step that is nearer than this is announced
 
 
@@ -28,9 +29,11 @@ def kind_of(act: Act, *, levels: bool) -> str:
     return act.tier if levels else layer_named(act.layer).heading()
 
 
-def trigger_text(trigger: str, *, levels: bool) -> str:
-    """Return a trigger without the name of its gate; with `levels`, as recorded."""
-    return trigger if levels else readable_trigger(trigger)
+def trigger_text(text: str, *, levels: bool) -> str:
+    """Return a trigger or the text of a mark without names of gates and severities; with `levels`,
+    as recorded.
+    """
+    return text if levels else readable_trigger(_SEVERITY.sub("", text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,5 +60,12 @@ def test_summary_in_preparation_is_named() -> None:
 
 
 def test_levels_are_named_on_request_alone() -> None:
+    for text, plain in (
+        ("HIGH: it asks, right after a compaction", "it asks, right after a compaction"),
+        ("HOOK-CTX-003: 93% of the window", "93% of the window"),
+        ("checkpoint 1 (HOOK-CTX-005: 87%)", "checkpoint 1 (87%)"),
+    ):
+        assert fill.trigger_text(text, levels=False) == plain
+        assert fill.trigger_text(text, levels=True) == text
     assert fill.fullness(Window(90, 100)) == "90% full"
     assert fill.fullness(Window(90, 100), levels=True) == "90% CRITICAL"
