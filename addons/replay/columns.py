@@ -162,12 +162,12 @@ def _paths(options: dict[str, Any], files: Sequence[str]) -> list[Path]:
     sessions of other agents on this machine.
     """
     from ...api.record import LOG_NAME
-    from .formats.places import newest_of_others
+    from .own_history import newest_sessions
 
     project = project_of(options)
     if not files:
         logs = [*project.logs()]
-        logs = logs or [Path(each.path) for each in newest_of_others(Path.home(), os.environ)]
+        logs = logs or [Path(each.path) for each in newest_sessions(Path.home(), os.environ)]
         if not logs:
             raise UsageError(
                 f"there is no session for {project.cwd} yet, and none of another agent",

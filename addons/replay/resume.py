@@ -1,14 +1,13 @@
 """Create sessions that continue sessions of other agents."""
 
-import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...api.base import RecordError, UsageError
-from ...api.recordings import MAX_COMPARISON_S, ComparedSessions, ImportedSession
+from ...api.recordings import ImportedSession
+from .own_history import OwnHistory
 
 if TYPE_CHECKING:
     from ...api.recordings import FoundRecording
@@ -65,11 +64,8 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     return ImportedSession(log.parent.name, " · ".join([*parts, *recording.notes]))
 
 
-class Recordings:
+class Recordings(OwnHistory):
     """The sessions of other agents on this machine. All methods block."""
-
-    def __init__(self, launch: "LaunchOptions") -> None:
-        self._launch = launch
 
     def find(self, *, everywhere: bool) -> "list[FoundRecording]":
         """Return the recordings of this project, or of all projects, newest first."""
@@ -77,34 +73,6 @@ class Recordings:
 
         places = self._launch.places
         return find_recordings(places.home, places.environ, None if everywhere else places.cwd)
-
-    def newest_of_others(self) -> "list[FoundRecording]":
-        """Return the newest sessions on this machine, of the agents that most people use."""
-        from .formats.places import newest_of_others
-
-        return newest_of_others(self._launch.places.home, self._launch.places.environ)
-
-    def compare_newest(self) -> ComparedSessions | None:
-        """Compare the cost of these sessions in a process of its own, and write a page about it.
-        Return None if that fails or takes more than MAX_COMPARISON_S seconds.
-        """
-        from ...api.files import make_private_folder
-        from ...api.programs import isolated_python
-
-        folder = self._launch.places.state / "history"  # a directory without sessions of its own
-        page = folder / "history.html"
-        command = [*isolated_python(), "-m", "ctxagent", "replay", "--json", "--report", str(page)]
-        try:
-            make_private_folder(folder)
-            done = subprocess.run(
-                command, cwd=folder, env=dict(self._launch.places.environ), capture_output=True,
-                stdin=subprocess.DEVNULL, timeout=MAX_COMPARISON_S, check=True,
-            )  # fmt: skip
-            found = json.loads(done.stdout)
-            before, own = (float(each["dollars"]) for each in found["totals"][:2])
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError):
-            return None
-        return ComparedSessions(len(found["recordings"]), before, own, page)
 
     def first_messages(self, path: str) -> list[str]:
         """Return the first user messages of a recording, or [] if it cannot be read."""

@@ -273,6 +273,7 @@ STARTERS = {
         "addons.doctor.setup", "agent.ui.input.pasted", "agent.models.keys",
         "agent.cli.github_action", "agent.worktree.git", "addons.fleet.steps",
         "agent.security.landlock", "agent.security.bubblewrap", "addons.proxy.service",
+        "addons.replay.own_history",
     },
     "os.system(": set(), "posix_spawn(": set(),
     "os.exec": {"addons.proxy.wrap", "addons.fleet.parsl_engine"},

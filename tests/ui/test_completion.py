@@ -173,7 +173,7 @@ def test_enter_completes_a_mention_and_then_sends(tmp_path: Path) -> None:
     (desk.cwd / ".gitignore").write_text("build\n")
 
     async def act(seat: Seat) -> None:
-        await seat.until("GREEN")
+        await seat.until("% full")
         seat.press("look at @cal")
         await seat.until(lambda: offers(seat, "calc.py"))
         seat.press(ENTER)

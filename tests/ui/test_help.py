@@ -68,7 +68,7 @@ def test_the_keys_have_a_topic(desk: CommandDesk) -> None:
 
 def test_the_help_has_the_keys_that_are_in_force() -> None:
     rows = dict(key_rows(KeyboardSettings(editor="ctrl-g", send="alt-enter", send_other="f2")))
-    assert rows["Ctrl-G"] == "continue in your editor; with vi keys: v"
+    assert rows["Ctrl-G"] == "continue in your editor, as Ctrl-G does; with vi keys: v"
     assert {"Alt-Enter", "F2", "Ctrl-J  \\ Alt-Enter", "Ctrl-O"} <= set(rows)
     assert "Enter" not in rows
 

@@ -550,7 +550,7 @@ def test_keys_of_other_agents(tmp_path: Path) -> None:
         return seat.repl.screen.draft.text  # type: ignore[attr-defined,no-any-return]
 
     async def act(seat: Seat) -> None:
-        await seat.until("GREEN")
+        await seat.until("% full")
         seat.press("some words\x13")
         await seat.until("The message is set aside")
         assert draft(seat) == ""

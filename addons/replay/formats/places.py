@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import accumulate, islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -38,10 +37,6 @@ _MOVED_BY = {  # environment variables that replace a folder
     ".claude": "CLAUDE_CONFIG_DIR", ".codex": "CODEX_HOME", ".local/share": "XDG_DATA_HOME",
 }  # fmt: skip
 _PLACE_IN_PATH = {place.split("/")[0]: agent for agent, place in _PLACES if place[:2] != ".l"}
-_COMMON = frozenset(("claude-code", "codex", "opencode", "pi", "gemini-cli"))
-MAX_NEWEST = 20
-# Of a session, and of all; more takes too long to compare.
-_MAX_BYTES, _MAX_TOTAL_BYTES = 20_000_000, 60_000_000
 _SUBAGENT = "agent-"  # prefix of the files of Claude Code's subagents
 _HEAD_BYTES = 1 << 16  # bytes of a file that are searched for the project's path
 # Metadata files that may contain the path.
@@ -65,14 +60,6 @@ def find_recordings(
                 for each in _sessions(agent, path, None if "{" in pattern else cwd):
                     found[each.path] = each
     return sorted(found.values(), key=lambda each: -each.changed)
-
-
-def newest_of_others(home: Path, environ: Mapping[str, str]) -> list[FoundRecording]:
-    """Return the newest sessions of all projects, of the agents that most people use."""
-    found = (each for each in find_recordings(home, environ, None) if each.agent in _COMMON)
-    newest = [*islice((each for each in found if each.size <= _MAX_BYTES), MAX_NEWEST)]
-    sizes = accumulate(each.size for each in newest)
-    return [each for each, total in zip(newest, sizes, strict=True) if total <= _MAX_TOTAL_BYTES]
 
 
 def _matches(

@@ -25,7 +25,7 @@ _KEYS = (
     ("{cycle_mode}", "next permission mode"),
     ("{unfold}", "show the last folded result in full; again: the previous one"),
     ("{history_search}", "search what you typed before; again: older, Ctrl-S: newer"),
-    ("{editor}  Ctrl-G", "continue in your editor; with vi keys: v"),
+    ("{editor}", "continue in your editor, as Ctrl-G does; with vi keys: v"),
     ("Esc Esc", "clear the input; if it is empty, go back to an earlier point"),
     ("Ctrl-S", "set the message aside; again: bring it back"),
     ("Ctrl-T  Alt-P", "show the todo list, or choose a model"),

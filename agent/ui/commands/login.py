@@ -1,6 +1,8 @@
 """Commands about models and provider keys, and the setup form of the first start."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -182,10 +184,11 @@ async def _show_history(repl: CommandContext) -> None:
     costs = f"${compared.dollars:,.2f}. With ctxagent ${compared.own_dollars:,.2f}."
     told = f"Your last {sessions}: {costs} Nothing left this machine."
     if await repl.questions.choose_row(told, SHOW_ROWS) == SHOW_ROWS[0]:
-        import webbrowser
-
         repl.say(f"the page is {compared.page}; `ctxagent replay` makes it again")
-        await asyncio.to_thread(webbrowser.open, compared.page.as_uri())
+        if sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+            import webbrowser  # in a terminal alone, it would start a browser in our place
+
+            await asyncio.to_thread(webbrowser.open, compared.page.as_uri())
 
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:

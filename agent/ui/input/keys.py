@@ -4,8 +4,7 @@ The settings `keys` define the keys to send, to insert a new line and so on. A b
 send key also inserts a new line. Ctrl-C stops the running task. When no task runs, Ctrl-C clears
 the input, and Ctrl-C twice in an empty input leaves, as Ctrl-D does. When no task runs, Ctrl-B
 moves the cursor left. Up in an empty input takes out queued messages for editing, newest first;
-Down puts them back. Tab completes, and the send key then sends. While the menu after an `@` is
-open, the send key completes a name that does not exist.
+Down puts them back.
 
 Two vi keys of prompt_toolkit are corrected. `cw` and `cW` change up to the end of the word and keep
 the space after it; on a space they change spaces. `"x` before `c`, `d` or `y` stores the text in
@@ -200,6 +199,7 @@ def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase
         _stop_keys,
         _session_keys,
         _typing_keys,
+        _completing_keys,
         _moving_keys,
         _pasting_keys,
         _answer_keys,
@@ -213,20 +213,6 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     typing = has_focus(draft)
     waiting = Condition(lambda: not draft.text)
     working = Condition(lambda: target.host.working)
-
-    by_tab = ""  # the input as Tab has completed it
-
-    def completion() -> Completion | None:
-        """Return the selected completion, or the first for an `@` mention of no file."""
-        state = draft.complete_state
-        if state is None or not state.completions:
-            return None
-        first = state.completions[0] if target.completes_mention() else None
-        return state.current_completion or first
-
-    choosing = Condition(lambda: draft.complete_state is not None)
-    taking = Condition(lambda: completion() is not None)
-    completing = Condition(lambda: completion() is not None and draft.text != by_tab)
 
     def send(*, alt: bool) -> None:
         if draft.document.text_before_cursor.endswith("\\"):
@@ -250,19 +236,6 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 
     keys.add(*other, filter=typing & working)(lambda _: send(alt=True))
 
-    @keys.add("enter", filter=typing & (completing if bound.send == ENTER else taking))
-    @keys.add(*key_sequence(bound.send), filter=typing & completing)
-    def _(event: KeyPressEvent) -> None:
-        if chosen := completion():
-            draft.apply_completion(chosen)
-
-    @keys.add("tab", filter=typing & choosing)
-    def _(event: KeyPressEvent) -> None:
-        nonlocal by_tab
-        draft.complete_next()
-        state = draft.complete_state
-        by_tab = draft.text if state and state.current_completion else ""
-
     @keys.add("tab", filter=Condition(lambda: target.drafting and not draft.complete_state))
     def _(event: KeyPressEvent) -> None:
         target.focus_question()
@@ -277,12 +250,44 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     return keys
 
 
+def _completing_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys that take a completion from the menu."""
+    keys, draft, bound = KeyBindings(), target.draft, target.keys
+    typing = has_focus(draft)
+    by_tab = ""  # the input as Tab has completed it
+
+    def completion() -> Completion | None:
+        """Return the selected completion, or the first for an `@` mention of no file."""
+        if (state := draft.complete_state) is None or not state.completions:
+            return None
+        first = state.completions[0] if target.completes_mention() else None
+        return state.current_completion or first
+
+    choosing = Condition(lambda: draft.complete_state is not None)
+    taking = Condition(lambda: completion() is not None)
+    completing = Condition(lambda: completion() is not None and draft.text != by_tab)
+
+    @keys.add("enter", filter=typing & (completing if bound.send == ENTER else taking))
+    @keys.add(*key_sequence(bound.send), filter=typing & completing)
+    def _(event: KeyPressEvent) -> None:
+        if chosen := completion():
+            draft.apply_completion(chosen)
+
+    @keys.add("tab", filter=typing & choosing)
+    def _(event: KeyPressEvent) -> None:
+        nonlocal by_tab
+        draft.complete_next()
+        state = draft.complete_state
+        by_tab = draft.text if state and state.current_completion else ""
+
+    return keys
+
+
 def _moving_keys(target: KeyTarget) -> KeyBindings:
     """Return the keys that move up and down in the text, the queued messages and the history."""
     keys = KeyBindings()
     draft = target.draft
-    choosing = Condition(lambda: draft.complete_state is not None)
-    moving = has_focus(draft) & ~choosing
+    moving = has_focus(draft) & Condition(lambda: draft.complete_state is None)
     first = Condition(lambda: draft.document.on_first_line)
     last = Condition(lambda: draft.document.on_last_line)
 
@@ -467,9 +472,7 @@ def _hint_until_a_key(target: KeyTarget, text: str) -> None:
 
 
 def _keys_of_other_agents(target: KeyTarget) -> KeyBindings:
-    """Return the keys that most other agents have, in the input. The keys of the settings come
-    first.
-    """
+    """Return the keys that most other agents have. The keys of the settings come first."""
     keys = KeyBindings()
     draft, taken = target.draft, {getattr(target.keys, each.name) for each in fields(target.keys)}
     typing = has_focus(draft) & ~is_searching
