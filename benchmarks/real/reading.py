@@ -199,13 +199,14 @@ def report(results: Results) -> dict[str, list[Row]]:
         (row["session"], row["question"]) for row in results.select(context=NOTHING, right=True)
     }
     rows = [row for row in results.rows if (row["session"], row["question"]) not in guessed]
-    by_context = {name: [row for row in rows if row["context"] == name] for name in NAMES}
-    whole = {_same(row): row["right"] for row in by_context["whole"]}
+    asked = [name for name in NAMES if results.select(context=name)]
+    by_context = {name: [row for row in rows if row["context"] == name] for name in asked}
+    whole = {_same(row): row["right"] for row in by_context.get("whole", ())}
     return {
-        "by context": [_by_context(name, its, whole) for name, its in by_context.items() if its],
+        "by context": [_by_context(name, its, whole) for name, its in by_context.items()],
         "by kind": list(_rates(by_context, "kind", sorted({row["kind"] for row in rows}))),
         "by age of the fact": list(_rates(by_context, "age", AGES)),
-        "sizes of the contexts, tokens": list(_sizes(results)),
+        "sizes of the contexts, tokens": list(_sizes(results, asked)),
         "answered without a context": [_alone(results)],
     }
 
@@ -254,11 +255,11 @@ def _rates(by_context: dict[str, list[Row]], column: str, values: Sequence[str])
         yield row
 
 
-def _sizes(results: Results) -> Iterator[Row]:
+def _sizes(results: Results, names: Sequence[str]) -> Iterator[Row]:
     """Yield the first prompt's tokens of each context, as the server counts them."""
     for session in dict.fromkeys(row["session"] for row in results.rows):
         row: Row = {"session": hashlib.sha256(session.encode()).hexdigest()[:8]}
-        for name in NAMES:
+        for name in names:
             found = results.select(session=session, context=name)
             row[name] = f"{found[0]['prompt']:,} ({found[0]['acts'] or '–'})" if found else "–"
         yield row
