@@ -14,7 +14,7 @@ from .options import exits_with_code, say
 
 _FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 _MIN_LIKENESS = 0.75  # similarity from which a page is suggested
-_LISTED = "`ctxagent guide` lists the pages."
+_PAGES_HINT = "`ctxagent guide` lists the pages."
 _MAX_ANSWERS = 5  # sections for a question
 _MAX_TEXT_CHARS = 240  # of the text of a section
 _PAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.md")))
@@ -48,7 +48,7 @@ def guide(words: tuple[str, ...], text: str | None) -> int:
     question = " ".join(words)
     if text is not None or question in _PAGES:
         if question and question not in _PAGES:
-            raise UsageError(f"there is no page {question!r}", hint=_LISTED)
+            raise UsageError(f"there is no page {question!r}", hint=_PAGES_HINT)
         if text is not None:
             return _search(text, (question,) if question else _PAGES)
         say((_FOLDER / f"{question}.md").read_text(encoding="utf-8"), nl=False)
@@ -70,7 +70,7 @@ def _answer(question: str) -> int:
 
     if near := get_close_matches(question, _PAGES, 3, _MIN_LIKENESS):
         what = f"there is no page {question!r}. Did you mean {_either(near)}?"
-        raise UsageError(what, hint=_LISTED)
+        raise UsageError(what, hint=_PAGES_HINT)
     sections = [each for page in _PAGES for each in sections_of(page, "\n".join(_lines(page)))]
     found = build_index(sections).rank(question)[:_MAX_ANSWERS]
     for number in found:

@@ -74,7 +74,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class GuideSection:
     """A section of a page: where it is, its headings, and its text."""
 
     place: str  # such as "context#undo-a-compaction"
@@ -116,7 +116,7 @@ class GuideIndex:
         }  # fmt: skip
 
 
-def build_index(sections: Sequence[Section]) -> GuideIndex:
+def build_index(sections: Sequence[GuideSection]) -> GuideIndex:
     """Return the index of sections."""
     texts = [Counter(stems(each.text)) for each in sections]
     lengths = [sum(each.values()) for each in texts]
@@ -134,7 +134,7 @@ def build_index(sections: Sequence[Section]) -> GuideIndex:
     return GuideIndex(weights)
 
 
-def _heads(section: Section) -> dict[str, float]:
+def _heads(section: GuideSection) -> dict[str, float]:
     """Return the weights of the words in the headings of a section. A short heading counts more."""
     found: dict[str, float] = {}
     for text, weight in ((section.page, PAGE_WEIGHT), (section.title, HEADING_WEIGHT)):
@@ -176,7 +176,7 @@ def synonyms() -> dict[str, tuple[str, ...]]:
     return {word: tuple(others) for word, others in found.items()}
 
 
-def sections_of(name: str, markdown: str) -> Iterator[Section]:
+def sections_of(name: str, markdown: str) -> Iterator[GuideSection]:
     """Yield the sections of a page."""
     page, place, title, lines = "", name, "", list[str]()
     is_code = False
@@ -187,7 +187,9 @@ def sections_of(name: str, markdown: str) -> Iterator[Section]:
             lines.append(line)
             continue
         if title:
-            yield Section(place, page, title, "\n".join(lines).strip(), PAGE_BOOSTS.get(name, 1.0))
+            yield GuideSection(
+                place, page, title, "\n".join(lines).strip(), PAGE_BOOSTS.get(name, 1.0)
+            )
         title, lines = found[2].replace("`", "").strip(), []
         place, page = (f"{name}#{anchor(title)}", page) if page else (name, title)
 

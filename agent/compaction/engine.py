@@ -22,12 +22,7 @@ from ..events import Notice, waiting
 from ..lazy import dataclass, regex
 from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
-from .apply_summary import (
-    SHORTEST_DIVISOR,
-    TASK_BOUNDARY,
-    SummaryApplier,
-    too_large_message,
-)
+from .apply_summary import SHORTEST_DIVISOR, TASK_BOUNDARY, SummaryApplier, too_large_message
 from .full_window import full_window_error
 from .history import act_with_masks, last_acts
 from .host import EngineHost

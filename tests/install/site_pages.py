@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 
 import ctxagent
 from ctxagent.agent import errors, events
-from ctxagent.agent.cli.guide_index import PAGE_BOOSTS, GuideIndex, Section, build_index
+from ctxagent.agent.cli.guide_index import PAGE_BOOSTS, GuideIndex, GuideSection, build_index
 from ctxagent.agent.config.keys import loosens_never, value_text
 from ctxagent.agent.config.settings import KEYS
 from ctxagent.agent.extensions.command import GROUPS
@@ -133,14 +133,14 @@ def site_index(docs: Sequence[Mapping[str, str]]) -> GuideIndex:
     return build_index([_section(each, titles) for each in docs])
 
 
-def _section(doc: Mapping[str, str], titles: Mapping[str, str]) -> Section:
+def _section(doc: Mapping[str, str], titles: Mapping[str, str]) -> GuideSection:
     page = doc["location"].partition("#")[0]
     folder, _, name = page.rpartition("/")
     boost = SEARCH_BOOSTS.get(folder, OTHER_BOOST)
     boost *= PAGE_BOOSTS.get(name.removesuffix(".html"), 1)
     texts = (titles.get(page, ""), doc["title"], doc["text"])
     above, title, text = (html.unescape(TAG.sub(" ", each)) for each in texts)
-    return Section(doc["location"], above, title, text, boost)
+    return GuideSection(doc["location"], above, title, text, boost)
 
 
 def objections_table() -> str:

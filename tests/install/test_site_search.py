@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.cli.guide_index import Section, build_index, sections_of, stem
+from ctxagent.agent.cli.guide_index import GuideSection, build_index, sections_of, stem
 from ctxagent.tests.install.site_pages import DOCS, site_index
 from ctxagent.tests.support.command import Place
 
@@ -35,7 +35,7 @@ def questions() -> list[tuple[str, set[str]]]:
 
 
 @pytest.fixture(scope="module")
-def sections() -> list[Section]:
+def sections() -> list[GuideSection]:
     pages = sorted((DOCS / "guide").glob("*.md"))
     return [each for page in pages for each in sections_of(page.stem, page.read_text("utf-8"))]
 
@@ -46,20 +46,20 @@ def unanswered(found: Sequence[Sequence[str]]) -> list[str]:
     return [question for (question, wanted), places in asked if not wanted & set(places[:3])]
 
 
-def test_the_questions_name_sections_that_exist(sections: list[Section]) -> None:
+def test_the_questions_name_sections_that_exist(sections: list[GuideSection]) -> None:
     assert len(questions()) == 60
     places = {each.place for each in sections}
     assert [q for q, wanted in questions() if not wanted <= places] == []
 
 
-def test_the_terminal_answers_the_questions(sections: list[Section]) -> None:
+def test_the_terminal_answers_the_questions(sections: list[GuideSection]) -> None:
     index = build_index(sections)
     found = [[sections[n].place for n in index.rank(question)] for question, _ in questions()]
     missing = unanswered(found)
     assert len(missing) <= 60 - MIN_ANSWERED, missing
 
 
-def test_the_site_answers_the_questions(sections: list[Section]) -> None:
+def test_the_site_answers_the_questions(sections: list[GuideSection]) -> None:
     skip_without("node")
     docs = [
         {"location": f"guide/{page}.html{mark}{anchor}", "title": each.title, "text": each.text}
