@@ -260,7 +260,7 @@ def test_unpin_offers_the_pins(tmp_path: Path) -> None:
         ref = next(str(e.ref) for e in desk.loops[0].log.entries() if isinstance(e, Pin))
         seat.press("/unpin ")
         await seat.until(lambda: f"{ref}" in menu(seat) and "tabs, not blanks" in menu(seat))
-        seat.press("\t")
+        seat.press("\t" + ENTER)
         await seat.until(f"#{ref} is no longer pinned")
 
     drive(desk, act)

@@ -156,8 +156,8 @@ class ContextScreen:
             self._page = await source.load()
             self._words = [searched_text(item) for item in self._page.items]
             self._arrange()
-            if self._edit and not self._applying:
-                await self._plan(self._edit.kind, self._edit.refs)
+            if self._edit:
+                await self._plan_again(source, self._edit)
             await asyncio.sleep(MIN_RELOAD_S)
         finally:
             self._loading = False
@@ -208,8 +208,10 @@ class ContextScreen:
             self._set_mode("list")
         elif self._planning:  # nothing is applied before it was shown
             return
-        elif self._edit and not self._applying:
-            self._start(self._apply(self._edit))
+        elif self._edit and self._source and not self._applying:
+            edit = self._edit
+            self._edit, self._applying = None, edit.kind
+            self._start(self._apply(self._source, edit))
         elif self._selected and self.mode == "list":
             self._start(self._read(self._selected))
 
@@ -301,11 +303,17 @@ class ContextScreen:
             finally:
                 self._planning = False
 
-    async def _apply(self, edit: ContextEdit) -> None:
-        source = self._source
-        if source is None:
-            return
-        self._edit, self._applying = None, edit.kind
+    async def _plan_again(self, source: ContextSource, edit: ContextEdit) -> None:
+        """Plan a shown edit for the context as it is now, unless the user goes on meanwhile."""
+        try:
+            planned = await source.plan(edit.kind, edit.refs)
+        except CtxagentError:
+            if self._edit is edit:
+                raise
+        else:
+            self._edit = planned if self._edit is edit else self._edit
+
+    async def _apply(self, source: ContextSource, edit: ContextEdit) -> None:
         self._note = WAITING if source.waits else "…"
         self._note += STOPPABLE if edit.kind in ("compact", "before") else ""
         try:
