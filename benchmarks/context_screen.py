@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import measure
-import targets
 
 from ctxagent.agent.cli.main import GC_THRESHOLD
 from ctxagent.agent.models.catalog import scripted_id
@@ -133,7 +132,7 @@ def main(items: int, runs: int) -> Iterator[measure.Table]:
     for name, times in figures.items():
         p99 = statistics.quantiles(times, n=100, method="inclusive")[98]
         rows[name] = {"p50_ms": 1_000 * statistics.median(times), "p99_ms": 1_000 * p99}
-    yield measure.Table(targets.CONTEXT_KEYS, rows)
+    yield measure.Table("a key in /context", rows)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def compact(
     if (last is None) == (before is None):
         raise UsageError("the part has no end, or two", hint="Give --to or --before.")
     if instructions and more["dry_run"]:
-        raise UsageError("--instructions has no effect with --dry-run")
+        raise UsageError("--instructions has no effect with --dry-run", hint="Leave one out.")
     return _edit(
         options,
         lambda e: e.plan_compact(first, last, before=before),

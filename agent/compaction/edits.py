@@ -160,7 +160,10 @@ class ContextEditor:
                     raise UsageError(f"#{item.seq} is a summary", hint="Undo it instead.")
                 continue
             if author == "model" and not self._is_models(item, its.get(item.seq, [])):
-                raise UsageError(f"#{item.seq} is the user's; only the user can drop it")
+                raise UsageError(
+                    f"#{item.seq} is the user's; only the user can drop it",
+                    hint="Drop replies and their results.",
+                )
             if (result := results.get(item.seq)) is not None:
                 targets.setdefault(item.seq, _dropped_result(result, view, folder, author))
             else:
@@ -171,7 +174,10 @@ class ContextEditor:
                     seq = each.item.seq
                     targets[seq] = {"seq": seq, "text": "", "at": item.seq}
         if not targets:
-            raise CompactionFailed("there is nothing to drop: only lines with refs are left of it")
+            raise CompactionFailed(
+                "there is nothing to drop: only lines with refs are left of it",
+                hint="Choose another item.",
+            )
         return self._plan("drop", [targets[seq] for seq in sorted(targets)], DropItems)
 
     def plan_restore(self, refs: Sequence[int]) -> EditPlan:
@@ -183,7 +189,8 @@ class ContextEditor:
             found |= {each.seq for each in view.shown_with(item) if _can_restore(each)}
         if not found:
             raise CompactionFailed(
-                "there is nothing to restore: the items are whole, or their text is in a file"
+                "there is nothing to restore: the items are whole, or their text is in a file",
+                hint="Choose a cleared item.",
             )
         targets = [{"seq": seq, "whole": True} for seq in sorted(found)]
         return self._plan("restore", targets, RestoreItems)
@@ -272,7 +279,8 @@ class ContextEditor:
         if written >= cut.tokens:
             raise CompactionFailed(
                 f"a summary would not make the part smaller: {cut.tokens:,} → about {written:,} "
-                "tokens"
+                "tokens",
+                hint="Choose a longer part.",
             )
         plan = EditPlan(
             "compact",
@@ -333,13 +341,18 @@ class ContextEditor:
         """Raise UsageError in a session of the proxy, which can replace only results."""
         first = next(iter(self.entries()), None)
         if isinstance(first, Session) and first.client:
-            raise UsageError("in a session of the proxy, only results can be dropped")
+            raise UsageError(
+                "in a session of the proxy, only results can be dropped",
+                hint="Give the refs of results.",
+            )
 
     def _range(self, first: int | None, last: int | None, before: int | None) -> tuple[int, int]:
         """Return the indexes where a part begins and ends. Results stay with their reply."""
         items = self._view.items
         if (last is None) == (before is None):
-            raise UsageError("a part needs its last item, or the item after it")
+            raise UsageError(
+                "a part needs its last item, or the item after it", hint="Give one of both."
+            )
         given = [ref for ref in (first, last, before) if ref is not None]
         places = dict(zip(given, map(self._place, given), strict=True))
         start = 0 if first is None else places[first]
@@ -349,7 +362,9 @@ class ContextEditor:
         while end < len(items) and _is_result(items[end]):
             end += 1 if before is None else -1
         if start >= end:
-            raise UsageError("the part is empty: its end is before its beginning")
+            raise UsageError(
+                "the part is empty: its end is before its beginning", hint="Exchange the two."
+            )
         return start, end
 
     def _place(self, ref: int) -> int:
@@ -370,11 +385,14 @@ class ContextEditor:
         else:
             if waiting := [item.seq for item in chosen if item.seq in unanswered]:
                 raise CompactionFailed(
-                    f"#{waiting[0]} is not answered yet; the part must end before it"
+                    f"#{waiting[0]} is not answered yet; the part must end before it",
+                    hint="Choose an earlier end.",
                 )
             evicted = [item for item in chosen if item.source not in _STAYING]
         if not any(item.source != SUMMARY_SOURCE for item in evicted):
-            raise CompactionFailed("there is nothing to summarise in this part")
+            raise CompactionFailed(
+                "there is nothing to summarise in this part", hint="Choose a longer part."
+            )
         gone = {item.seq for item in evicted}
         keep_from = items[end].seq if end < len(items) else view.last_seq + 1
         keep = tuple(item.seq for item in items[:end] if item.seq not in gone)

@@ -587,7 +587,7 @@ class CompactionEngine:
             if self.policy.rules.strict:
                 raise CompactionFailed(
                     f"preserve.strict is set, and {text}",
-                    hint="Write the section, or set preserve.strict to false.",
+                    hint="Add the section, or set preserve.strict to false.",
                 )
             self.host.warn_once(text)
 

@@ -16,6 +16,7 @@ from ..session.entries import Entry, Usage
 from ..session.ledger import Ledger
 from ..session.user_messages import LoggedMessage
 from .document import render
+from .engine import CHANGE_HOOK
 from .host import EngineHost
 from .own_marks import without_marks_in
 from .policy import Policy
@@ -73,7 +74,7 @@ async def summarize_span(
         host.emit(Notice("warning", INSTRUCTIONS_IGNORED))
     event = {"trigger": "manual", "tokens": host.current_window().tokens, "covers": cut.covers}
     if veto := await host.before_summary({**event, "instructions": instructions}):
-        raise CompactionFailed(f"a before_compact hook refused it: {veto}")
+        raise CompactionFailed(f"a before_compact hook refused it: {veto}", hint=CHANGE_HOOK)
     own = cast(EngineHost, _SpanHost(host, cut, entries))
     policy = replace(policy, instructions=(standing_text(host.view, policy.instructions),))
     draft = await SummaryWriter(own, policy, only_span=True).write(
@@ -91,7 +92,8 @@ async def summarize_span(
     if host.view.scaled(tokens.estimate(text)) >= cut.tokens:
         raise CompactionFailed(
             f"the part would not get smaller: it has {cut.tokens:,} tokens, its summary "
-            f"{host.view.scaled(tokens.estimate(text)):,}"
+            f"{host.view.scaled(tokens.estimate(text)):,}",
+            hint="Choose a longer part.",
         )
     return text
 

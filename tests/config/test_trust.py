@@ -111,7 +111,7 @@ FREE = {
     "model.images", "model.overload_wait", "preserve.notes", "preserve.run_state",
     "permissions.ask", "permissions.deny", "mcp.needed", "mcp.start_timeout", "mcp.call_timeout",
     "ui.theme", "ui.editing_mode", "ui.enter_while_working", "ui.plain", "ui.notify",
-    "ui.notify_after", "ui.title",
+    "ui.notify_after", "ui.title", "context.notify", "compact.instructions",
 }  # fmt: skip
 
 

@@ -168,7 +168,7 @@ def test_tool_veto_and_layer_in_the_terminal(place: Place) -> None:
         says(terminal, "results forgotten (a layer of an extension)")
         says(terminal, "Done.")
         for command, told in (
-            ("/context", "compaction saved times forgotten"),
+            ("/context report", "compaction saved times forgotten"),
             ("/context status", "forgotten: "),
             ("/uncompact", "results forgotten"),
         ):

@@ -285,7 +285,7 @@ def test_what_is_beside_the_log_costs_no_session(disk: Disk) -> None:
     typed = ProjectHistory(disk.path / "history", PastedTexts(), told.append)
     for words in ("one", "two"):
         typed.store_string(words)
-    assert [str(error) for error in told] == [
+    assert [error.message for error in told] == [
         f"the input history cannot be saved: {disk.path}/history: No space left on device"
     ]
     with pytest.raises(ConfigError, match="not trusted: No space left"):

@@ -32,6 +32,7 @@ from ctxagent.agent.loop.resume import (
 )
 from ctxagent.agent.session.codec import from_json, to_json
 from ctxagent.agent.session.entries import (
+    DROP,
     Assistant,
     Checkpoint,
     End,
@@ -251,6 +252,15 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         history.entries.append(replace(entry, seq=len(history.entries) + 1))
     history.reply({"type": "text", "text": "ok"}, usage={"input": 2 * history.view().size})
     history.say("thanks")
+    seq = history.entries[-1].seq
+    drop = Mask(
+        layer=DROP,
+        targets=[{"seq": seq, "text": "[dropped]"}],
+        tokens_before=0,
+        tokens_after=0,
+        trigger="",
+    )
+    history.entries.append(replace(drop, seq=seq + 1))
     seq = len(history.entries) + 1
     history.entries.append(Note(seq=seq, topic="warning", text="no", data={"refused": True}))
     # A summary that comes after the revert that takes it back.

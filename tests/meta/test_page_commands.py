@@ -155,7 +155,7 @@ def test_a_page_says_where_the_development_tools_come_from() -> None:
 def test_how_the_command_line_reads_a_call() -> None:
     assert call_of(["ls"]) is None
     assert call_of(["ctxagent", "-r"]) == Call((), in_terminal=True)
-    assert call_of(["ctxagent", "do", "it"]) == Call((), in_terminal=True, has_message=True)
+    assert call_of(["ctxagent", "do it now"]) == Call((), in_terminal=True, has_message=True)
     assert call_of(["ctxagent", "--", "log"]) == Call((), in_terminal=True, has_message=True)
     assert call_of(["ctxagent", "-p", "explain"]) == Call(())
     assert call_of(["ctxagent", "-p"]) == Call((), complete=False)

@@ -31,6 +31,7 @@ FORMS = {
         "## Compression Event Log · #",
         "## Compression Metrics · ",
     ),
+    "agent/cli/guide_index.py": ("compact summary summarize compress shorten",),
     "agent/ui/commands/command_context.py": ("compression log",),
     "addons/export/page_entries.py": (r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n",),
 }

@@ -159,7 +159,7 @@ def test_resizing_with_the_menu_open(place: Place) -> None:
 
         def holds(text: str) -> None:
             whole(text, 12)
-            once(text, "❯ /co", "/config", "/cost", "/compress")
+            once(text, "❯ /co", "/commit", "/cost", "/compress")
 
         # Narrowed once: tmux keeps the blank rows below, so rows that wrap push others out of it.
         for columns, rows in [(60, 24), (100, 30), (120, 24), (80, 40)]:

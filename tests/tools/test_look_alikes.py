@@ -40,7 +40,7 @@ def test_a_single_text_that_looks_the_same_is_edited_and_keeps_its_characters(
 
 def test_several_texts_that_look_the_same_are_named_and_stay(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("it’s a\nit’s a\n")
-    with pytest.raises(ToolError, match=r"other characters: U\+2019 .* From lines 1, 2 on:"):
+    with pytest.raises(ToolError, match=r"other characters: U\+2019 .* From line 1 on:"):
         edit(tmp_path, "it's", "it is")
     with pytest.raises(ToolError, match=r"U\+2019"):
         edit(tmp_path, "it's", "it is", replace_all=True)

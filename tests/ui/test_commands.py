@@ -57,7 +57,6 @@ def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> N
         ("/hlep", "/help"),
         ("/share", "/export FILE.html"),
         ("/shrae", "/help lists"),  # no command has a name near it
-        ("/color", "/help lists"),
         ("/qiut", "/quit"),
         ("/co", "/compact, /context, /copy, /cost"),
         ("/xyzzy", "/help lists"),

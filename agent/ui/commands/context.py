@@ -200,7 +200,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "what fills the context: see it, search it and edit it",
+    "see and edit what fills the context",
     argument="[list|report|drop|restore|compact|undo|…]",
     anytime=True,
     complete=completions.fixed(("list", "report", *EDITS, LEVELS)),

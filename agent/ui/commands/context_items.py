@@ -157,7 +157,9 @@ class SessionContext:
 
         last = await asyncio.to_thread(last_acts, self._agent.log.entries())
         if not last:
-            raise CompactionFailed("there is no compaction to undo")
+            raise CompactionFailed(
+                "there is no compaction to undo", hint="/context shows what was cleared."
+            )
         tokens = self._agent.model.current_window().tokens
         after = tokens + sum(act.tokens_before - act.tokens_after for act in last)
         return [f"undo: {describe(*last)}", f"{tokens:,} → about {after:,} tokens"]
