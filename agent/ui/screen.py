@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from prompt_toolkit.utils import get_cwidth
 
+from ...tools.system.phrasing import count_of
 from ..config.keyboard import DEFAULT_KEYS, KeyboardSettings
 from ..errors import CtxagentError
 from ..lazy import dataclass
@@ -198,7 +199,11 @@ class OpenQuestion:
         note, above_lines = " · ".join(keys), _wrapped(above, width)
         used = sum(text.count("\n") + 1 for _, text in lines)
         if used + above_lines.count("\n") + _wrapped(note, width).count("\n") + 2 > height:
-            above_lines = "\n".join(cut_to_cells(line, width) for line in above.split("\n"))
+            fitting, left = above.split("\n"), max(1, height - used)
+            if len(fitting) > left:
+                more = f"… +{count_of(len(fitting) - left + 1, 'line')} above"
+                fitting = [*fitting[: left - 1], more] if left > 1 else fitting[:1]
+            above_lines = "\n".join(cut_to_cells(line, width) for line in fitting)
             room = used + above_lines.count("\n") + 1 + _wrapped(note, width).count("\n") < height
             note = note if room else ""
         lines = [*([(style, above_lines)] if above else []), *lines]
@@ -356,6 +361,7 @@ class Screen(Protocol):
     paints: bool  # live output is visible
     speaks: bool  # output may be read aloud by a screen reader
     printed: int  # number of `put` calls so far
+    is_short: bool = False  # the choices of a question leave little room above them
 
     @property
     def palette(self) -> str:

@@ -88,6 +88,47 @@ def test_what_is_asked_stays_in_sight_below_a_long_question(tmp_path: Path) -> N
     asked(desk, answer, Glass(50, 20))
 
 
+LINES_BEFORE = [f"line {n} of the file" for n in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        (["a new line", *LINES_BEFORE[1:]], ["-line 1 of the file", "+a new line"]),
+        (
+            [f"the {line}" for line in LINES_BEFORE],
+            ["-line 1 of the file", "+the line 1 of the file", "… +14 lines above"],
+        ),
+    ],
+    ids=["one line", "many lines"],
+)
+def test_a_short_terminal_shows_the_changed_lines(
+    tmp_path: Path, after: list[str], shown: list[str]
+) -> None:
+    before = "\n".join(LINES_BEFORE)
+    change = {"path": "calc.py", "old_string": before, "new_string": "\n".join(after)}
+    read, edit = Step(tools=[("Read", {"path": "calc.py"})]), Step(tools=[("Edit", change)])
+    desk = Desk(tmp_path, read, edit, Step(text="I see."))
+    (desk.cwd / "calc.py").write_text(before + "\n")
+
+    async def answer(seat: Seat) -> None:
+        await seat.until("[n]o, and")
+        lines = seat.glass.lines()
+        start = lines.index(next(line for line in lines if line.startswith("Edit calc.py (+")))
+        assert lines[start + 1 : start + 1 + len(shown)] == shown
+        assert lines[start + 1 + len(shown)].endswith("1. [y]es")
+        assert any("[n]o" in line for line in lines)
+        assert lines[-1].startswith("scripted model")
+        seat.press(SHIFT_TAB)
+        await seat.until("mode accept-edits? Enter")
+        assert any("[n]o" in line for line in seat.glass.lines())
+        seat.press(SHIFT_TAB + ESC)
+        seat.say("n")
+        await seat.until("I see.")
+
+    asked(desk, answer, Glass(40, 12))
+
+
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (50, 20)])
 def test_all_that_would_run_is_shown(tmp_path: Path, columns: int, rows: int) -> None:
     command = "touch " + " ".join(f"name-{n}" for n in range(40)) + " \u202e \u200b\x07 x\r"

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ....tools.system.phrasing import count_of, cut_after
@@ -361,14 +362,19 @@ class Questions:
         return parse_answer(line)
 
     def _choices(self, question: Question, shown_at: int, typed: str) -> str:
-        """Return the choices, after a reminder of the question if it may have scrolled away."""
-        moved = self._screen.printed > shown_at or self._screen.unfinished
+        """Return the choices, after a reminder of the question if it may have scrolled away. On a
+        short screen, the changed lines of an edit follow.
+        """
+        short = self._screen.is_short and bool(question.diff)
+        moved = short or self._screen.printed > shown_at or self._screen.unfinished
         lines = [*filter(None, [reminder_of(question, always=moved), permission_choices(typed)])]
         if self.offered_mode is not None:
             next_mode = key_name(self._screen.keys.cycle_mode)
             lines.append(
                 f"mode {self.offered_mode}? Enter: use it, also here · {next_mode}: next mode"
             )
+        if short and not typed:
+            lines += changed_lines(question)
         return "\n".join(lines)
 
 
@@ -443,9 +449,16 @@ def reminder_of(question: Question, *, always: bool = False) -> str:
     if not question.diff:
         size = f" (in {count_of(len(lines), 'line')})" if of_several else ""
         return f"{question.tool} {subject}{size}"
-    body = lines[2:]  # after the two file name lines
-    added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
+    changed = changed_lines(question)
+    added, removed = (sum(line.startswith(mark) for line in changed) for mark in "+-")
     return f"{question.tool} {subject} (+{added:,} −{removed:,})"
+
+
+def changed_lines(question: Question) -> list[str]:
+    """Return the removed and added lines of an edit in pairs, so that the first show both."""
+    lines = clean(reveal_invisible(question.diff.replace("\r\n", "\n"))).split("\n")
+    removed, added = ([x for x in lines[2:] if x.startswith(mark)] for mark in "-+")
+    return [line for pair in zip_longest(removed, added) for line in pair if line]
 
 
 def _form_prompt(asked: FormQuestion, several: str, typed: str) -> str:

@@ -465,6 +465,7 @@ class _Scrollbar(ScrollbarMargin):
 
 
 MIN_ROOMY_ROWS = 12  # terminal rows needed for a blank line above the input
+MIN_QUESTION_ROWS = 16  # below this height, a question takes the whole terminal
 
 
 class LayoutParts(Protocol):
@@ -487,6 +488,9 @@ class LayoutParts(Protocol):
     @property
     def unfinished(self) -> bool: ...
 
+    @property
+    def is_short(self) -> bool: ...
+
     def send_keys(self) -> StyleAndTextTuples: ...
 
     def choices(self) -> StyleAndTextTuples: ...
@@ -501,7 +505,12 @@ def make_layout(terminal: LayoutParts) -> Layout:
     asking = Condition(lambda: terminal.asking)
     picking = Condition(lambda: terminal.picker.is_open)
     drafting = Condition(lambda: terminal.drafting)
-    roomy = Condition(lambda: terminal.output.get_size().rows >= MIN_ROOMY_ROWS)
+    roomy = Condition(
+        lambda: (
+            terminal.output.get_size().rows >= MIN_ROOMY_ROWS
+            and not (terminal.asking and terminal.is_short)
+        )
+    )
     gap = ConditionalContainer(
         Window(FormattedTextControl(terminal.send_keys), height=1, align=WindowAlign.RIGHT), roomy
     )

@@ -39,7 +39,7 @@ from ..screen import BACK, ChoiceRow, Choices, OpenQuestion, ScreenHost, row_of
 from .application import make_application
 from .input_filter import FilteredInput
 from .output import BatchedOutput, Readiness, clipboard_sequence
-from .picker import MIN_ROOMY_ROWS, Picker
+from .picker import MIN_QUESTION_ROWS, MIN_ROOMY_ROWS, Picker
 from .window import ASKING_MARK, WORKING_MARK, Notices, TerminalWindow, TtyModes, notice_sequence
 
 if TYPE_CHECKING:
@@ -162,8 +162,13 @@ class Terminal:
 
     def choices(self) -> StyleAndTextTuples:
         size, style = self.output.get_size(), "class:dim" if self.waits else "class:choices"
-        room, typed = size.rows - 2, self.reply.text  # minus the reply and the status line
+        typed = self.reply.text
+        room = size.rows - 2 - self.drafting  # minus the reply, the status line and the input
         return [*self.asked.shown(typed, size.columns, room, style, drafting=self.drafting)]
+
+    @property
+    def is_short(self) -> bool:
+        return self.output.get_size().rows < MIN_QUESTION_ROWS
 
     def status(self) -> StyleAndTextTuples:
         if self._hint:
