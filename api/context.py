@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         without_file,
     )
     from ..agent.compaction.layers.truncate import file_sha256
+    from ..agent.compaction.listed_edits import ListedEdit, listed_edits
     from ..agent.compaction.policy import PRESETS, Policy, policy_of
     from ..agent.compaction.recovery import RECOVERY_TOPIC, session_intent
     from ..agent.compaction.summary.block import rebuild_block_request
@@ -72,6 +73,7 @@ __all__ = [
     "Item",
     "Layer",
     "LearnedWindow",
+    "ListedEdit",
     "MoveResults",
     "MovedText",
     "Policy",
@@ -89,6 +91,7 @@ __all__ = [
     "fold",
     "known_layers",
     "learn_from_refusal",
+    "listed_edits",
     "max_summary_tokens",
     "measure",
     "move_message",

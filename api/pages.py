@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         thinned,
     )
     from ..agent.pages.export import ExportFormat, export
+    from ..agent.pages.live_page import CONNECT, LivePage
     from ..agent.pages.templates import (
         MAX_TEXT_CHARS,
         NO_FIGURE,
@@ -37,11 +38,13 @@ else:
     __getattr__ = names_on_demand(__name__, __file__)
 
 __all__ = [
+    "CONNECT",
     "MAX_TEXT_CHARS",
     "NO_FIGURE",
     "CallValue",
     "ExportFormat",
     "Frame",
+    "LivePage",
     "area_path",
     "charts",
     "clean_text",

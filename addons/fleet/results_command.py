@@ -189,11 +189,11 @@ def serve_page(manifest: Path, port: int) -> None:
     """Serve the page of a fleet until Ctrl-C. Raises UsageError."""
     from .ledger import FleetFolder
     from .live import LiveFleet
-    from .live_page import LivePage
+    from .live_page import FleetPage
     from .manifest import Manifest
 
     fleet = LiveFleet(Manifest(manifest), FleetFolder.of(manifest))
-    page = LivePage(fleet, manifest.name, port)
+    page = FleetPage(fleet, manifest.name, port)
     say(page.url)
     say("Only users with this address can read the page. Ctrl-C stops it.", err=True)
     with suppress(KeyboardInterrupt):

@@ -4,11 +4,11 @@ All texts from sessions are escaped. The page works without scripts. With script
 and can undo edits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...api.context import ordered
 from ...api.pages import (
+    CONNECT,
     charts,
     format_dollars,
     format_percent,
@@ -18,11 +18,10 @@ from ...api.pages import (
     templates,
 )
 from ...api.text import count_of
-from .status import ProxyEdit, ProxyNote, ProxyStatus, SessionStatus, share_saved
+from .status import ProxyNote, ProxyStatus, SessionStatus, share_saved
 
-STYLES = ("agent/pages/charts.css", "agent/pages/report.css", "addons/proxy/page.css")
-SCRIPTS = ("agent/pages/follow.js", "addons/proxy/page.js")
-CONNECT = "'self'"  # connect-src of the page's policy
+STYLES = ("agent/pages/charts.css", "agent/pages/report.css", "agent/pages/edits.css")
+SCRIPTS = ("agent/pages/follow.js", "agent/pages/edits.js")
 MAX_LISTED = 100  # edits per session, newest first
 WITHOUT, WITH = 0, 1  # line numbers in a chart
 
@@ -41,7 +40,7 @@ def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
         max_listed=MAX_LISTED,
         charts=charts,
         drawing=context_drawing,
-        marks=layer_marks,
+        marks=lambda session: charts.edit_kinds(session.edits),
         session_line=session_line,
         cost_sentence=cost_sentence,
         newest_and_largest=newest_and_largest,
@@ -88,7 +87,7 @@ def context_drawing(session: SessionStatus) -> Any:
         f"{newest_and_largest([value for _, value in sent])}; "
         f"without the proxy {newest_and_largest([value for _, value in unedited])}"
     )
-    lanes = [charts.drawn_lane(_marks(session.edits), 0, frame, WITH)] if session.edits else []
+    lanes = charts.edit_lanes(session.edits, frame, WITH)
     return charts.draw(
         frame,
         label,
@@ -97,16 +96,3 @@ def context_drawing(session: SessionStatus) -> Any:
         lanes=lanes,
         below=charts.lanes_height(len(lanes)),
     )
-
-
-def layer_marks(session: SessionStatus) -> list[tuple[str, str]]:
-    """Return (kind, name) for each kind of mark in the drawing."""
-    kinds = ordered(charts.mark_kind(edit.layer) for edit in session.edits)
-    return [(kind, charts.mark_name(kind)) for kind in kinds]
-
-
-def _marks(edits: Sequence[ProxyEdit]) -> Iterator[tuple[int, str, str]]:
-    for edit in edits:
-        undone = ", undone" if edit.is_undone else ""
-        sizes = f"{format_tokens(edit.before)} to {format_tokens(edit.after)}"
-        yield edit.call, charts.mark_kind(edit.layer), f"{sizes}{undone}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from ...api.base import dataclass
-from ...api.context import acts, done_by, readable_trigger
+from ...api.context import ListedEdit, listed_edits
 from ...api.files import open_kept
 from ...api.models import DEFAULT_LIMITS, cache_terms, cost, known_limits
 from ...api.pages import clean_text as clean
@@ -72,22 +72,6 @@ class ProxiedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyEdit:
-    """An edit of a client's requests."""
-
-    seq: int
-    at: str
-    call: int  # number of the first call after the edit
-    layer: str
-    what: str
-    reason: str
-    before: int  # tokens of the context, or of a result moved to a file
-    after: int
-    can_undo: bool
-    is_undone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ProxyNote:
     """A failure, or the reason why a session is no longer edited."""
 
@@ -109,7 +93,7 @@ class SessionStatus:
     changed: str  # time of the newest entry
     calls: tuple[ProxiedCall, ...]  # including the proxy's own calls
     inherited: frozenset[CallKey]  # calls that are counted in another session
-    edits: tuple[ProxyEdit, ...]
+    edits: tuple[ListedEdit, ...]
     notes: tuple[ProxyNote, ...]
     way_back: WayBack = "recall"
 
@@ -200,7 +184,7 @@ class _LogStatistics:
     model: str = ""
     changed: str = ""
     calls: list[ProxiedCall] = field(default_factory=list)
-    edits: list[ProxyEdit] = field(default_factory=list)
+    edits: list[ListedEdit] = field(default_factory=list)
     notes: list[ProxyNote] = field(default_factory=list)
     reverts: list[Revert] = field(default_factory=list)
     way_back: WayBack = "recall"
@@ -266,27 +250,9 @@ class _LogStatistics:
             self.title = _first_words(note.text)
 
     def _add_edit(self, entry: Mask | Summary | ToolResult) -> None:
-        for act in acts([entry]):
-            if act.saved <= 0 and isinstance(entry, ToolResult):
-                continue  # a file was written, but the result is unchanged
-            what = "result moved to a file"
-            if isinstance(entry, Mask):
-                what = done_by(entry.layer, len(entry.targets))
-            elif isinstance(entry, Summary):
-                what = f"summary of {entry.span}"
-            self.edits.append(
-                ProxyEdit(
-                    seq=act.seq,
-                    at=act.at,
-                    call=sum(call.is_turn for call in self.calls) + 1,
-                    layer=act.layer,
-                    what=what,
-                    reason=readable_trigger(act.trigger),
-                    before=act.before,
-                    after=act.after,
-                    can_undo=not isinstance(entry, ToolResult),
-                )
-            )
+        for edit in listed_edits(entry, sum(call.is_turn for call in self.calls) + 1):
+            if edit.after < edit.before or edit.can_undo:  # else only a file was written
+                self.edits.append(edit)
         self._is_edited = self._is_edited or not isinstance(entry, ToolResult)
 
     def _add_call(self, entry: Assistant) -> None:

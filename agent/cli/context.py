@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..library.launch_parts import check_key
 from .compact import load_known_window, open_session
 from .group import Group
-from .options import exits_with_code, launch_of, load, log_of, say, say_notices
+from .options import WholeNumber, exits_with_code, launch_of, load, log_of, say, say_notices
 
 if TYPE_CHECKING:
     from ..compaction.edits import ContextEditor, EditPlan
@@ -44,6 +44,18 @@ class _ContextGroup(Group):
         return super().resolve_command(ctx, args)
 
 
+_serve = click.option(
+    "--serve", is_flag=True, help="Serve a live page of the context for a browser."
+)
+_port = click.option(
+    "--port",
+    type=WholeNumber(0, 65_535),
+    default=0,
+    metavar="N",
+    help="The port of the page on 127.0.0.1; by default a free one.",
+)
+
+
 @click.group(
     cls=_ContextGroup,
     invoke_without_command=True,
@@ -51,15 +63,17 @@ class _ContextGroup(Group):
     epilog="Example: ctxagent context --json",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_serve
+@_port
 @click.pass_context
-def context(here: click.Context, as_json: bool) -> None:
+def context(here: click.Context, as_json: bool, serve: bool, port: int) -> None:
     """Show what the context of a session contains, and edit it.
 
     Without a command, list the items of the session ID, by default the newest one here: tokens,
     price of each call, price so far, age and state. Each edit is one entry of the log, which
-    `ctxagent compact --undo` undoes.
+    `ctxagent compact --undo` undoes. --serve shows the same in a browser, as it changes.
     """
-    here.meta[SHOW] = as_json
+    here.meta[SHOW] = as_json, serve, port
     if here.invoked_subcommand is None:
         here.invoke(show)
 
@@ -67,11 +81,27 @@ def context(here: click.Context, as_json: bool) -> None:
 @context.command(SHOW, hidden=True)
 @click.argument("id", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_serve
+@_port
 @click.pass_context
 @exits_with_code
-def show(here: click.Context, /, id: str | None = None, as_json: bool = False) -> int:
-    """List the items of the context."""
-    return asyncio.run(_show(_launch(here.obj), id, as_json or here.meta[SHOW]))
+def show(
+    here: click.Context,
+    /,
+    id: str | None = None,
+    as_json: bool = False,
+    serve: bool = False,
+    port: int = 0,
+) -> int:
+    """List the items of the context, or serve a page of them."""
+    json_before, serve_before, port_before = here.meta[SHOW]
+    launch = _launch(here.obj)
+    if not serve and not serve_before:
+        return asyncio.run(_show(launch, id, as_json or json_before))
+    from .context_page import ServedContext, serve_page
+
+    serve_page(ServedContext(launch, log_of(here.obj, id), port or port_before))
+    return 0
 
 
 async def _show(launch: "LaunchOptions", id: str | None, as_json: bool) -> int:

@@ -9,9 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..compaction.layers.known import known_layers, layer_named
+from ..compaction.layers.known import known_layers, layer_named, ordered
+from ..compaction.listed_edits import ListedEdit
 from ..lazy import dataclass
-from .templates import render, round_up
+from .templates import format_tokens, render, round_up
 
 TOP, BOTTOM, AXIS_HEIGHT = 20, 210, 36  # pixels: edges of the plot area, height of the axis below
 _LANE_HEIGHT = 18  # pixels
@@ -140,6 +141,25 @@ def drawn_lane(
         marks.append({"kind": kind, "number": each[0][0], "title": title})
     y = BOTTOM + AXIS_HEIGHT + _LANE_HEIGHT * number + _LANE_HEIGHT // 2
     return {"place": place, "y": y, "marks": marks}
+
+
+def edit_lanes(edits: Sequence[ListedEdit], frame: Frame, place: int) -> list[dict[str, Any]]:
+    """Return a lane with a mark for each edit; no lane without edits."""
+    happened = [
+        (
+            edit.call,
+            mark_kind(edit.layer),
+            f"{format_tokens(edit.before)} to {format_tokens(edit.after)}"
+            f"{', undone' if edit.is_undone else ''}",
+        )
+        for edit in edits
+    ]
+    return [drawn_lane(happened, 0, frame, place)] if happened else []
+
+
+def edit_kinds(edits: Sequence[ListedEdit]) -> list[tuple[str, str]]:
+    """Return (kind, name) for each kind of mark of these edits."""
+    return [(kind, mark_name(kind)) for kind in ordered(mark_kind(edit.layer) for edit in edits)]
 
 
 def lanes_height(lanes: int) -> int:

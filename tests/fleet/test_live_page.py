@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ctxagent.addons.fleet.live import ASKING, OutageNote, RunNotes
-from ctxagent.addons.fleet.live_page import LivePage
+from ctxagent.addons.fleet.live_page import FleetPage
 from ctxagent.agent.errors import UsageError
 
 from ..support.running_fleet import HOSTILE, RESULT, RunningFleet, calling
@@ -18,8 +18,8 @@ from ..support.terminal.browser import Browser, needs_browser
 
 
 @contextmanager
-def served(fleet: RunningFleet) -> Iterator[LivePage]:
-    page = LivePage(fleet.live(), "tasks.jsonl")
+def served(fleet: RunningFleet) -> Iterator[FleetPage]:
+    page = FleetPage(fleet.live(), "tasks.jsonl")
     thread = threading.Thread(target=page.serve)
     thread.start()
     try:
@@ -29,7 +29,7 @@ def served(fleet: RunningFleet) -> Iterator[LivePage]:
         thread.join()
 
 
-def ask(page: LivePage, method: str, path: str, **headers: str) -> tuple[int, str, str]:
+def ask(page: FleetPage, method: str, path: str, **headers: str) -> tuple[int, str, str]:
     """Return the status, the ETag and the body of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", page.port)
     connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -56,7 +56,7 @@ def test_only_the_secret_address_gives_the_page(tmp_path: Path) -> None:
         assert ask(page, "GET", path, host="evil.example") == (403, "", "")
         assert ask(page, "POST", path)[0] == 501
         with pytest.raises(UsageError, match=f"port {page.port}"):
-            LivePage(fleet.live(), "x", page.port)
+            FleetPage(fleet.live(), "x", page.port)
 
 
 @needs_browser

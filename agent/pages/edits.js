@@ -1,15 +1,16 @@
 (() => {
-  const follow = followPage({
-    status: "/.ctxagent/status.json", page: "/", everyMs: 3000, lost: "the proxy does not answer",
-  });
+  // An empty address is the one of the page.
+  const main = document.querySelector("main");
+  const { status, page, undo, lost } = main.dataset;
+  const follow = followPage({ status, page, lost, everyMs: 3000 });
 
-  document.querySelector("main").addEventListener("click", async (event) => {
+  main.addEventListener("click", async (event) => {
     const button = event.target.closest(".undo");
     if (!button) return;
     button.disabled = true;
     const { session, seq } = button.dataset;
     try {
-      const answer = await fetch("/.ctxagent/undo", {
+      const answer = await fetch(undo, {
         method: "POST",
         headers: { "Content-Type": "application/json", "X-Ctxagent": "undo" },
         body: JSON.stringify({ session, seq: Number(seq) }),
