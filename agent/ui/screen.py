@@ -361,11 +361,15 @@ class Screen(Protocol):
     paints: bool  # live output is visible
     speaks: bool  # output may be read aloud by a screen reader
     printed: int  # number of `put` calls so far
-    is_short: bool = False  # the choices of a question leave little room above them
 
     @property
     def palette(self) -> str:
         """The name of the palette in use; "" if there are no colours."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the choices of a question leave little room above them."""
+        return False
 
     @property
     def unfinished(self) -> bool:

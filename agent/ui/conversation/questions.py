@@ -456,7 +456,7 @@ def reminder_of(question: Question, *, always: bool = False) -> str:
 
 def changed_lines(question: Question) -> list[str]:
     """Return the removed and added lines of an edit in pairs, so that the first show both."""
-    lines = clean(reveal_invisible(question.diff.replace("\r\n", "\n"))).split("\n")
+    lines = clean(reveal_invisible((question.diff or "").replace("\r\n", "\n"))).split("\n")
     removed, added = ([x for x in lines[2:] if x.startswith(mark)] for mark in "-+")
     return [line for pair in zip_longest(removed, added) for line in pair if line]
 
