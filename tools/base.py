@@ -12,6 +12,7 @@ with it in place of CancelledError. It leaves no child process running.
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import field
 from functools import lru_cache
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
-from pydantic.plugin import _loader
 
 from ..agent.lazy import dataclass
 from .offered import EVERY, Offered
@@ -27,8 +27,12 @@ from .system.capture import MAX_OUTPUT_BYTES, OutputFile
 from .system.confinement import Confinement
 from .system.kept_text import KeptText
 
-# Else pydantic reads the entry points of all installed packages, which takes 16 ms.
-_loader._plugins = {}
+# Else pydantic reads the entry points of all installed packages, which takes 16 ms. The public way
+# is a variable, which commands would inherit. Without this module, the start is only slower.
+with suppress(ImportError):
+    from pydantic.plugin import _loader
+
+    _loader._plugins = {}
 
 Effect = Literal["none", "read", "edit", "run"]
 OUTSIDE = "outside"  # in the details of a result: where text from outside of the project came from

@@ -15,7 +15,7 @@ from ..errors import CompactionFailed, SessionError
 from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..pages import charts
-from ..pages.live_page import CONNECT, LivePage
+from ..pages.live_page import CONNECT, EditsPage
 from ..pages.templates import format_tokens, render, short_tokens
 from ..session.entries import Assistant, Entry, Usage, reverted_seqs
 from ..session.listing import is_in_use
@@ -48,13 +48,13 @@ class ContextView:
         return self.state[-1]
 
 
-class ServedContext(LivePage[ContextView]):
+class ServedContext(EditsPage[ContextView]):
     """The served page of a session's context."""
 
-    styles, scripts, has_undo = STYLES, SCRIPTS, True
+    styles, scripts = STYLES, SCRIPTS
 
     def __init__(self, launch: LaunchOptions, log: Path, port: int = 0) -> None:
-        """Listen on a port. See `LivePage`."""
+        """Listen on a port. See `EditsPage`."""
         super().__init__(port)
         self._launch, self._log = launch, log
         self._view: ContextView | None = None

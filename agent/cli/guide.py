@@ -77,11 +77,18 @@ def _answer(question: str) -> int:
         section = sections[number]
         name = section.place.partition("#")[0]
         say(f"{section.page}: {section.title}" if "#" in section.place else section.page)
-        say(f"    {shorten(' '.join(section.text.split()), _MAX_TEXT_CHARS)}")
+        say(f"    {shorten(_plain(section.text), _MAX_TEXT_CHARS)}")
         say(f"    `ctxagent guide {name}` prints the page\n")
     if not found:
         say("no section of the guide has these words; `ctxagent guide` lists the pages", err=True)
     return 0 if found else 1
+
+
+def _plain(markdown: str) -> str:
+    """Return a text on one line, without the frames of its tables."""
+    lines = (line.strip(" |") for line in markdown.splitlines())
+    told = (line.replace(" | ", " · ") for line in lines if line.strip("-:| "))
+    return " ".join(" ".join(told).split())
 
 
 def _either(names: Sequence[str]) -> str:

@@ -27,7 +27,6 @@ class LivePage(ABC, Generic[_View]):
 
     styles: ClassVar[tuple[str, ...]]
     scripts: ClassVar[tuple[str, ...]]
-    has_undo: ClassVar[bool] = False
 
     def __init__(self, port: int = 0) -> None:
         """Listen on a port; 0 selects a free port. Raises UsageError if the port is in use."""
@@ -75,11 +74,6 @@ class LivePage(ABC, Generic[_View]):
             self._compared = compared
             return view, f'"{self._version}"'
 
-    def undo(self, seq: int) -> None:
-        """Undo the edit at `seq`. Raises CtxagentError."""
-        with self._lock:
-            self.undo_edit(seq)
-
     @abstractmethod
     def read(self) -> _View:
         """Return what the page shows now. Raises CtxagentError."""
@@ -92,9 +86,18 @@ class LivePage(ABC, Generic[_View]):
     def html(self, view: _View) -> str:
         """Return the HTML document."""
 
+
+class EditsPage(LivePage[_View]):
+    """A page with edits that can be undone."""
+
+    def undo(self, seq: int) -> None:
+        """Undo the edit at `seq`. Raises CtxagentError."""
+        with self._lock:
+            self.undo_edit(seq)
+
+    @abstractmethod
     def undo_edit(self, seq: int) -> None:
-        """Undo the edit at `seq`, on a page that has edits."""
-        raise NotImplementedError
+        """Undo the edit at `seq`, while nothing else reads the page. Raises CtxagentError."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -111,10 +114,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        if not self.page.has_undo:
+        if not isinstance(self.page, EditsPage):
             self._respond(HTTPStatus.NOT_IMPLEMENTED)
         elif self._is_allowed():
-            self._undo()
+            self._undo(self.page)
 
     def _is_allowed(self) -> bool:
         """Return True for the page's own requests; answer any other request."""
@@ -145,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers["content-type"] = "text/html; charset=utf-8"
             self._respond(HTTPStatus.OK, page.html(view).encode("utf-8", "replace"), headers)
 
-    def _undo(self) -> None:
+    def _undo(self, page: EditsPage[Any]) -> None:
         try:
             length = min(int(self.headers.get("content-length", "0")), MAX_UNDO_BYTES)
             seq = int(json.loads(self.rfile.read(max(0, length)))["seq"])
@@ -154,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         status, answer = HTTPStatus.OK, dict[str, Any]()
         try:
-            self.page.undo(seq)
+            page.undo(seq)
         except CtxagentError as error:
             message = " ".join(filter(None, (f"{error}.", error.hint)))
             status, answer = HTTPStatus.CONFLICT, {"error": {"message": message}}

@@ -29,10 +29,6 @@ _HARMLESS = {
     "status.relativePaths": "false",
 }
 _QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
-# In git's error messages outside a repository, in a bare one and in a `.git` folder.
-_NOT_IN_REPOSITORY = (
-    "not a git repository", "bare repository", "must be run in a work tree",
-)  # fmt: skip
 # Variables that point git to another repository than the one in its folder.
 _OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
@@ -52,7 +48,7 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     path = git_program(env)
     if not path:
         return NOT_INSTALLED
-    if not _may_be_in_repository(cwd):
+    if not _has_work_tree(cwd):
         return NO_REPOSITORY
     if astray := first_outside_link(cwd):
         return f"Git: not looked at: {astray}"
@@ -60,17 +56,24 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     try:
         env |= git_variables({**_HARMLESS, **_no_filters(path, cwd, env)}, env)
         return _describe(path, cwd, env)
-    except OSError as error:
-        is_none = any(words in str(error) for words in _NOT_IN_REPOSITORY)
-        return NO_REPOSITORY if is_none else f"Git: {cwd}, unreadable"
+    except OSError:
+        return f"Git: {cwd}, unreadable"
 
 
-def _may_be_in_repository(cwd: Path) -> bool:
-    """Return False if no folder above `cwd` has a file that every repository has, even a bare
-    one.
-    """
-    names = (".git", "HEAD")
-    return any(os.path.lexists(each / name) for each in (cwd, *cwd.parents) for name in names)
+def _has_work_tree(cwd: Path) -> bool:
+    """Return True if the nearest repository has files: a bare one and a `.git` folder have none."""
+    for folder in (cwd, *cwd.parents):
+        inner = folder / ".git"
+        if os.path.isfile(inner) or _is_git_folder(inner):  # noqa: PTH113 (it never raises)
+            return True
+        if _is_git_folder(folder):
+            return False
+    return False
+
+
+def _is_git_folder(folder: Path) -> bool:
+    """Return True if git would take a folder for the data of a repository."""
+    return all(os.path.lexists(folder / name) for name in ("HEAD", "objects", "refs"))
 
 
 def _describe(path: str, cwd: Path, env: Mapping[str, str]) -> str:

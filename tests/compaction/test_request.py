@@ -268,3 +268,11 @@ def test_whether_an_answer_can_be_used(text: str, stop_reason: str | None, why: 
     found = asked.why_unusable(text, stop_reason, WINDOW)
     assert why in found
     assert bool(found) is bool(why)
+
+
+def test_a_headline_leaves_out_thinking() -> None:
+    history = History()
+    thinking = {"type": "thinking", "thinking": "Where is it?", "signature": "s"}
+    history.reply(thinking, {"type": "text", "text": "Found it."})
+    history.reply(thinking)
+    assert [*map(asked.headline, history.view().items)] == ["assistant: Found it.", "assistant"]

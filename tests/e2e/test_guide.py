@@ -64,3 +64,10 @@ def test_hints_name_pages_by_the_command_that_prints_them() -> None:
     assert [(path, page) for path, page in named if page not in PAGES] == []
     in_strings = re.compile(r"""["'].*docs/guide/[\w-]+\.md""")
     assert [path for path in SOURCES if in_strings.search(path.read_text())] == []
+
+
+def test_the_text_of_an_answer_has_no_frame_of_a_table(place: Place) -> None:
+    shown = place.run("guide", "how do I undo a compaction").stdout
+    assert "`ctxagent compact --undo [ID]`" in shown
+    assert " | " not in shown
+    assert "---" not in shown

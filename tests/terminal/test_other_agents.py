@@ -43,7 +43,7 @@ def names(kind: str) -> list[str]:
 
 
 def works(words: list[str]) -> bool:
-    """Return True if the words begin with a command of ours, and with one of its own."""
+    """Return True if we have this command, or the beginning of the words is one of our commands."""
     command: click.Command | None = main
     for word in words:
         if command is None or not isinstance(command, click.Group):

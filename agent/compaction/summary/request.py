@@ -16,7 +16,7 @@ from typing import Any
 from ....tools.offered import EVERY, Offered, Phrase
 from ...border.values import without_surrogates
 from ...context import tokens
-from ...context.items import SUMMARY_SOURCE, Item, shown_blocks
+from ...context.items import SUMMARY_SOURCE, THINKING, Item, shown_blocks
 from ...context.request import Request, build_request, with_question
 from ...context.view import View
 from ...context.window import Window
@@ -332,7 +332,7 @@ def _block_text(item: Item, block: Block) -> str:
 
 def headline(item: Item) -> str:
     """Return a one-line description of an item."""
-    block = item.blocks[0] if item.blocks else {}
+    block = next((b for b in item.blocks if b.get("type") not in THINKING), {})
     text = _block_text(item, block).split("\n\n", 1)[-1].lstrip()
     line = " ".join(text[:HEADLINE_SCAN_CHARS].split())
     kind = {"tool_result": "result", "text": item.role}.get(str(block.get("type")), item.role)
