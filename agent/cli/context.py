@@ -133,7 +133,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the plan as 
 
 
 @context.command(epilog="Example: ctxagent context drop 42 57 --dry-run")
-@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=_ref)
+@click.argument("refs", metavar="REF...", nargs=-1, type=_ref)
 @_session
 @_dry_run
 @_json
@@ -149,7 +149,7 @@ def drop(options: dict[str, Any], /, refs: tuple[int, ...], **more: Any) -> int:
 
 
 @context.command(epilog="Example: ctxagent context restore 42")
-@click.argument("refs", metavar="REF...", nargs=-1, required=True, type=_ref)
+@click.argument("refs", metavar="REF...", nargs=-1, type=_ref)
 @_session
 @_dry_run
 @_json

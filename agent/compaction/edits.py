@@ -329,7 +329,10 @@ class ContextEditor:
                 raise UsageError(f"#{ref} is not in the context", hint=self._where(ref))
             found.append(self._view.items[place])
         if not found:
-            raise UsageError("no ref given", hint="Give refs of items, such as 42.")
+            raise UsageError(
+                "no ref given",
+                hint="Give refs of items, such as 42. `ctxagent context` lists them.",
+            )
         return found
 
     def _where(self, ref: int) -> str:

@@ -75,4 +75,5 @@ def plan_lines(plan: "EditPlan") -> Iterator[str]:
         once.append(f"the request for the summary, {about}{dollars(plan.summary_usd)}")
     yield f"once: {'; '.join(once)}"
     if plan.pays_after is not None:
-        yield f"it has paid for itself after {count_of(plan.pays_after, 'call')}"
+        calls = count_of(plan.pays_after, "call")
+        yield f"it has paid for itself after {calls}" if plan.pays_after else "it pays at once"

@@ -165,6 +165,7 @@ def test_a_part_is_summarised_from_the_command_line(place: Place) -> None:
     [
         (("drop", "9999"), "#9999 is not in the context"),
         (("drop", "x"), "not a ref"),
+        (("drop",), "`ctxagent context` lists them."),
         (("restore", "2"), "nothing to restore"),
         (("compact", "--from", "2"), "Give --to or --before"),
         (("compact", "--to", "2", "--before", "3"), "Give --to or --before"),
