@@ -38,7 +38,7 @@ from ctxagent.agent.models.providers import variables
 PROGRAM = "ctxagent"
 MODULE = f"{PROGRAM}.tests.support.starter"  # this module, for any working directory
 LIBRARIES = (
-    "anyio._backends._asyncio", "asyncio", "concurrent.futures", "difflib", "email", "git",
+    "anyio._backends._asyncio", "asyncio", "concurrent.futures", "difflib", "email",
     "httpcore2", "httpx2", "importlib.readers", "logging", "markdown_it", "mcp.client.session",
     "prompt_toolkit.shortcuts", "prompt_toolkit.input.vt100",
     "prompt_toolkit.output.vt100", "pydantic.types", "pygments.lexers", "rich.console",
