@@ -175,7 +175,7 @@ def _quote(lines: list[str], places: list[int], old: str) -> str:
         for place in places
         for line in (f"From line {place} on:", *lines[place - 1 : place - 1 + count])
     ]
-    return "\n".join([*shown, "Copy old_string from there."])
+    return "\n".join([*shown, "Copy the text to replace from these lines."])
 
 
 MAX_LINES_NAMED = 10  # line numbers listed in a message
@@ -301,8 +301,26 @@ def _plan(params: EditParams, context: Context) -> _Edited:
         raise ToolError(refusal)
     if len(found) > 1 and not params.replace_all:
         raise ToolError(_ambiguous(place.name, text, found))
+    if all(_stands(text, each, there, new) for each in found):
+        raise ToolError(
+            f"new_string is in {place.name} already, where old_string is: nothing was changed. "
+            "If the file is as it should be, the change is done. To insert the text once more, "
+            "give more lines around it."
+        )
     parts = _replacements(before, found, len(there), new)
     return _edited(draft(place, data, before, parts, form), parts, note)
+
+
+def _stands(text: str, start: int, old: str, new: str) -> bool:
+    """Return True if an edit that adds words around `old` was made already: `new` is in `text`,
+    with its `old` at this offset.
+
+    Blank lines and closing brackets can be repeated on purpose.
+    """
+    before, there, after = new.partition(old)
+    if not there or not any(map(str.isalnum, before + after)):
+        return False
+    return text.startswith(new, max(0, start - len(before))) and start >= len(before)
 
 
 def _edited(change: Change, parts: list[Replacement], note: str = "") -> _Edited:

@@ -52,6 +52,8 @@ def report(change: Change, content: str) -> str:
         return f"Created {change.place.name}: {lines}.{where}"
     diff = change.diff
     text = f"Wrote {change.place.name}: {lines} (+{diff.added:,} -{diff.removed:,})."
+    if change.before == change.after:
+        text = f"{change.place.name} had this text already: {lines}, none changed."
     if "\r\n" in change.after and "\r\n" not in content:
         text += " Its line ends stay CRLF."
     if change.form.encoding != "utf-8":

@@ -63,6 +63,36 @@ def test_all_matches(context: Context, tmp_path: Path) -> None:
     assert output.details["replacements"] == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new", "every"),
+    [
+        ("started\n", "started", "started\ndone", False),
+        ("import b\n", "import b", "import a\nimport b", False),
+        ("x = 1\ny = x\n", "x", "x_new", True),
+    ],
+)
+def test_an_addition_is_not_made_twice(
+    context: Context, tmp_path: Path, text: str, old: str, new: str, every: bool
+) -> None:
+    """A small model repeats a call that has succeeded."""
+    (tmp_path / "a").write_text(text)
+    edit(context, old, new, every=every)
+    once = (tmp_path / "a").read_text()
+    with pytest.raises(ToolError, match="new_string is in a already"):
+        edit(context, old, new, every=every)
+    assert (tmp_path / "a").read_text() == once == text.replace(old, new)
+
+
+@pytest.mark.parametrize(("old", "new"), [("a", "a\n"), ("}", "}\n}"), ("b", "bb")])
+def test_blank_lines_brackets_and_other_words_are_added(
+    context: Context, tmp_path: Path, old: str, new: str
+) -> None:
+    text = "a\n\n{ b\n}\n"
+    (tmp_path / "a").write_text(text)
+    edit(context, old, new)
+    assert (tmp_path / "a").read_text() == text.replace(old, new)
+
+
 def test_deleting_everything(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("gone\n")
     assert edit(context, "gone\n", "").text == "Edited a (+0 -1):"

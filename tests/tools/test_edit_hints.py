@@ -30,7 +30,7 @@ def test_a_text_with_other_whitespace_is_shown_as_it_is() -> None:
     assert hint("\ndef  two():\n\tvalue = compute(2)\n") == (
         "It is there with other whitespace. From line 5 on:\n"
         "def two():\n    value = compute(2)\n"
-        "Copy old_string from there."
+        "Copy the text to replace from these lines."
     )
 
 
@@ -60,7 +60,10 @@ def test_the_place_with_most_lines_in_order_wins() -> None:
 
 
 def test_a_text_without_a_similar_one_gets_a_short_file_or_advice() -> None:
-    shown = "Nothing in the file is like it. From line 1 on:\na\nb\nCopy old_string from there."
+    shown = (
+        "Nothing in the file is like it. From line 1 on:\na\nb\n"
+        "Copy the text to replace from these lines."
+    )
     assert hint("@@@@ ???? §§§§", "a\nb\n") == shown
     assert hint(" \n ", "a\nb\n") == shown
     advice = "Nothing in the file is like it: Read it, or Grep for a word of it."

@@ -83,6 +83,12 @@ def test_an_unseen_file_is_not_overwritten(context: Context, tmp_path: Path) -> 
     assert output.details["created"] is False
 
 
+def test_the_same_text_again(context: Context) -> None:
+    """A small model repeats a call that has succeeded."""
+    write(context, "a", "one\n")
+    assert write(context, "a", "one\n").text == "a had this text already: 1 line, none changed."
+
+
 def test_an_unread_empty_file_may_be_overwritten(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     write(context, "a", "new\n")
