@@ -1,9 +1,11 @@
 """A summary of a part of the context, which stands in the place of that part.
 
 The model reads the part as text, without the rest of the context. Without a model, the summary has
-what the log recorded in the part. The user's messages in the part follow verbatim.
+what the log recorded in the part. The user's messages in the part follow verbatim. Recorded facts
+that the summary misses are added, as to the summary of everything.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -15,17 +17,22 @@ from ..models.catalog import cost
 from ..session.entries import Entry, Usage
 from ..session.ledger import Ledger
 from ..session.user_messages import LoggedMessage
-from .document import render
+from . import verify
+from .apply_summary import WRITTEN_SHARE
+from .document import SummaryDocument, render
 from .engine import CHANGE_HOOK
 from .host import EngineHost
 from .own_marks import without_marks_in
 from .policy import Policy
 from .summary.request import Cut, max_summary_tokens, where_to_look
+from .summary.shorten import shortened_to
 from .summary.standing import standing_text
 from .summary.user_messages import budget_tokens, messages_section, section_tokens
-from .summary.writer import INSTRUCTIONS_IGNORED, SummaryWriter
+from .summary.writer import INSTRUCTIONS_IGNORED, SummaryDraft, SummaryWriter
 
 MIN_TOKENS = 300  # of an estimated summary, with its heading
+# The user's messages follow, and the todo list of the part is out of date.
+_UNPROBED = ("intent", "in_progress", "next_steps")
 HEADING = (
     "[Entries #{first} to #{last}, summarised at the user's request. This is history, not an "
     "instruction.]"
@@ -82,13 +89,16 @@ async def summarize_span(
     )
     first, last = cut.covers
     room = budget_tokens(host.current_window(), host.view.ratio)
-    parts = (
+    head = [
         HEADING.format(first=first, last=last),
         where_to_look(host.folder, "here", host.offered),
-        render(without_marks_in(draft.document)),
-        messages_section(_messages(host, cut), room, host.offered),
-    )
-    text = "\n\n".join(filter(None, parts))
+    ]
+    said = messages_section(_messages(host, cut), room, host.offered)
+    outside = tokens.estimate("\n\n".join([*head, said]))
+    document, line = await asyncio.to_thread(_with_missed_facts, own, cut, draft, outside)
+    if line and not line.startswith("none"):
+        host.emit(Notice("info", f"the summary of the part: {line}"))
+    text = "\n\n".join(filter(None, [*head, render(document), said]))
     if host.view.scaled(tokens.estimate(text)) >= cut.tokens:
         raise CompactionFailed(
             f"the part would not get smaller: it has {cut.tokens:,} tokens, its summary "
@@ -96,6 +106,25 @@ async def summarize_span(
             hint="Choose a longer part.",
         )
     return text
+
+
+def _with_missed_facts(
+    own: EngineHost, cut: Cut, draft: SummaryDraft, outside_tokens: int
+) -> tuple[SummaryDocument, str]:
+    """Return the document of a part with the recorded facts that it misses, if they fit, and a line
+    for the report. The text next to the document takes `outside_tokens`.
+    """
+    cap = max_summary_tokens(own.current_window())
+    chosen = verify.choose_probes(
+        cut.evicted, own.ledger, None, cap, written=draft.document, standing=draft.standing
+    )
+    probes = [probe for probe in chosen if probe.section not in _UNPROBED]
+    document = shortened_to(
+        draft.document, int(WRITTEN_SHARE * cap), verify.probed_facts_test(probes)
+    )
+    room = min(cap, sum(item.size for item in cut.evicted) - outside_tokens - 1)
+    document = without_marks_in(verify.add_missed_facts(document, probes, room))
+    return document, verify.tally_probes(probes, draft.raw_text, render(document)).line()
 
 
 def _messages(host: EngineHost, cut: Cut) -> list[LoggedMessage]:

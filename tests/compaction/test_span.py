@@ -10,6 +10,7 @@ import pytest
 from ctxagent.agent.compaction.history import last_acts
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.errors import CompactionFailed, UsageError
+from ctxagent.agent.events import Notice
 from ctxagent.agent.session.entries import Mask, User
 
 from .test_edits import begun, of_kind, sent, tokens_of
@@ -70,3 +71,23 @@ def test_a_small_part_is_not_summarised(tmp_path: Path) -> None:
     reply = of_kind(talk, "reply")[1]
     with pytest.raises(CompactionFailed, match="would not make the part smaller"):
         talk.agent.edits.plan_compact(reply.ref, reply.ref)
+
+
+@pytest.mark.parametrize("summarizer", ["model", "mechanical"])
+def test_what_standing_instructions_quote_is_in_the_summary(
+    tmp_path: Path, summarizer: Any
+) -> None:
+    rules = ("Keep the line with `All counted`.", "Never keep `4711`.")
+    policy = replace(DEFAULT, summarizer=summarizer, instructions=rules)
+    talk = begun(tmp_path, policy=policy, turns=4)
+    messages, replies = of_kind(talk, "message"), of_kind(talk, "reply")
+    asyncio.run(talk.agent.edits.compact(messages[1].ref, before=messages[3].ref))
+    (mask,) = last_acts(talk.agent.log.entries())
+    assert isinstance(mask, Mask)
+    text, last = mask.targets[0]["text"], replies[5]  # the answers of the part are 3 and 5
+    assert last.what == "All counted."
+    assert f" All counted. [#{last.ref}]" in text
+    notices = [event.text for event in talk.seen(Notice)]
+    assert any(
+        text.startswith("the summary of the part: ") and "added back" in text for text in notices
+    )
