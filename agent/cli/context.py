@@ -73,7 +73,12 @@ def context(here: click.Context, as_json: bool, serve: bool, port: int) -> None:
     price of each call, price so far, age and state. Each edit is one entry of the log, which
     `ctxagent compact --undo` undoes. --serve shows the same in a browser, as it changes.
     """
-    here.meta[SHOW] = as_json, serve, port
+    command = here.invoked_subcommand or SHOW
+    given = {"as_json": as_json, "serve": serve, "port": port}
+    wrong = [name for name in ("serve", "port") if given[name] and command != SHOW]
+    if wrong:
+        raise click.UsageError(f"--{wrong[0]} has no effect with {command}. Leave it out.", here)
+    here.default_map = {command: {name: value for name, value in given.items() if value}}
     if here.invoked_subcommand is None:
         here.invoke(show)
 
@@ -83,24 +88,16 @@ def context(here: click.Context, as_json: bool, serve: bool, port: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @_serve
 @_port
-@click.pass_context
+@click.pass_obj
 @exits_with_code
-def show(
-    here: click.Context,
-    /,
-    id: str | None = None,
-    as_json: bool = False,
-    serve: bool = False,
-    port: int = 0,
-) -> int:
+def show(options: dict[str, Any], /, id: str | None, as_json: bool, serve: bool, port: int) -> int:
     """List the items of the context, or serve a page of them."""
-    json_before, serve_before, port_before = here.meta[SHOW]
-    launch = _launch(here.obj)
-    if not serve and not serve_before:
-        return asyncio.run(_show(launch, id, as_json or json_before))
+    launch = _launch(options)
+    if not serve:
+        return asyncio.run(_show(launch, id, as_json))
     from .context_page import ServedContext, serve_page
 
-    serve_page(ServedContext(launch, log_of(here.obj, id), port or port_before))
+    serve_page(ServedContext(launch, log_of(options, id), port))
     return 0
 
 

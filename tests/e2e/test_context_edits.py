@@ -28,8 +28,12 @@ RECORD = (
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A project with a session of three turns, with parallel calls and thinking."""
-    place = Place(tmp_path)
+    return three_turns(tmp_path)
+
+
+def three_turns(folder: Path) -> Place:
+    """Return a project with a session of three turns, with parallel calls and thinking."""
+    place = Place(folder)
     (place.project / "big.txt").write_text("word " * 3_000)
     (place.project / "small.txt").write_text("letter " * 300)
     reads: list[Any] = [("Read", {"path": name}) for name in ("big.txt", "small.txt")]
@@ -127,6 +131,8 @@ def test_items_are_dropped_and_restored_from_the_command_line(place: Place) -> N
         assert next_messages(place) == dropped
         undo(place)
         assert next_messages(place) == whole
+    planned = place.run("context", "--json", "drop", each, "--dry-run")  # also before the command
+    assert json.loads(planned.stdout)["tokens_after"] == applied["tokens_after"]
 
 
 def without_thinking(messages: Any) -> Any:
@@ -166,6 +172,8 @@ def test_a_part_is_summarised_from_the_command_line(place: Place) -> None:
         (("drop", "9999"), "#9999 is not in the context"),
         (("drop", "x"), "not a ref"),
         (("drop",), "`ctxagent context` lists them."),
+        (("--serve", "drop", "2"), "--serve has no effect with drop"),
+        (("--port", "8123", "restore", "2"), "--port has no effect with restore"),
         (("restore", "2"), "nothing to restore"),
         (("compact", "--from", "2"), "Give --to or --before"),
         (("compact", "--to", "2", "--before", "3"), "Give --to or --before"),
