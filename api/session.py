@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     )
     from ..agent.extensions.skills import Skill
     from ..agent.extensions.skills import skills_of as skills_in
-    from ..agent.features.attachments import mention_forms, similar_name
     from ..agent.features.environment import system_prompt
     from ..agent.features.extension_features import extensions_of, load_extensions, model_of
+    from ..agent.features.mentions import file_names, mention_forms, similar_name
     from ..agent.features.other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
     from ..agent.features.skills import skills_of
     from ..agent.features.subagent_types import BUILT_IN, types_of
@@ -165,6 +165,7 @@ __all__ = [
     "extension_source",
     "extensions_of",
     "file_digests",
+    "file_names",
     "gemini_server",
     "hooks_of",
     "is_intact",

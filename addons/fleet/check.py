@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from posixpath import normpath, splitext
+from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -339,6 +339,8 @@ def _missing_names(
     git: GitRunner | None, place: _Place, folder: Path
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield (file name, lines) for names in prompts that look like a file that is missing."""
+    from ...api.session import file_names
+
     names = {form for forms in place.names for form in forms if "\n" not in form}
     missing = {name for name in names if not (folder / Path(name).expanduser()).exists()}
     if place.commit and git is not None:
@@ -349,31 +351,19 @@ def _missing_names(
         told = os.fsdecode(git.run("cat-file", "--batch-check", given=asked.encode())).splitlines()
         absent = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
         missing = missing - {*inside} | absent
-    endings = _endings(git, place, folder) if missing else set()
-    for forms, numbers in place.names.items():
-        if missing >= {*forms} and _is_file_name(forms[-1], endings):
-            yield forms[-1], numbers
+    absent = {forms: lines for forms, lines in place.names.items() if missing >= {*forms}}
+    files = (
+        file_names([forms[-1] for forms in absent], _paths(git, place, folder)) if absent else ()
+    )
+    yield from ((forms[-1], lines) for forms, lines in absent.items() if forms[-1] in files)
 
 
-def _is_file_name(name: str, endings: set[str]) -> bool:
-    """Return True for a path of folders and for a name with the ending of a file, unlike a package,
-    a decorator or a host.
-    """
-    if any(char in name for char in "()[]{}="):
-        return False
-    return name.count("/") > 1 or splitext(name)[1].lower() in endings
-
-
-def _endings(git: GitRunner | None, place: _Place, folder: Path) -> set[str]:
-    """Return the endings of well-known types of files, and of the files in the place."""
-    from mimetypes import MimeTypes
-
+def _paths(git: GitRunner | None, place: _Place, folder: Path) -> Sequence[str]:
+    """Return the paths in the commit, or the names in the folder, in which tasks start."""
     if place.commit and git is not None:
-        listed = os.fsdecode(git.run("ls-tree", "-r", "-z", "--name-only", place.commit))
-        names = listed.split("\0")
-    else:
-        names = [entry.name for entry in os.scandir(folder)]
-    return {*MimeTypes().types_map[1], *(splitext(name)[1].lower() for name in names)} - {""}
+        listed = git.run("ls-tree", "-r", "-z", "--name-only", place.commit)
+        return os.fsdecode(listed).split("\0")
+    return [entry.name for entry in os.scandir(folder)]
 
 
 def _like(name: str, folder: Path, otherwise: str, before: str = "") -> str:

@@ -119,9 +119,9 @@ def _check_files(task: str, cwd: Path) -> None:
     """Raise UsageError for a file that the task names with @ and that does not exist."""
     if "@" not in task:
         return
-    from ..features.attachments import looks_like_file, missing_names, similar_name
+    from ..features.mentions import missing_names, similar_name
 
-    for name in filter(looks_like_file, missing_names(task, cwd)):
+    for name in (name for name, is_file in missing_names(task, cwd).items() if is_file):
         near = similar_name(name, cwd)
         right = f"Did you mean @{near}?\n" if near else ""
         hint = f"{right}To send the name as text, quote it: '@{name}', or put -- before the task."

@@ -9,11 +9,7 @@ rules still apply.
 """
 
 import asyncio
-import os
-import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,162 +27,28 @@ from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
 from ..extensions.command import is_command_message
 from ..launch import AttachedData
-from ..lazy import dataclass, regex
+from ..lazy import regex
 from ..loop.interface import Feature, IncomingMessage
 from ..loop.live_session import LiveSession
 from ..loop.tool_calls import ToolRunner
 from ..session.entries import ATTACHMENT, Content, User
+from .mentions import (
+    MAX_NAMED,
+    Mention,
+    ResourceMention,
+    find_mentions,
+    missing_names,
+    named_files,
+)
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 MAX_MENTIONS = 20  # attached per message
-MAX_PATH_CHARS = 1_000  # of a mention
-MAX_NAMES_CHECKED = 1_000  # names per message that are looked up as files
-
-MAX_NAMED = 5  # files attached per message that it names without `@`
-MAX_NAMED_BYTES = 4_000  # of each of them
-_NAME = regex(r"[\w.-]+(?:/[\w.-]+)*")
-_MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _NUMBER = regex(r"^ *\d+\t")
-_LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
-_TRAILING_PUNCTUATION = ".,;:!?'`)]}>*…"  # punctuation after a path
-_QUOTES = "'`\"‘’“”«»"
-# A path with two folders or an ending, but not a call, a decorator, a domain or a package.
-_LIKE_FILE = regex(
-    r"[^()\[\]{}=:]*(/[^/:]+/[^():]*|\.(?!com|org|net)([A-Za-z][A-Za-z0-9]{0,3}|jsonl|ipynb))"
-)
 _LIKE_WORD = regex(r"[\w./-]*\w")
 
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A file or directory that a message names."""
-
-    path: str  # as written in the message
-    first: int = 1  # line number
-    last: int | None = None  # line number; None for the end
-    typed: bool = True  # by the user; otherwise attach only files that may be read without asking
-
-    @property
-    def as_written(self) -> str:
-        """The mention as written in the message, without quotes."""
-        if self.last is None and self.first == 1:
-            return self.path
-        return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceMention:
-    """A resource of an MCP server, named in a message as `@SERVER:URI`."""
-
-    server: str
-    uri: str
-
-
 Attached = Mention | ResourceMention | AttachedData
-
-
-def find_mentions(
-    words: Content, cwd: Path, *, typed: bool = True, servers: Collection[str] = ()
-) -> list[Mention | ResourceMention]:
-    """Return the files and directories that a message names with `@`, and resources of `servers` if
-    the user `typed` the message. Blocks.
-
-    Names of files that do not exist, such as e-mail addresses, decorators or packages, are not
-    mentions.
-    """
-    text = words if isinstance(words, str) else ""
-    names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
-    found = list[Mention | ResourceMention]()
-    for quoted, bare in names:
-        server, _, uri = (quoted or bare.rstrip(_TRAILING_PUNCTUATION)).partition(":")
-        if server in servers and uri and typed:
-            found.append(ResourceMention(server, uri))
-            continue
-        forms = _forms(quoted, bare)
-        if mention := next((form for form in forms if _exists(form.path, cwd)), None):
-            found.append(replace(mention, typed=typed))
-    return list(dict.fromkeys(found))
-
-
-def looks_like_file(name: str) -> bool:
-    """Return True if a name behind an @ is probably a path, and not a person or a decorator."""
-    return _LIKE_FILE.fullmatch(name) is not None
-
-
-def missing_names(words: Content, cwd: Path, *, servers: Collection[str] = ()) -> list[str]:
-    """Return the names behind an @ that are not files, directories or resources of `servers`.
-    Names in quotes or backticks are text, and so are names that begin one of several lines, which
-    are decorators. Blocks.
-    """
-    text = words.strip() if isinstance(words, str) else ""
-    missing = list[str]()
-    for found in islice(_MENTION.finditer(text), MAX_NAMES_CHECKED):
-        forms = list(_forms(*found.groups("")))
-        before = text[: found.start()]
-        begins_line = "\n" in text and not before.rpartition("\n")[2].strip()
-        if not forms or begins_line or before.endswith(tuple(_QUOTES)):
-            continue
-        is_resource = forms[0].path.partition(":")[0] in servers
-        if not is_resource and not any(_exists(form.path, cwd) for form in forms):
-            missing.append(forms[-1].path)
-    return list(dict.fromkeys(missing))
-
-
-def similar_name(name: str, folder: Path) -> str:
-    """Return the existing name in the same folder that is most like a missing one, or ""."""
-    from difflib import get_close_matches
-
-    parent = (folder / Path(name).expanduser()).parent
-    try:
-        names = [entry.name for entry in os.scandir(parent)]
-    except OSError:
-        return ""
-    near = get_close_matches(Path(name).name, names, 1)
-    return str(Path(name).with_name(near[0])) if near else ""
-
-
-def named_files(words: Content, cwd: Path) -> list[Mention]:
-    """Return the short text files below the directory that a message names without `@`. Blocks."""
-    text = words if isinstance(words, str) else ""
-    names = dict.fromkeys(name.rstrip(".") for name in _NAME.findall(text))
-    paths = [name for name in names if "." in name.strip("./") or "/" in name.strip("./")]
-    inside = (name for name in paths[:MAX_NAMES_CHECKED] if ".." not in Path(name).parts)
-    return list(islice((Mention(n, typed=False) for n in inside if _is_short(cwd / n)), MAX_NAMED))
-
-
-def _is_short(file: Path) -> bool:
-    try:
-        return file.is_file() and 0 < file.stat().st_size <= MAX_NAMED_BYTES
-    except OSError:
-        return False
-
-
-def mention_forms(text: str) -> Iterator[list[Mention]]:
-    """Yield what each name behind an @ may mean; the first form whose file exists counts."""
-    names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
-    yield from (list(_forms(quoted, bare)) for quoted, bare in names)
-
-
-def _forms(quoted: str, bare: str) -> Iterator[Mention]:
-    """Yield what a name may mean: with and without line numbers and the punctuation behind it."""
-    named = re.sub(r"\\(.)", r"\1", quoted) or bare
-    while named and len(named) <= MAX_PATH_CHARS:
-        yield Mention(named)
-        if lines := _LINES.fullmatch(named):
-            first = max(1, int(lines[2]))
-            yield Mention(lines[1], first, max(first, int(lines[3] or first)))
-        if quoted or named[-1] not in _TRAILING_PUNCTUATION:
-            return
-        named = named[:-1]
-
-
-def _exists(named: str, cwd: Path) -> bool:
-    try:
-        return (cwd / Path(named).expanduser()).exists()
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL, the home of an unknown user
-        return False
 
 
 class AttachmentsFeature(Feature):
@@ -227,14 +89,14 @@ class AttachmentsFeature(Feature):
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
             self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
 
-    def _report_missing(self, words: Content, missing: Sequence[str]) -> None:
-        """Report names of files that do not exist. In a message of several lines, which may be
-        code, report only names that look like paths.
+    def _report_missing(self, words: Content, missing: Mapping[str, bool]) -> None:
+        """Report names of files that do not exist, and other names in a message of a single line,
+        which is not code.
         """
         is_line = isinstance(words, str) and "\n" not in words.strip()
-        for name in missing[:MAX_NAMED]:
+        for name, is_file in [*missing.items()][:MAX_NAMED]:
             told = f"@{name}: there is no such file or directory; the name is sent as text"
-            if looks_like_file(name):
+            if is_file:
                 self._warn(told)
             elif is_line and _LIKE_WORD.fullmatch(name):
                 self.session.emit(Notice("info", told))

@@ -13,7 +13,8 @@ from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.events import Notice, TurnFinished
-from ctxagent.agent.features.attachments import MAX_MENTIONS, MAX_NAMED_BYTES, find_mentions
+from ctxagent.agent.features.attachments import MAX_MENTIONS
+from ctxagent.agent.features.mentions import MAX_NAMED_BYTES
 from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.messages.model import HINTS
@@ -50,27 +51,6 @@ def sent(talk: Conversation) -> list[dict[str, Any]]:
 
 def notices(talk: Conversation, level: str) -> list[str]:
     return [e.text for e in talk.events if isinstance(e, Notice) and e.level == level]
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("look at @src/app.py", ["src/app.py"]),
-        ("@src/app.py, then (@src/app.py) and '@src/app.py'.", ["src/app.py"]),
-        ("is @src/app.py? … @src/app.py: yes", ["src/app.py"]),
-        ("see @src/app.py:2-3 and @src/app.py:1.", ["src/app.py:2-3", "src/app.py:1-1"]),
-        ("lines @src/app.py:0", ["src/app.py:1-1"]),
-        ("a file of that name: @odd:3", ["odd:3"]),
-        ("all of @src/ and @./src", ["src/", "./src"]),
-        ('the @"my notes (old).txt"!', ["my notes (old).txt"]),
-        ('a quote: @"src\\/app.py"', ["src/app.py"]),
-        ("ask a@src/app.py or me@example.com", []),
-        ("@pytest.mark.slow\n@dataclass\nnpm i @types/node @", []),
-        ("@~nobody-of-that-name/x @" + "x" * 5_000 + " @a\0b", []),
-    ],
-)
-def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> None:
-    assert [mention.as_written for mention in find_mentions(words, project)] == named
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def found(tmp_path: Path, task: dict[str, Any], *flags: str) -> list[ManifestFin
         ("See @made.txt!", "made.txt"),
         ("See @made.org, a file like another in the repository", "made.org"),
         ("See @src/deep/none", "src/deep/none"),
+        ("Add @angular/common/http", ""),
         ('See @"a b.txt".', "a b.txt"),
         ("See @new.txt", "new.txt"),
     ],
@@ -60,7 +61,8 @@ def test_only_names_that_look_like_missing_files_are_doubts(
     tmp_path: Path, prompt: str, missing: str
 ) -> None:
     repository(tmp_path / "r")
-    (tmp_path / "r" / "notes.org").touch()
+    (tmp_path / "r" / "src").mkdir()
+    (tmp_path / "r" / "src" / "notes.org").touch()
     git(tmp_path / "r", "add", ".")
     git(tmp_path / "r", "commit", "-q", "-m", "notes")
     (tmp_path / "r" / "new.txt").touch()  # in no commit, so no task sees it

@@ -198,7 +198,7 @@ class InputCompleter(Completer):
 
     def is_unfinished(self, text: str) -> bool:
         """Return True if a text ends in a mention of nothing that exists."""
-        from ...features.attachments import find_mentions
+        from ...features.mentions import find_mentions
 
         if (found := _MENTION.search(text)) is None:
             return False
