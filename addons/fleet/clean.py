@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from re import MULTILINE
 
-from ...api.base import CtxagentError, dataclass
+from ...api.base import CtxagentError, dataclass, regex
 from ...api.files import GitRunner, current_branch
 from ...api.programs import child_environment
 from .ledger import PATCH_NAME, FleetFolder, TaskFolder, TaskRecord, logs_in
@@ -23,7 +24,11 @@ NOT_DONE = "`fleet retry` continues the task there; --all includes it"
 NOT_COLLECTED = "its changes are not collected"
 EARLIER = "changes of an earlier session, which `fleet collect` leaves out"
 NO_BASE = "it has no commit to compare with"
-OTHER_COMMITS = "its branch has commits that the worktree does not have"
+OTHER_COMMITS = "it has commits that are not checked out"
+NESTED = "it contains a repository, whose files are not in the patch"
+
+_NESTED = regex(rb"^(?:new file mode|index \S+) 160000$", MULTILINE)
+_ONLY_IN_CLONE = ["rev-list", "--max-count=1", "--all", "--not", "--remotes", "--tags", "HEAD"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,12 @@ def _uncollected(
         copies = (path / place.id / PATCH_NAME for path in folder.collections)
         if work and all(_content(copy) != work for copy in copies):
             return NOT_COLLECTED
+        if _NESTED.search(work):
+            return NESTED
+        git = GitRunner(place.path, env)
+        if place.repository is None and git.run(*_ONLY_IN_CLONE):
+            return OTHER_COMMITS
         if place.branch and current_branch(place.path) != place.branch:
-            git = GitRunner(place.path, env)
             has_branch = git.find("rev-parse", "--verify", "--quiet", place.branch) is not None
             ancestor = ("merge-base", "--is-ancestor", place.branch, "HEAD")
             return OTHER_COMMITS if has_branch and git.find(*ancestor) is None else ""

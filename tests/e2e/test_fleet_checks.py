@@ -265,6 +265,34 @@ def test_clean_keeps_the_places_of_unfinished_tasks(fleet: Fleet, tmp_path: Path
     assert "removed: 1 worktree" in fleet.call("clean", "--all").stdout
 
 
+def test_clean_keeps_work_that_no_patch_contains(fleet: Fleet, tmp_path: Path) -> None:
+    made = "mkdir library; cd library; git init -q; echo work > made.txt; git add .; "
+    command = f"{made} git -c user.name=a -c user.email=a@example.com commit -q -m work"
+    nests = [{"text": "", "tools": [{"name": "Bash", "input": {"command": command}}]}]
+    tasks: list[dict[str, str]] = [{"id": "nested", "prompt": "go", "dir": "r0"}]
+    fleet.write(tasks)
+    script = {"steps": [*nests, *WRITES["steps"]]}
+    assert fleet.call("run", *fleet.scripted(script)).returncode == 0
+    ids = ("branch", "stash")
+    fleet.write([*tasks, *({"id": id, "prompt": "go", "git": "r0"} for id in ids)])
+    assert fleet.call("run", *fleet.scripted(WRITES)).returncode == 0
+    for id in ids:
+        (place,) = fleet.place.project.glob(f"tasks.fleet/**/{id}/**/place")
+        if id == "stash":
+            git(place, "stash", "--include-untracked")
+            continue
+        git(place, "checkout", "-q", "-b", "later")
+        git(place, "add", ".")
+        git(place, "commit", "-q", "-m", "later")
+        git(place, "checkout", "-q", "--detach", "HEAD~")
+    fleet.call("collect", str(tmp_path / "out"))
+    assert fleet.call("clean").stdout.splitlines() == [
+        "removed: 0 worktrees with branches, 0 clones",
+        "  stay    nested: it contains a repository, whose files are not in the patch",
+        "  stay    branch, stash: it has commits that are not checked out",
+    ]
+
+
 @pytest.mark.full
 def test_a_hundred_worktrees_are_cleaned(fleet: Fleet, tmp_path: Path) -> None:
     before = branches(fleet)
