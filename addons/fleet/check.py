@@ -349,12 +349,12 @@ def _missing_names(
         here = "" if place.task.git is not None else "./"
         asked = "".join(f"{place.commit}:{here}{normpath(name)}\n" for name in inside)
         told = os.fsdecode(git.run("cat-file", "--batch-check", given=asked.encode())).splitlines()
-        absent = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
-        missing = missing - {*inside} | absent
+        gone = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
+        missing = missing - {*inside} | gone
     absent = {forms: lines for forms, lines in place.names.items() if missing >= {*forms}}
-    files = (
-        file_names([forms[-1] for forms in absent], _paths(git, place, folder)) if absent else ()
-    )
+    if not absent:
+        return
+    files = file_names([forms[-1] for forms in absent], _paths(git, place, folder))
     yield from ((forms[-1], lines) for forms, lines in absent.items() if forms[-1] in files)
 
 

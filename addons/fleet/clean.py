@@ -97,7 +97,7 @@ def _uncollected(
         copies = (path / place.id / PATCH_NAME for path in folder.collections)
         if work and all(_content(copy) != work for copy in copies):
             return NOT_COLLECTED
-        if _NESTED.search(work):
+        if _NESTED.search(work or b""):
             return NESTED
         git = GitRunner(place.path, env)
         if place.repository is None and git.run(*_ONLY_IN_CLONE):
