@@ -17,13 +17,22 @@ from ...tools.system.phrasing import shorten
 from ...tools.system.unicode import replace_unprintable
 from ..context import tokens
 from ..context.items import SUMMARY_SOURCE, Item, ViewResult
-from ..context.view import REINSERTED_SOURCES, View
+from ..context.view import REINSERTED_SOURCES, View, fold
 from ..errors import CompactionFailed, UsageError
 from ..lazy import dataclass
 from ..models.catalog import cost
-from ..session.entries import ATTACHMENT, LOADED_TOOLS, Entry, Mask, Session, Summary, Usage
+from ..session.entries import (
+    ATTACHMENT,
+    LOADED_TOOLS,
+    Entry,
+    Mask,
+    Revert,
+    Session,
+    Summary,
+    Usage,
+)
 from .engine import CompactionEngine
-from .history import why_not_in_context
+from .history import acts_to_undo, why_not_in_context
 from .layers.by_user import DropItems, RestoreItems, SummarizeSpan
 from .layers.clear import stub
 from .layers.layer import Layer, stub_target
@@ -31,7 +40,7 @@ from .layers.move import is_reference
 from .span import span_cost_usd, span_tokens, summarize_span
 from .summary.request import Cut, headline, unanswered_items
 
-Action = Literal["drop", "restore", "compact"]
+Action = Literal["drop", "restore", "compact", "undo"]
 Author = Literal["user", "model"]
 ItemState = Literal[
     "whole", "moved", "cleared", "truncated", "outlined", "dropped", "summarised", "summary"
@@ -248,6 +257,23 @@ class ContextEditor:
                 await engine.compact(instructions, cut=cut)
             after = engine.host.current_window().tokens
         return self._priced(replace(plan, tokens_after=after))
+
+    async def plan_undo(self) -> EditPlan:
+        """Plan the undo of the newest compaction or edit. Raises CompactionFailed without one."""
+        view, entries = self._view, [*self.entries()]
+        before = {item.seq: item for item in view.items}
+        reverts = [Revert(target=act.seq, reason="") for act in acts_to_undo(entries)]
+        after = await asyncio.to_thread(fold, [*entries, *reverts])
+        window = self.engine.host.current_window()
+        changed = [n for n, item in enumerate(after.items) if before.get(item.seq) != item]
+        plan = EditPlan(
+            "undo",
+            tuple(after.items[n].seq for n in changed),
+            window.tokens,
+            window.tokens + after.scaled(after.size) - view.scaled(view.size),
+            after.scaled(sum(item.size for item in after.items[min(changed, default=0) :])),
+        )
+        return self._priced(plan)
 
     async def undo(self, seq: int | None = None) -> list[Mask | Summary]:
         """Undo the newest compaction or edit, or the one at `seq`."""

@@ -24,7 +24,7 @@ from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import SHORTEST_DIVISOR, TASK_BOUNDARY, SummaryApplier, too_large_message
 from .full_window import full_window_error
-from .history import act_with_masks, last_acts
+from .history import acts_to_undo
 from .host import EngineHost
 from .in_time import policy_in_time
 from .layers.apply import LayerRunner
@@ -293,11 +293,7 @@ class CompactionEngine:
         """Undo the newest act of compaction, or the act at `seq`, and return its entries. `entries`
         is the whole log. Raises CompactionFailed if there is no such act.
         """
-        last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
-        if not last:
-            raise CompactionFailed(
-                "there is no compaction to undo", hint="/context shows what was cleared."
-            )
+        last = acts_to_undo(entries, seq)
         self._background.discard()
         self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
         for act in reversed(last):

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..context import tokens
+from ..errors import CompactionFailed
 from ..lazy import dataclass, regex
 from ..session.entries import (
     Assistant,
@@ -135,6 +136,18 @@ def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
         if act:
             found.insert(0, act)
     return found
+
+
+def acts_to_undo(entries: Reversible[Entry], seq: int | None = None) -> list[Mask | Summary]:
+    """Return the newest act, or the act at `seq` with its masks. Raises CompactionFailed if there
+    is no such act.
+    """
+    last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
+    if not last:
+        raise CompactionFailed(
+            "there is no compaction to undo", hint="/context shows what was cleared."
+        )
+    return last
 
 
 def act_with_masks(entries: Iterable[Entry], seq: int) -> list[Mask | Summary]:

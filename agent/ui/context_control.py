@@ -69,7 +69,7 @@ async def answer_request(agent: "AgentState", request: ContextRequest) -> dict[s
         agent.log.check_writable()
     if request.action == "items":
         found = {"items": [item.to_json() for item in edits.items()]}
-    elif request.action == "undo":
+    elif request.action == "undo" and not request.dry_run:
         found = {"undone": [act.seq for act in await edits.undo()]}
     else:
         found = (await _edited(agent, request)).to_json()
@@ -91,6 +91,8 @@ async def _edited(agent: "AgentState", request: ContextRequest) -> "EditPlan":
     if request.dry_run:
         if request.action == "compact":
             return edits.plan_compact(*part, before=before)
+        if request.action == "undo":
+            return await edits.plan_undo()
         return edits.plan_drop(refs) if request.action == "drop" else edits.plan_restore(refs)
     if request.action == "compact":
         return await edits.compact(*part, request.instructions, before=before)

@@ -209,7 +209,10 @@ def test_a_program_edits_the_context_of_a_live_session(place: Place) -> None:
                 assert done["context"]["tokens"] == plan["tokens_after"] < plan["tokens_before"]
                 assert ask("restore", refs=[each])["tokens_after"] > plan["tokens_after"]
                 assert len(ask("undo")["undone"]) == 1
-                ask("undo")
+                back = ask("undo", dry_run=True)
+                assert not back["applied"]
+                assert next_messages(place) != whole
+                assert ask("undo")["context"]["tokens"] == back["tokens_after"]
                 assert next_messages(place) == whole
             part = {"from": int(message), "before": int(last)}
             assert ask("compact", **part, dry_run=True)["summary_usd"] > 0

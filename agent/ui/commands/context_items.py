@@ -153,16 +153,11 @@ class SessionContext:
 
     async def _undo_lines(self) -> list[str]:
         from ...compaction.history import describe, last_acts
-        from ...errors import CompactionFailed
 
-        last = await asyncio.to_thread(last_acts, self._agent.log.entries())
-        if not last:
-            raise CompactionFailed(
-                "there is no compaction to undo", hint="/context shows what was cleared."
-            )
-        tokens = self._agent.model.current_window().tokens
-        after = tokens + sum(act.tokens_before - act.tokens_after for act in last)
-        return [f"undo: {describe(*last)}", f"{tokens:,} → about {after:,} tokens"]
+        plan = await self._agent.edits.plan_undo()
+        done = describe(*last_acts(self._agent.log.entries()))
+        first, *prices = plan_lines(plan)
+        return [f"undo: {done}", first.partition(": ")[2], *prices]
 
 
 def _named(refs: Sequence[int]) -> str:
