@@ -39,7 +39,10 @@ class _ContextGroup(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and self.get_command(ctx, args[0]) is None:
+        from ..ui.foreign_names import foreign_names
+
+        is_known = not args or self.get_command(ctx, args[0]) is not None
+        if not is_known and f"{self._prefix}{args[0]}" not in foreign_names("words"):
             args = [SHOW, *args]
         return super().resolve_command(ctx, args)
 
