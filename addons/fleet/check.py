@@ -349,13 +349,12 @@ def _missing_names(
         here = "" if place.task.git is not None else "./"
         asked = "".join(f"{place.commit}:{here}{normpath(name)}\n" for name in inside)
         told = os.fsdecode(git.run("cat-file", "--batch-check", given=asked.encode())).splitlines()
-        gone = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
-        missing = missing - {*inside} | gone
-    absent = {forms: lines for forms, lines in place.names.items() if missing >= {*forms}}
-    if not absent:
-        return
-    files = file_names([forms[-1] for forms in absent], _paths(git, place, folder))
-    yield from ((forms[-1], lines) for forms, lines in absent.items() if forms[-1] in files)
+        absent = {name for name, line in zip(inside, told, strict=True) if "missing" in line[-8:]}
+        missing = missing - {*inside} | absent
+    unknown = {forms: lines for forms, lines in place.names.items() if missing >= {*forms}}
+    if unknown:
+        files = file_names([forms[-1] for forms in unknown], _paths(git, place, folder))
+        yield from ((forms[-1], lines) for forms, lines in unknown.items() if forms[-1] in files)
 
 
 def _paths(git: GitRunner | None, place: _Place, folder: Path) -> Sequence[str]:
