@@ -295,7 +295,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
             say(json.dumps(told, ensure_ascii=False))
         else:
             if loaded.of_others:
-                _print_savings(comparison)
+                _print_savings(comparison, len(loaded.recordings))
             _print_comparison(comparison)
             loaded.print_request_check(unnamed=hidden)
     return 0
@@ -317,12 +317,18 @@ def _play_in_time(
     return Comparison(tuple(each.label for each in columns), tuple(rows))
 
 
-def _print_savings(comparison: "Comparison") -> None:
+def _print_savings(comparison: "Comparison", found: int) -> None:
+    """Print both costs of the `found` newest sessions, or of those that were played in time."""
     from .report.measures import total_figures
 
     before, own, *_ = (each.sums.dollars for each in total_figures(comparison))
-    last = count_of(len(comparison.runs), "session")
-    say(f"Your last {last}: ${before:,.2f}. With ctxagent ${own:,.2f}.\n")
+    played = len(comparison.runs)
+    last = "session" if played == 1 else f"{played} sessions"
+    say(f"Your last {last}: ${before:,.2f}. With ctxagent ${own:,.2f}.")
+    say("Both are replayed at list prices; neither is a bill.")
+    if played < found:
+        say(f"{found - played:,} more not played in {PLAY_LIMIT_S:g} s: ctxagent replay FILE...")
+    say("")
 
 
 def _print_comparison(comparison: "Comparison") -> None:

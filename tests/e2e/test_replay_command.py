@@ -77,15 +77,23 @@ def calls_told(table: str) -> list[str]:
     return row.split()
 
 
-def test_without_files_the_newest_sessions_of_other_agents_are_played(tmp_path: Path) -> None:
+def test_without_files_the_newest_sessions_of_other_agents_are_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "place/home/.claude/projects/-somewhere-else"
     folder.mkdir(parents=True)
     for number in range(3):
         (folder / f"s{number}.jsonl").write_bytes(working(14, 1_500, what=f"part{number}"))
+    monkeypatch.setattr("ctxagent.addons.replay.command.PLAY_LIMIT_S", float("inf"))
     result = run(tmp_path)
     assert result.exit_code == 0, result.output
     assert re.match(r"Your last 3 sessions: \$\d+\.\d\d\. With ctxagent \$\d+\.", result.stdout)
+    assert "neither is a bill" in result.stdout
     assert len(told(run(tmp_path, "--json"))["recordings"]) == 3
+    monkeypatch.setattr("ctxagent.addons.replay.command.PLAY_LIMIT_S", 0)
+    result = run(tmp_path)
+    assert re.match(r"Your last session: \$", result.stdout)
+    assert "2 more not played in 0 s" in result.stdout
 
 
 # What is played

@@ -133,6 +133,18 @@ def test_an_address_without_a_key_begins_with_the_form_and_with_sessions_of_othe
     assert place.logs() == []
 
 
+def test_a_comparison_that_ends_without_a_result_says_how_to_repeat_it(place: Place) -> None:
+    folder = place.root / "home/.claude/projects/-elsewhere"
+    folder.mkdir(parents=True)
+    (folder / "broken.jsonl").write_text("{")
+    with begun(place, place.environ(), columns=120) as terminal:
+        terminal.see("run `ctxagent replay` in a shell to see it")
+        terminal.see(f"Step 1 of 3: {ASKS}")
+        terminal.press("esc")
+        terminal.see("no key yet")
+        leave(terminal)
+
+
 @pytest.mark.parametrize("has", ["key", "script", "pipe"])
 def test_no_form_where_something_is_chosen(place: Place, has: str) -> None:
     script = place.project / "script.json"

@@ -159,7 +159,7 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
 
 async def _show_history(repl: CommandContext) -> None:
     """Compare the cost of the newest sessions of other agents on this machine. Say nothing if there
-    are none, or if it takes too long.
+    are none.
     """
     try:
         recordings = repl.services.recordings() if repl.services.recordings else None
@@ -179,6 +179,7 @@ async def _show_history(repl: CommandContext) -> None:
     finally:
         repl.show_activity("")
     if compared is None:
+        repl.say("the comparison is not finished; run `ctxagent replay` in a shell to see it")
         return
     sessions = "session" if compared.sessions == 1 else f"{compared.sessions} sessions"
     costs = f"${compared.dollars:,.2f}. With ctxagent ${compared.own_dollars:,.2f}."
