@@ -84,6 +84,7 @@ STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped command
 # A word of a command, and not the end of a sentence.
+_FIRST_WORD = regex(r"[\w-]+(?:[.:/@][\w-]+)*")  # a command or a file, but not an address
 _COMMAND_WORD = regex(r"[A-Za-z0-9](?:[\x21-\x7e]*[A-Za-z0-9_/-])?", re.ASCII)
 LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
 PICK = "?"  # value of --resume without an ID
@@ -272,22 +273,23 @@ def message_of(context: click.Context) -> str | None:
 
 
 def _check_first_word(context: click.Context) -> None:
-    """Raise UsageError if the message looks like a command: one or two words without spaces, or a
-    mistyped command, or a command of another agent with a quoted task.
+    """Raise UsageError if the message looks like a command: one or two words without spaces, also
+    such as `auth:login`, or a mistyped command, or a command of another agent with a quoted task.
     """
     from difflib import get_close_matches
 
     from ..ui.foreign_names import foreign_names
 
     first, *more = context.args
-    if not re.fullmatch(r"[\w-]+", first):
+    if not _FIRST_WORD.fullmatch(first):
         return
     main, subcommands = context.command, foreign_names("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.list_commands(context) if isinstance(main, click.Group) else ()
     near = get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
     near = near or [name for name in commands if not more and first.startswith(f"{name}-")]
-    looks_like_command = len(more) < 2 and all(map(_COMMAND_WORD.fullmatch, context.args))
+    is_short = len(more) < 2 and all(map(_COMMAND_WORD.fullmatch, context.args))
+    looks_like_command = not more or is_short
     hint = ""
     if first in subcommands:
         # The rest must be a quoted task or more such words: exec "fix it", auth login.
@@ -299,6 +301,8 @@ def _check_first_word(context: click.Context) -> None:
         hint = f"Did you mean `ctxagent {near[0]}`?"
     elif looks_like_command:
         hint = "`ctxagent --help` lists the commands."
+        if Path(first).exists():
+            hint = f"To attach the file: ctxagent {shlex.quote(' '.join((f'@{first}', *more)))}"
     if hint:
         words = shlex.join(context.args)
         hint = f"{hint}\nTo send it to the agent: ctxagent -- {words}"

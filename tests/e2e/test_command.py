@@ -224,6 +224,15 @@ def test_a_file_that_does_not_exist_is_an_error_unless_quoted(place: Place) -> N
     assert len(server.requests) == 2
 
 
+def test_a_file_that_is_no_command_is_told_how_to_attach_it(place: Place) -> None:
+    (place.project / "calc.py").write_text("x = 1\n")
+    done = place.run("calc.py", "explain", env=place.server("http://127.0.0.1:9"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "To attach the file: ctxagent '@calc.py explain'" in done.stderr
+    assert "To send it to the agent: ctxagent -- calc.py explain" in done.stderr
+    assert place.logs() == []
+
+
 def test_an_unknown_provider(place: Place) -> None:
     env = place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
     done = place.run("-p", "x", "--model", "opnai/gpt-5", env=env)

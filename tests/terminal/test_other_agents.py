@@ -33,7 +33,11 @@ LINES = [
     "github install",
     "sandbox ls",
     "completion bash",
+    "auth:login",
+    "install@latest",
+    "nosuch.py",
     "hello",
+    "erkläre",
     "fix it",
 ]
 
