@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ..agent.compaction.breakdown import break_down
     from ..agent.compaction.document import SummaryDocument
     from ..agent.compaction.document import render as render_summary
-    from ..agent.compaction.engine import CompactionEngine
+    from ..agent.compaction.engine import WHILE_AWAY, CompactionEngine
     from ..agent.compaction.history import acts, readable_trigger
     from ..agent.compaction.host import BareHost, CompactionPurpose
     from ..agent.compaction.layers import truncate
@@ -65,6 +65,7 @@ __all__ = [
     "SUMMARY_SOURCE",
     "THINKING",
     "UNNUMBERED",
+    "WHILE_AWAY",
     "BareHost",
     "ClearResults",
     "CompactionEngine",

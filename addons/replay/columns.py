@@ -207,7 +207,8 @@ class Columns:
         from ...api.context import LAYERS
         from ...api.settings import settings_from_flags
 
-        flags, off = tuple(self.options["settings"]), (f for each in LAYERS for f in each.off)
+        flags = tuple(self.options["settings"])
+        off = *(f for each in LAYERS for f in each.off), "compact.while_away=false"
         found = [replace(self._terms(BASELINE, settings_from_flags((*flags, *off))), layers=())]
         for preset in dict.fromkeys(self.presets):
             settings = settings_from_flags((f"compact.preset={preset}", *flags))

@@ -33,11 +33,12 @@ from .layers.layer import Layer, RefusedPart
 from .policy import Policy, reached, summary_due_at
 from .preserve import DECISION_LOG, missing_sections
 from .summary.background import (
-    OUTPUT_PRICE,
     REPLY_SHARE,
     BackgroundSummary,
     SummaryAccount,
     SummaryCost,
+    output_price,
+    pays_after_pause,
 )
 from .summary.preview import SummaryPreview
 from .summary.request import (
@@ -47,6 +48,7 @@ from .summary.request import (
     headline,
     max_summary_tokens,
     max_tokens_after,
+    seqs_before_tail,
 )
 from .summary.writer import (
     INSTRUCTIONS_IGNORED,
@@ -56,9 +58,9 @@ from .summary.writer import (
     document_of,
 )
 from .verify import exam
-from .verify.exam import ExamReport
 
 MANUAL = "manual"  # trigger of a summary that the user asks for
+WHILE_AWAY = "the cache ended while you were away"  # trigger
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps too much
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
@@ -105,6 +107,8 @@ class CompactionEngine:
         self._calls_to_wait -= 1
         self._layers.act_first()
         if self.policy.mode != "off":
+            if turn_start and self.host.user_was_away():
+                await self._summarize_after_pause()
             full = self.host.current_window()
             summary_first = self.policy.summarize_first and reached(self.policy.summarize_at, full)
             if not summary_first:
@@ -249,7 +253,7 @@ class CompactionEngine:
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return replace(draft, document=fitted.document), fitted.text
 
-    async def examine(self, summary: Summary) -> ExamReport:
+    async def examine(self, summary: Summary) -> exam.ExamReport:
         """Ask the model the probes of the newest summary, and grade its answers. The request has
         only the summary as context. Raises ModelError.
         """
@@ -341,8 +345,6 @@ class CompactionEngine:
         """Cancel a summary that is being prepared, and wait until its task ends."""
         await self._background.close()
 
-    # The summary
-
     async def _checkpoint_if_due(self, window: Window) -> None:
         """Take checkpoints at the policy's fill levels, each level once between two summaries."""
         if reached(self.policy.checkpoint_at, window) and self._first_time("checkpoint"):
@@ -382,6 +384,31 @@ class CompactionEngine:
         elif not due and reached(self.policy.prepare_at, window) and not self._layers.is_enough():
             self._prepare_summary()
 
+    async def _summarize_after_pause(self) -> None:
+        """Summarise if it pays after the prompt cache has expired: with the prepared summary, or
+        else from the ledger.
+        """
+        if self._calls_to_wait > 0 or not self.tokens_after_pause():
+            return
+        ready, writer = self._background.is_ready, self._writer(self._layers.policy)
+        draft = None if ready else writer.from_ledger(document_of(self.host.view.summary))
+        with suppress(CompactionFailed):  # not urgent: the context fits
+            await self.compact(trigger=WHILE_AWAY, draft=draft)
+
+    def tokens_after_pause(self) -> int | None:
+        """Estimate the size of the context after the summary that is made if the user returns after
+        the prompt cache has expired. Return None if none is made.
+        """
+        if not self.policy.while_away or self.policy.mode != "auto":
+            return None
+        with suppress(CompactionFailed):  # there is nothing to summarise
+            cut, window = self._find_cut(), self.host.current_window()
+            prices = self._layers.prices()
+            after = self._applier.tokens_after(cut, int(REPLY_SHARE * max_summary_tokens(window)))
+            misses = self._layers.cost_of_misses({item.seq for item in cut.evicted})
+            return after if pays_after_pause(window.tokens - after, prices, misses) else None
+        return None
+
     async def _summarize_if_it_pays(self, window: Window) -> bool:
         """Prepare a summary when it costs less than keeping the old part, and apply it once it is
         written. Return True if it pays.
@@ -420,29 +447,10 @@ class CompactionEngine:
             return None
         prices = self._layers.prices()
         once = prices.write if prices.is_cold else prices.read
-        written = text * (self._output_price() + prices.write)
-        gone = self._seqs_before_tail(tail)
+        written = text * (output_price(self.host) + prices.write)
+        gone = seqs_before_tail(view, tail)
         price = once * window.tokens + written + prices.rewrite * (fixed + tail)
         return SummaryCost(prices.read * old, price + self._layers.cost_of_misses(gone))
-
-    def _seqs_before_tail(self, tail: int) -> set[int]:
-        """Return the seqs of the items before the last `tail` tokens."""
-        view, room = self.host.view, float(tail)
-        for place in range(len(view.items) - 1, -1, -1):
-            room -= view.scaled(view.items[place].size)
-            if room < 0:
-                return {item.seq for item in view.items[: place + 1]}
-        return set()
-
-    def _output_price(self) -> float:
-        """Return the price of an output token, as a multiple of an input token's."""
-        if (speed := self.host.token_seconds()) is not None:
-            context = self.host.current_window().tokens
-            return speed.output_at(context) / speed.prefill_at(context)
-        read, written = self.host.call_cost_usd(1_000, 0), self.host.call_cost_usd(0, 1_000)
-        if not read or written is None:
-            return OUTPUT_PRICE
-        return self.host.cache_terms().read * written / read
 
     def calls_until_summary_pays(self) -> int | None:
         """Return the number of further calls until a summary pays; None if never."""
@@ -496,7 +504,7 @@ class CompactionEngine:
         if not (self._writes_in_background and self._background.is_wanted()):
             return
         with suppress(CompactionFailed):
-            max_after = self._max_tokens_when_due()
+            max_after = self._layers.most_to_leave()
             cut = self._find_cut(max_after)
             self._check_worth(cut, self.host.current_window(), max_after)
             if self._background.should_start(cut):
@@ -506,14 +514,7 @@ class CompactionEngine:
     def _would_leave_room(self, cut: Cut) -> bool:
         """Return True if a summary at this cut would leave enough room."""
         text = max_summary_tokens(self.host.current_window())
-        return self._applier.tokens_after(cut, text) <= self._max_tokens_when_due()
-
-    def _max_tokens_when_due(self) -> int:
-        """Return the most tokens that an automatic summary may leave at its threshold."""
-        window = self.host.current_window()
-        due_at = summary_due_at(self.policy, window) or 0
-        full = replace(window, tokens=max(window.tokens, due_at))
-        return max_tokens_after(full, must_halve=True)
+        return self._applier.tokens_after(cut, text) <= self._layers.most_to_leave()
 
     def _find_cut(self, max_after: int | None = None, *, newest_only: bool = False) -> Cut:
         """Find a cut that leaves at most `max_after` tokens (default: half the window). If none

@@ -74,6 +74,11 @@ class EngineHost(Protocol):
     def cache_is_cold(self) -> bool:
         """Return True if the prompt cache has expired since the newest call."""
 
+    def user_was_away(self) -> bool:
+        """Return True if the prompt cache of this conversation and model has expired since its
+        newest call, and a user has returned since. Always False in runs without a user.
+        """
+
     def current_window(self) -> Window:
         """Return the context's size and the model's window."""
 
@@ -180,6 +185,9 @@ class BareHost:
 
     def token_seconds(self) -> TokenSeconds | None:
         return None
+
+    def user_was_away(self) -> bool:
+        return False
 
     def price_factor(self, prompt: int) -> float:
         return price_factor(self.model_id, prompt)

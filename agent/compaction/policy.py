@@ -12,7 +12,7 @@
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
 | keep verbatim | tail | 5 messages | tail | tail | tail |
 | checkpoint | at 85 % | off | at 75 %, 85 % | before a summary | before a summary, at the end |
-| also summarise | | | | todo list done, 20 turns | at the end |
+| also summarise | after a pause | | | todo list done, 20 turns | at the end |
 """
 
 from dataclasses import asdict, field, replace
@@ -64,6 +64,7 @@ class Policy:
     truncate: Literal["all", "persisted"] = "all"  # inputs of any tool, or of edits still on disk
     prepare_at: PolicyThreshold = 0.70
     outline: bool = True  # shorten old exchanges to one line each, when that pays
+    while_away: bool = True  # summarise when the user returns after the cache has expired
     summarize_at: PolicyThreshold = 0.93
     summarize_when: SummarizeWhen = "full"  # "pays": also below `summarize_at`, when that pays
     summarize_first: bool = False  # when a summary is due, summarise first and clear afterwards
@@ -111,6 +112,7 @@ PRESETS: dict[str, Policy] = {
     "lean": replace(
         DEFAULT,
         preset="lean",
+        while_away=False,  # with so few newest tokens, it caused more misses
         outline=False,  # outlines caused more misses here
         edit_margin=1.0,
         clear_keep=1,  # the chances of a miss protect the newest results
@@ -122,6 +124,7 @@ PRESETS: dict[str, Policy] = {
     "append": replace(
         DEFAULT,
         preset="append",
+        while_away=False,
         outline=False,
         move_reads_above=4_000,
         preview_chars=3_000,
@@ -135,6 +138,7 @@ PRESETS: dict[str, Policy] = {
     "small": replace(
         DEFAULT,
         preset="small",
+        while_away=False,
         outline=False,
         move_above=1_500,
         move_reads_above=1_500,
@@ -148,6 +152,7 @@ PRESETS: dict[str, Policy] = {
     "v5": replace(
         DEFAULT,
         preset="v5",
+        while_away=False,
         saves_time=False,
         outline=False,
         line_numbers=True,
@@ -165,6 +170,7 @@ PRESETS: dict[str, Policy] = {
     "ctx-001": replace(
         DEFAULT,
         preset="ctx-001",
+        while_away=False,
         saves_time=False,
         outline=False,
         line_numbers=True,
@@ -183,6 +189,7 @@ PRESETS: dict[str, Policy] = {
     "anchored": replace(
         DEFAULT,
         preset="anchored",
+        while_away=False,
         saves_time=False,
         outline=False,
         line_numbers=True,
@@ -203,6 +210,7 @@ PRESETS: dict[str, Policy] = {
     "ledger": replace(
         DEFAULT,
         preset="ledger",
+        while_away=False,
         saves_time=False,
         outline=False,
         line_numbers=True,
@@ -253,6 +261,7 @@ _FIELDS = {  # the field of each setting that can be "preset"
     "compact.prepare_at": "prepare_at",
     "compact.keep_tokens": "keep_tokens",
     "compact.keep_messages": "keep_messages",
+    "compact.while_away": "while_away",
     "compact.summarizer": "summarizer",
     "move.above": "move_above",
     "move.reads_above": "move_reads_above",

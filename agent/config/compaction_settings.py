@@ -136,6 +136,11 @@ class CompactSettings:
         whole_number("messages", 0),
         "How many of the newest messages a summary always keeps unchanged.",
     )
+    while_away: bool | Preset = _by_preset(
+        SWITCH,
+        "Whether to summarise from the log, if it pays, when you return after the cache has "
+        "expired.",
+    )
     model: str | None = setting(
         None,
         or_none("auto", MODEL_ID),

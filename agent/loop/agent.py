@@ -82,6 +82,7 @@ class AgentState(LiveSession):
     runner: ToolRunner = field(init=False)
     engine: CompactionEngine = field(init=False)
     edits: ContextEditor = field(init=False)  # of the context, by the user
+    has_user: bool = field(default=False, init=False)  # a user reads and answers in a front end
     is_open: bool = field(default=False, init=False)  # the opening is recorded
     turn_mode: str = field(init=False)  # the permission mode of the newest turn
 

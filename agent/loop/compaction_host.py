@@ -82,9 +82,16 @@ class CompactionHost:
         return self._agent.model.client.abilities.slots == 1
 
     def cache_is_cold(self) -> bool:
-        agent, model = self._agent, self.model_id  # each model has its own cache
-        asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
+        asked_at = self._asked_at()
         return asked_at is None or time.time() - asked_at > self.cache_terms().life
+
+    def user_was_away(self) -> bool:
+        return self._agent.has_user and self._asked_at() is not None and self.cache_is_cold()
+
+    def _asked_at(self) -> float | None:
+        """Return the Unix time of the newest call; None for none. Each model has its own cache."""
+        agent, model = self._agent, self.model_id
+        return agent.model.last_calls.get(model) or agent.totals.replied_at(model)
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         agent = self._agent

@@ -74,6 +74,20 @@ def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> 
     return [first, when, f"/compact: {would}"]
 
 
+def pause_lines(agent: "AgentState") -> list[str]:
+    """Return a line on the summary that is made when the user returns after a pause, if any."""
+    if (after := agent.engine.tokens_after_pause()) is None:
+        return []
+    pause = _life_text(agent.engine.host.cache_terms().life)
+    sizes = f"{agent.model.current_window().tokens:,} → about {after:,} tokens"
+    return [f"after a pause of more than {pause}: {sizes} · a summary from the log"]
+
+
+def _life_text(seconds: float) -> str:
+    """Return the lifetime of a prompt cache as text."""
+    return f"{seconds:g} seconds" if seconds < 60 else f"{seconds / 60:g} minutes"
+
+
 def in_calls(calls: int) -> str:
     """Return a text for "after this many calls"."""
     return f"in about {count_of(calls, 'call')} like the last" if calls else "now"
@@ -239,7 +253,7 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
     sent, missed_at = _parse_time([before, *readings][-1].at), _parse_time(missed.at)
     life = cache_terms(missed.model).life
     if sent and missed_at and (missed_at - sent).total_seconds() > life:
-        return f"more than {life / 60:g} minutes passed"
+        return f"more than {_life_text(life)} passed"
     return "the server had dropped it from its cache"
 
 

@@ -4,16 +4,20 @@ call, since the whole prompt is written again anyway.
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.compaction.engine import WHILE_AWAY
+from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.events import Accepted, Event
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Mask, Session
+from ctxagent.agent.session.entries import Mask, Session, Summary
 from ctxagent.tools.bash import BashTool
 
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.history import words
 
 
 @pytest.mark.slow
@@ -68,6 +72,43 @@ def test_results_that_an_interrupt_left_unanswered_stay(tmp_path: Path) -> None:
     talk.agent.model.last_calls["scripted"] = 1.0
     assert talk.say("and?").text == "Yes."
     assert [len(mask.targets) for mask in talk.of(Mask)] == [3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("has_user", "policy", "count"),
+    [(True, DEFAULT, 1), (False, DEFAULT, 0), (True, replace(DEFAULT, while_away=False), 0)],
+)
+def test_a_summary_from_the_log_for_a_user_who_returns(
+    tmp_path: Path, has_user: bool, policy: Policy, count: int
+) -> None:
+    """Texts of about 36,000 tokens. The first call after the pause replaces those before the newest
+    20,000, without a request. After an undo, only the next pause has a summary.
+    """
+    steps = [*(Step(text=words(6_000)) for _ in range(6)), *(Step(text=f"{n}.") for n in range(4))]
+    talk = Conversation(tmp_path / "p", steps, policy=policy)
+    talk.cwd.mkdir()
+    talk.agent.has_user = has_user
+    for n in range(6):
+        assert talk.say(f"go {n}").status == "ok"
+    expected = talk.agent.engine.tokens_after_pause()
+    assert talk.say("soon").text == "0."
+    assert talk.of(Summary) == []
+    talk.agent.model.last_calls["scripted"] = 1.0  # long ago
+    assert talk.say("and?").text == "1."
+    summaries = talk.of(Summary)
+    assert len(summaries) == count
+    if not count:
+        assert (expected is None) is has_user
+        return
+    assert summaries[0].trigger == WHILE_AWAY
+    assert summaries[0].tokens_after == pytest.approx(expected, rel=0.2)
+    assert talk.say("sure?").text == "2."
+    assert talk.of(Summary) == summaries
+    talk.agent.engine.uncompact(talk.agent.log.entries())
+    talk.agent.model.last_calls["scripted"] = 1.0
+    assert talk.say("really?").text == "3."
+    assert talk.of(Summary) == summaries
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "ui.enter_while_working": "after-turn",
         "compact.preset": "v5", "compact.mode": "remind", "compact.at": "150_000",
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",
+        "compact.while_away": "false",
         "compact.model": "m", "compact.summarizer": "mechanical", "clear.when": "off",
         "clear.from": "0.25", "clear.keep": "0", "clear.above": "0",
         "clear.outline": "true", "clear.tools": "Bash", "truncate.at": "25%",

@@ -67,6 +67,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         clear_tools=(),
         outline=False,
         saves_time=False,
+        while_away=False,
         truncate="persisted",
         truncate_at=100_000,
         checkpoint_at=0.6,
@@ -116,7 +117,7 @@ def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:
             if key in KEYS
             for value in [values[at].partition(",")[0]]
         ]
-        assert len(flags) == 15
+        assert len(flags) == 16
         assert policy(place, f"compact.preset={name}", *flags) == PRESETS[name]
 
 

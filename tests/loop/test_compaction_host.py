@@ -88,6 +88,20 @@ def test_the_cache_is_cold_after_its_life(talk: Conversation) -> None:
     assert found.cache_is_cold()
 
 
+def test_a_user_was_away_if_the_cache_of_this_model_has_expired(talk: Conversation) -> None:
+    found, life, calls = host(talk), cache_terms(MODEL).life, talk.agent.model.last_calls
+    talk.agent.has_user = True
+    assert not found.user_was_away(), "nothing was asked yet"
+    calls[MODEL] = time.time() - life / 2
+    assert not found.user_was_away()
+    calls[MODEL] = time.time() - 2 * life
+    assert found.user_was_away()
+    talk.agent.has_user = False
+    assert not found.user_was_away()
+    talk.agent.has_user, talk.model.id = True, "other"
+    assert not found.user_was_away()
+
+
 def test_the_replies_of_an_earlier_process_keep_the_cache_warm(talk: Conversation) -> None:
     talk.agent.record(Session(id="s", cwd="/", version="0", model=MODEL))
     talk.agent.record(Assistant(content=[], usage={}, stop_reason="end_turn", model=MODEL))

@@ -134,7 +134,7 @@ class LayerRunner:
         self, due: Sequence[DueMask], account: BreakEven
     ) -> HistoryEdit | None:
         """Return the most profitable of the edits that leave enough room; None if there is none."""
-        needed = self.host.current_window().tokens - self._most_to_leave()
+        needed = self.host.current_window().tokens - self.most_to_leave()
         return account.best_edit(due, self.host.view, self.prices(), needed)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
@@ -142,9 +142,9 @@ class LayerRunner:
         threshold.
         """
         after = self.host.current_window().tokens - sum(each.saved for each in due)
-        return bool(due) and after <= self._most_to_leave()
+        return bool(due) and after <= self.most_to_leave()
 
-    def _most_to_leave(self) -> int:
+    def most_to_leave(self) -> int:
         """Return the most tokens that a summary may leave at its threshold."""
         window = self.host.current_window()
         due_at = summary_due_at(self.policy, window) or 0

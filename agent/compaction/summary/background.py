@@ -19,11 +19,15 @@ from ...errors import RecordError
 from ...lazy import dataclass
 from ...session.entries import Summary
 from ..host import EngineHost
+from ..layers.break_even import PromptPrices
 from .request import Cut
 from .writer import SummaryDraft
 
 OUTPUT_PRICE = 5.0  # price of output as a multiple of input, for models without a known price
 REPLY_SHARE = 0.35  # average length of a summary, as a share of its cap
+# From a user's return to the next pause that outlasts the cache. In recorded sessions, the median
+# is 11 and the mean 32.
+CALLS_AFTER_PAUSE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,26 @@ class SummaryAccount:
         if cost.reading <= 0:
             return None
         return max(0, -int((self.spent - cost.price) // cost.reading))
+
+
+def output_price(host: EngineHost) -> float:
+    """Return the price of an output token, as a multiple of an input token's."""
+    if (speed := host.token_seconds()) is not None:
+        context = host.current_window().tokens
+        return speed.output_at(context) / speed.prefill_at(context)
+    read, written = host.call_cost_usd(1_000, 0), host.call_cost_usd(0, 1_000)
+    if not read or written is None:
+        return OUTPUT_PRICE
+    return host.cache_terms().read * written / read
+
+
+def pays_after_pause(saved: int, prices: PromptPrices, misses: float) -> bool:
+    """Return True if a summary from the ledger pays after the prompt cache has expired.
+
+    The next request writes the whole context, and those after it read it. A summary that saves
+    `saved` tokens of that costs only its expected misses, in input tokens.
+    """
+    return (prices.write + CALLS_AFTER_PAUSE * prices.read) * saved > misses
 
 
 MIN_GROWTH_SHARE = 0.10  # of the window: growth of the context before another summary

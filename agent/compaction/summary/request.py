@@ -88,6 +88,16 @@ class Cut:
         return [new[0], new[-1]]
 
 
+def seqs_before_tail(view: View, tail: int) -> set[int]:
+    """Return the seqs of the items before the last `tail` tokens."""
+    room = float(tail)
+    for place in range(len(view.items) - 1, -1, -1):
+        room -= view.scaled(view.items[place].size)
+        if room < 0:
+            return {item.seq for item in view.items[: place + 1]}
+    return set()
+
+
 def find_cut(
     view: View,
     policy: Policy,

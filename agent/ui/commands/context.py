@@ -253,6 +253,7 @@ async def _report(repl: CommandContext) -> "list[RenderableType]":
     # A turn may be running, so copy its mutable state before the first await.
     window = agent.model.current_window()
     view, facts = agent.view.copy(), compaction_report.next_lines(agent)
+    facts += compaction_report.pause_lines(agent)
     entries = agent.log.entries()
     done = await asyncio.to_thread(acts, entries)
     filled = await asyncio.to_thread(breakdown.break_down, view, window)

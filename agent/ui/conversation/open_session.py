@@ -195,6 +195,7 @@ class Conversation:
         except asyncio.CancelledError:
             self._closing_unwanted = asyncio.create_task(_close_unwanted(opening))
             raise
+        opened.has_user = True
         left, self._agent = self._agent, opened
         if left is not None:
             opened.approval.mode, opened.model.effort = left.approval.mode, left.model.effort
