@@ -151,8 +151,12 @@ class PromptCache:
 
     def is_cold(self, at: float | None) -> bool:
         """Return True if every stored prefix has expired at time `at`."""
-        newest = max(self._last_use.values(), default=float("-inf"))
-        return (self._clock if at is None else at) - newest > self.life
+        return not self._last_use or self.pause(at) > self.life
+
+    def pause(self, at: float | None) -> float:
+        """Return the seconds from the last use of the cache to time `at`; 0 if it was not used."""
+        now = self._clock if at is None else at
+        return now - max(self._last_use.values(), default=now)
 
     def _hit(self, blocks: Sequence[_Block], breakpoint: int) -> _Block | None:
         """Return the last block of the longest stored prefix within reach of the breakpoint, or

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...api.base import LimitReached, ModelError, dataclass, regex
 from ...api.context import (
+    WHILE_AWAY,
     BareHost,
     CompactionEngine,
     CompactionPurpose,
@@ -51,7 +52,7 @@ from ...api.session import Compacted, Event
 from ...api.text import strings_in
 from .cache_prices import CacheBill, PromptCache, ThinkingMeter, prompt_of
 from .lost_facts import FactDetector, LostFact
-from .results import Fill, Need, NeedKind, PricedCall, ReplayAct, ReplayRun, Share
+from .results import Fill, Need, NeedKind, Pause, PricedCall, ReplayAct, ReplayRun, Share
 from .session_log import EntryStorage, message_entry, reply_blocks, result_entry
 
 MIN_TELLING_LINE_CHARS = 16  # shorter lines occur in many results
@@ -148,6 +149,7 @@ class ReplayHost(BareHost):
         self.writer = writer
         self.cache = PromptCache(self.cache_terms().life)
         self.clock: float | None = None  # the time in the recording, in seconds
+        self.user_wrote = False  # since the newest call
         # Compactions of the engine and its model calls; the player collects and clears them.
         self.acts: list[Compacted] = []
         self.engine_calls: list[tuple[CacheBill, Usage]] = []
@@ -162,6 +164,9 @@ class ReplayHost(BareHost):
 
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
+
+    def user_was_away(self) -> bool:
+        return self.user_wrote and self.cache.pause(self.clock) > self.cache.life
 
     def file_sha256(self, path: str) -> str | None:
         return self.file_digests.get(path)
@@ -259,6 +264,7 @@ class Player:
     _priced: list[PricedCall] = field(default_factory=list)
     _acts: list[ReplayAct] = field(default_factory=list)
     _needs: list[Need] = field(default_factory=list)
+    _pauses: list[Pause] = field(default_factory=list)
     _fills: list[Fill] = field(default_factory=list)
     _results: dict[int, str] = field(default_factory=dict)  # whole texts, by entry
     _errors: list[str] = field(default_factory=list)
@@ -310,6 +316,7 @@ class Player:
             priced=tuple(self._priced),
             acts=tuple(self._acts),
             needs=tuple(self._needs),
+            pauses=tuple(self._pauses),
             lost=tuple(self._lost),
             thinking=self._thinking.result(),
             fills=tuple(self._fills),
@@ -349,6 +356,7 @@ class Player:
         entry = message_entry(words, source, host.log.last_seq + 1, self._entry_storage)
         recorded = host.record(entry)
         self._facts.add(recorded.seq, words.text)
+        host.user_wrote = host.user_wrote or not (words.by_client or words.mid_turn)
         if words.by_client and not self._has_reply and isinstance(recorded, User):
             host.instructions.append(recorded)
 
@@ -357,8 +365,10 @@ class Player:
         self._has_reply = True
         if self.host.clock is None:
             self._advance_clock(reply.at)
+        before = self.host.current_window().tokens
         await self.engine.before_call(turn_start=start)
         await self.engine.wait_for_background()  # keeps replays deterministic
+        self._record_pause(before)
         self._record_compactions()
         self._thinking.count_call(self.host.view)
         request = self.request()
@@ -483,6 +493,19 @@ class Player:
                 cold=bool(bill.cold),
             )
         )
+
+    def _record_pause(self, before: int) -> None:
+        """Record the pause before a call if the user has written since the newest call. `before` is
+        the size of the context before the engine acted.
+        """
+        host = self.host
+        if host.user_wrote and self._priced:
+            done = any(act.trigger == WHILE_AWAY for act in host.acts)
+            after, seconds = host.current_window().tokens, host.cache.pause(host.clock)
+            number = len(self._priced) + len(host.engine_calls) + 1
+            was_away = host.user_was_away()
+            self._pauses.append(Pause(number, seconds, was_away, done, before, after))
+        host.user_wrote = False
 
     def _record_compactions(self) -> None:
         """Record the engine's compactions before this call, and the calls it made for them."""

@@ -58,6 +58,18 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause of the user between two calls."""
+
+    number: int  # of the call after it
+    seconds: float  # since the newest call
+    was_away: bool  # the cache had expired
+    summarized: bool  # because of `compact.while_away`
+    before: int  # tokens of the context when the user returned
+    after: int  # tokens of the call's context
+
+
+@dataclass(frozen=True, slots=True)
 class Fill:
     """The contents of the window at call `number`: tokens by kind, in the order of
     `compaction.breakdown.KINDS`.
@@ -119,6 +131,10 @@ class Sums:
     missed_usd: float = 0.0
     lost: int = 0  # facts written by a reply after they had left the context
     stopped: int = 0  # sessions that were not played to their end
+    pauses: int = 0  # of the user
+    pauses_away: int = 0  # that outlasted the cache
+    pauses_used: int = 0  # after which a summary was made
+    pauses_usd: float = 0.0  # of the first calls after the pauses that outlasted the cache
     paths: Share = Share()  # the session's paths that the last context still contains
     errors: Share = Share()  # the session's error lines that the last context still contains
     recovered: Share = Share()  # results that Recall returns byte for byte, of all results
@@ -163,6 +179,7 @@ class ReplayRun:
     recovered: Share
     lost: tuple[LostFact, ...] = ()
     explored: Share = Share()
+    pauses: tuple[Pause, ...] = ()
     thinking: DroppedThinking = DroppedThinking()
     peak_then: int | None = None  # tokens of the largest prompt in the recording, if recorded
     stopped: str = ""  # why the replay stopped early; "" if it was played to the end
@@ -171,6 +188,7 @@ class ReplayRun:
     def sums(self) -> Sums:
         masks = [act for act in self.acts if act.layer != "summary"]
         extra = sum(need.dollars for need in self.needs if need.how == "used")
+        returns = {pause.number for pause in self.pauses if pause.was_away}
         return Sums(
             calls=len(self.priced),
             peak=max((call.prompt for call in self.priced), default=0),
@@ -187,6 +205,10 @@ class ReplayRun:
             missed_usd=sum(need.dollars for need in self.needs),
             lost=len(self.lost),
             stopped=int(bool(self.stopped)),
+            pauses=len(self.pauses),
+            pauses_away=len(returns),
+            pauses_used=sum(pause.summarized for pause in self.pauses),
+            pauses_usd=sum(call.dollars for call in self.priced if call.number in returns),
             paths=self.paths,
             errors=self.errors,
             recovered=self.recovered,

@@ -56,6 +56,14 @@ def test_a_repeated_request_is_read_completely() -> None:
     assert price_requests([body(marked(9), words(1))] * 3) == CacheBill(written=9, read=18, plain=3)
 
 
+def test_a_pause_lasts_from_the_last_use() -> None:
+    cache = PromptCache(300.0)
+    assert (cache.pause(1_000.0), cache.is_cold(1_000.0)) == (0.0, True), "it was never used"
+    cache.charge(body(marked(2_000)), 1_000.0)
+    assert (cache.pause(None), cache.pause(1_300.0), cache.pause(1_301.0)) == (0.0, 300.0, 301.0)
+    assert [cache.is_cold(at) for at in (None, 1_300.0, 1_301.0)] == [False, False, True]
+
+
 def test_the_price() -> None:
     bill = CacheBill(written=100, read=1_000, plain=7, misses=3)
     assert bill.relative(TERMS) == pytest.approx(232)

@@ -13,7 +13,9 @@ import pytest
 from ctxagent.addons.replay.parallel import compare
 from ctxagent.addons.replay.player import NeedDetector, Player, Terms, play
 from ctxagent.addons.replay.results import ReplayRun, Share, Sums
+from ctxagent.agent.compaction.engine import WHILE_AWAY
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
+from ctxagent.agent.context.request import Request
 from ctxagent.agent.models.catalog import cost
 from ctxagent.agent.recordings.recording import (
     RecordedCall,
@@ -134,10 +136,57 @@ def test_after_a_pause_old_results_are_cleared_immediately() -> None:
         RecordedMessage("And now?", 1_000.0),
         RecordedReply("Nothing.", (), 1_010.0),
     )
-    run = play(played, terms(replace(DEFAULT, clear_keep=2)))
+    run = play(played, terms(replace(DEFAULT, clear_keep=2, while_away=False)))
     assert [act.trigger for act in run.acts][-1] == "the cache has ended"
     assert run.acts[-1].number == run.priced[-1].number
     assert run.priced[-1].cold
+
+
+def back_after(seconds: float, **message: bool) -> Recording:
+    """Texts of about 36,000 tokens, and a message after a pause."""
+    replies = (RecordedReply(words(6_000), (), 10.0 * n) for n in range(1, 7))
+    return recording(
+        *(step for reply in replies for step in (RecordedMessage("go", reply.at), reply)),
+        RecordedMessage("And now?", 70.0 + seconds, **message),
+        RecordedReply("Nothing.", (), 80.0 + seconds),
+    )
+
+
+def test_a_summary_when_the_user_returns_after_the_cache_has_expired() -> None:
+    late, off = back_after(1_000.0), terms(replace(DEFAULT, while_away=False), window=200_000)
+    run, without = play(late, terms(window=200_000)), play(late, off)
+    pause, kept = run.pauses[-1], without.pauses[-1]
+    assert [act.trigger for act in run.acts] == [WHILE_AWAY]
+    assert (pause.number, pause.was_away, pause.summarized) == (7, True, True)
+    assert pause.seconds == pytest.approx(1_000.0, abs=30.0)
+    assert (kept.was_away, kept.summarized) == (True, False)
+    assert pause.after < kept.after == kept.before == pause.before
+    sums = run.sums
+    assert (sums.pauses, sums.pauses_away, sums.pauses_used) == (6, 1, 1)
+    assert sums.pauses_usd == run.priced[-1].dollars < without.sums.pauses_usd
+    assert run.priced[:-1] == without.priced[:-1]
+    assert [call.purpose for call in run.priced] == ["turn"] * 7
+
+
+@pytest.mark.parametrize(
+    "played",
+    [back_after(100.0), back_after(1_000.0, by_client=True), back_after(1_000.0, mid_turn=True)],
+)
+def test_whoever_returns_in_time_has_the_same_requests(played: Recording, tmp_path: Path) -> None:
+    """So has a client that writes by itself."""
+
+    class Recorder(Player):
+        def request(self) -> Request:
+            made = super().request()
+            sent.setdefault(self.terms.label, []).append(repr(made))
+            return made
+
+    sent: dict[str, list[str]] = {}
+    for label, policy in (("on", DEFAULT), ("off", replace(DEFAULT, while_away=False))):
+        player = Recorder(played, terms(policy, window=200_000, label=label), tmp_path / label)
+        assert asyncio.run(player.run()).sums.pauses_used == 0
+    assert len(sent["on"]) == 7
+    assert sent["on"] == sent["off"]
 
 
 def test_a_session_that_cannot_fit_gives_the_reason() -> None:

@@ -22,9 +22,9 @@ from ctxagent.addons.replay.report.measures import (
     total_figures,
 )
 from ctxagent.addons.replay.report.page import page
-from ctxagent.addons.replay.results import Comparison, ReplayRun, Share, Sums
+from ctxagent.addons.replay.results import Comparison, Pause, ReplayRun, Share, Sums
 from ctxagent.agent.pages.charts import area_path, line_path, thinned
-from ctxagent.agent.pages.templates import format_percent, format_tokens
+from ctxagent.agent.pages.templates import format_dollars, format_percent, format_tokens
 
 from ..export.test_export import Page
 from ..support.sessions.outcomes import HOSTILE, LABELS, comparison, run
@@ -52,6 +52,27 @@ def test_tokens_take_five_characters_at_most() -> None:
         "0", "999", "1.0k", "9.9k", "99.9k", "100k", "999k", "1.0M", "14.9M", "3.0G",
     ]  # fmt: skip
     assert max(map(len, written)) == 5
+
+
+def test_pauses_that_outlast_the_cache_have_rows() -> None:
+    """Late, in time and late without a summary; without a late pause there are no such rows."""
+    whole = run("a", "default", calls=4)
+    late, soon = Pause(2, 900.0, True, True, 30_000, 12_000), Pause(3, 20.0, False, False, 1, 1)
+    again = Pause(4, 301.0, True, False, 13_000, 13_000)
+    shown, hidden = (
+        comparison_table(Comparison(("default",), ((replace(whole, pauses=pauses),),)))[1]
+        for pauses in ((late, soon, again), (soon,))
+    )
+    dollars = whole.priced[1].dollars + whole.priced[3].dollars
+    rows = {name: value for name, value, *_ in shown}
+    assert rows["Pauses that outlast the cache"] == "2 of 3"
+    assert rows["Summaries after them"] == "1"
+    assert rows["Cost of the calls after them"] == format_dollars(dollars)
+    assert len(shown) == len(hidden) + 3
+    told = document(Comparison(("default",), ((replace(whole, pauses=(late, soon)),),)))
+    usd = round(whole.priced[1].dollars, 6)
+    assert told["totals"][0]["pauses"] == {"all": 2, "away": 1, "used": 1, "usd": usd}
+    assert told["recordings"][0]["runs"][0]["pauses"][0]["after"] == 12_000
 
 
 def test_the_sentence_is_about_the_cheapest_setting() -> None:

@@ -11,13 +11,16 @@ from the cache, `written` to it, `plain` the rest); `cached` (0 to 1, null witho
 `recovered`, `explored` (files read by subagents, and later by their parent): [part, whole];
 `thinking`: the thinking that edits drop on models that bind it to the preceding context (`told`,
 [part, whole] of the replies; `tokens`, `dropped`, and `saved_usd` and `again_usd`, which are not
-part of `dollars`); `stopped`: recordings not played to the end.
+part of `dollars`); `pauses`: of the user (`all`, `away`: that outlasted the cache, `used`: after
+which a summary was made, `usd`: of the calls after those that outlasted the cache); `stopped`:
+recordings not played to the end.
 
 RUN: `label`, `model`, `window`, `peak_then` (null if not recorded), `stopped` ("" if it was played
 to the end), `sums` (SUMS), and the events of the run. `calls` and `fills` are columns of equal
 length: `calls` has the fields of `results.PricedCall` (`at` in seconds since 1970 or null); `fills`
-has `number` and one column for each kind of content. `acts`, `needs` and `lost_facts` are lists of
-objects, with the fields of `results.ReplayAct`, `results.Need` and `lost_facts.LostFact`.
+has `number` and one column for each kind of content. `acts`, `needs`, `lost_facts` and `pauses` are
+lists of objects, with the fields of `results.ReplayAct`, `results.Need`, `lost_facts.LostFact` and
+`results.Pause`.
 """
 
 from collections.abc import Sequence
@@ -94,6 +97,12 @@ def _sums(each: Figures) -> _Object:
             "saved_usd": _rounded(sums.thinking.saved_usd),
             "again_usd": _rounded(sums.thinking.again_usd),
         },
+        "pauses": {
+            "all": sums.pauses,
+            "away": sums.pauses_away,
+            "used": sums.pauses_used,
+            "usd": _rounded(sums.pauses_usd),
+        },
         "stopped": sums.stopped,
     }
 
@@ -110,6 +119,7 @@ def _run(run: ReplayRun, each: Figures) -> _Object:
         "acts": [asdict(act) for act in run.acts],
         "needs": [{**asdict(need), "dollars": _rounded(need.dollars)} for need in run.needs],
         "lost_facts": [asdict(fact) for fact in run.lost],
+        "pauses": [asdict(pause) for pause in run.pauses],
         "fills": _fills(run.fills),
     }
 

@@ -148,13 +148,27 @@ SUBAGENT_MEASURES = (
             "The share of the files read by subagents that the agent read later itself.",
             lambda f: format_percent(f.sums.explored.value)),
 )  # fmt: skip
+PAUSE_MEASURES = (
+    Measure("Pauses that outlast the cache",
+            "Times that the user returned after the prompt cache had expired, of all pauses.",
+            lambda f: f"{f.sums.pauses_away:,} of {f.sums.pauses:,}"),
+    Measure("Summaries after them",
+            "Summaries from the log then, by compact.while_away. Nothing is prepared, so nothing "
+            "is in vain.",
+            lambda f: f"{f.sums.pauses_used:,}"),
+    Measure("Cost of the calls after them", "Dollars of the first call after each such pause.",
+            lambda f: format_dollars(f.sums.pauses_usd)),
+)  # fmt: skip
 
 
 def further_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
-    """Return the measures of subagents and of dropped thinking, if any recording has them."""
+    """Return the measures of subagents, of pauses that outlast the cache, and of dropped thinking,
+    if any recording has them.
+    """
     explored = any(each.sums.explored.whole for each in figures)
+    pauses = any(each.sums.pauses_away for each in figures)
     thinking = any(each.sums.thinking.tokens for each in figures)
-    return SUBAGENT_MEASURES * explored + THINKING_MEASURES * thinking
+    return SUBAGENT_MEASURES * explored + PAUSE_MEASURES * pauses + THINKING_MEASURES * thinking
 
 
 def headline(comparison: Comparison) -> str:
