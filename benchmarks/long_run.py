@@ -55,7 +55,8 @@ class Player:
         if self.done == self.calls:
             return Say("All done.")
         self.done += 1
-        return Say("Next.", tools=[("Bash", {"command": OUTPUT.format(self.done)})])
+        text = f"Command {self.done} comes from a script, not from a model."
+        return Say(text, tools=[("Bash", {"command": OUTPUT.format(self.done)})])
 
 
 def run(calls: int, options: tuple[str, ...]) -> dict[str, float]:

@@ -32,7 +32,6 @@ class Model(Script):
 
     has_tools: bool = True  # the client offers tools
     thinks: bool = False  # before each reply
-    has_marks: bool = True  # the server caches only up to the marks of a request
     faults: dict[int, Step] = field(default_factory=dict)  # sent once before the reply N
     overloads: int = 0  # refusals sent as a fault
     subagents: Mapping[str, "Model"] = field(default_factory=dict)  # by their task
@@ -45,8 +44,6 @@ class Model(Script):
         if self.said in self.faults and body.get("tools"):
             self.overloads += isinstance(self.faults[self.said], Fail)
             return self.faults.pop(self.said)
-        if not self.has_marks:
-            body = marked(body)
         step = Script.__call__(self, body)  # super() needs arguments in a class with slots
         if self.thinks and isinstance(step, Say):
             return replace(step, thinking=f"I think about reply {self.said}.")
@@ -70,21 +67,6 @@ def _said(body: Body) -> str:
     parts = (block for message in body["messages"][:3] if message["role"] == "user"
              for block in message["content"])  # fmt: skip
     return "\n".join(block["text"] for block in parts if block["type"] == "text")
-
-
-def marked(body: Body) -> Body:
-    """Return a request with a cache mark on each block. Servers of protocols without marks cache
-    every prefix.
-    """
-    mark = {"cache_control": {"type": "ephemeral"}}
-    out = {**body, "messages": [
-        {**message, "content": [{**block, **mark} for block in message["content"]]}
-        for message in body["messages"]
-    ]}  # fmt: skip
-    for part in ("tools", "system"):
-        if part in body:
-            out[part] = [{**block, **mark} for block in body[part]]
-    return out
 
 
 @dataclass(slots=True)

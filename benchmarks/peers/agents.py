@@ -68,28 +68,6 @@ def pi(home: Path, url: str, window: int, task: str) -> Start:
     )  # fmt: skip
 
 
-def kimi(home: Path, url: str, window: int, task: str) -> Start:
-    """Configure kimi; its configuration has only a model and a provider."""
-    _write(
-        home / ".kimi/config.toml",
-        f"""default_model = "scripted"
-telemetry = false
-[models.scripted]
-provider = "scripted"
-model = "{MODEL}"
-max_context_size = {window}
-[providers.scripted]
-type = "anthropic"
-base_url = "{url}"
-api_key = "{KEY}"
-""",
-    )
-    return Start(
-        ["--print", "--prompt", task],
-        {"KIMI_DISABLE_TELEMETRY": "1", "KIMI_CLI_NO_AUTO_UPDATE": "1"},
-    )
-
-
 def claude(home: Path, url: str, window: int, task: str) -> Start:
     """Configure Claude Code. It compacts at the given window, but uses its own value for the
     model's window otherwise.
@@ -123,7 +101,6 @@ def _write(path: Path, text: str) -> None:
 AGENTS: dict[str, Callable[[Path, str, int, str], Start]] = {
     "ctxagent": ctxagent,
     "pi": pi,
-    "kimi": kimi,
     "claude": claude,
     "opencode": opencode,
     **{preset: partial(ctxagent, preset=preset) for preset in PRESETS},

@@ -1,7 +1,7 @@
 """Compare ctxagent with other agents: the same task, the same script as the model, and the same
 server, which measures.
 
-    .venv/bin/python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent kimi=PATH
+    .venv/bin/python benchmarks/peers/compare.py --agent ctxagent --agent pi=PATH --agent codex=PATH
 
 README.md describes the installation of the others, the figures, and their limits.
 """
@@ -13,23 +13,34 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from agents import AGENTS, OURS, TERMS, environ
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "clients"))
+
+import measure
+import targets
+from agents import AGENTS, OURS, TERMS, Start, environ
+from clients import CLIENTS
 from proxies import COMMANDS, PROXIES, through, wrapped
 from proxies import OURS as WRAPS
 from replies import Reply, of_commands, of_recording
-from scripted import TASK, Script, Scripted
+from script import SERVERS
+from scripted import TASK, Script
 from tree import Tree
 
 from ctxagent.addons.replay.formats import load_recording
 from ctxagent.tests.support.command import COMMAND
 
+PROTOCOLS = dict.fromkeys(AGENTS, "messages") | {
+    name: CLIENTS[name].protocol for name in ("codex", "kimi", "qwen")
+}
 COST = "cost of prompts, tokens"
+RELATIVE = "cost relative to other agents"
 Figures = dict[str, float | str]
 Work = Callable[[Path], Iterable[Reply]]  # returns the script; takes a folder for its files
 
@@ -45,16 +56,20 @@ def run(
         for made in (home / "tmp", project, files):
             made.mkdir(parents=True)
         tree = Tree()
-        script = Script(list(islice(work(files), replies)), options.window, clock=tree.since)
-        printed = Path(folder) / "printed"
         agent, _, proxy = name.partition("@")
-        with Scripted(script) as server, ExitStack() as between:
+        protocol = PROTOCOLS[agent]
+        script = Script(
+            list(islice(work(files), replies)), options.window, clock=tree.since,
+            has_marks=protocol == "messages",
+        )  # fmt: skip
+        printed = Path(folder) / "printed"
+        with SERVERS[protocol](script) as server, ExitStack() as between:
             url = server.url
             if proxy:
                 command_of = options.proxy.get(proxy) or COMMANDS[proxy]
                 place = Path(folder)
                 url = between.enter_context(through(proxy, command_of, url, options.window, place))
-            start = AGENTS[agent](home, url, options.window, TASK)
+            start = start_of(agent, home, project, url, options.window)
             env = {**environ(home), **start.environ}
             flags = list[str]()
             if proxy in WRAPS:
@@ -93,6 +108,14 @@ def run(
     return figures, wrong
 
 
+def start_of(agent: str, home: Path, project: Path, url: str, window: int) -> Start:
+    """Configure an agent; return how to start it with the task."""
+    if agent in AGENTS:
+        return AGENTS[agent](home, url, window, TASK)
+    client = CLIENTS[agent]
+    return Start(client.task(TASK), client.configure(home, project, url, window))
+
+
 def version_of(command: str, env: dict[str, str], cwd: Path) -> str:
     told = subprocess.run(
         [command, "--version"], env=env, cwd=cwd, text=True, check=False,
@@ -120,8 +143,10 @@ def _agent(words: str) -> tuple[str, str]:
     """Return an agent's name and its command."""
     name, _, command = words.partition("=")
     agent, _, proxy = name.partition("@")
-    if agent not in AGENTS:
-        raise argparse.ArgumentTypeError(f"{agent!r} is none of {', '.join(AGENTS)}")
+    if agent not in PROTOCOLS:
+        raise argparse.ArgumentTypeError(f"{agent!r} is none of {', '.join(PROTOCOLS)}")
+    if proxy and agent not in AGENTS:
+        raise argparse.ArgumentTypeError(f"{agent!r} does not use the Messages API")
     if proxy and proxy not in PROXIES:
         raise argparse.ArgumentTypeError(f"{proxy!r} is none of {', '.join(PROXIES)}")
     return name, command or (COMMAND if agent in OURS else agent)
@@ -141,7 +166,7 @@ def asked() -> argparse.Namespace:
     words = argparse.ArgumentParser(description="ctxagent and other agents on the same script")
     words.add_argument(
         "--agent", action="append", type=_agent, metavar="NAME[=PATH]",
-        help=f"{', '.join(AGENTS)}; NAME@PROXY through a proxy; without a path, the command of "
+        help=f"{', '.join(PROTOCOLS)}; NAME@PROXY through a proxy; without a path, the command of "
         "that name",
     )  # fmt: skip
     words.add_argument(
@@ -175,7 +200,7 @@ def works(options: argparse.Namespace) -> Iterator[tuple[str, Work]]:
 def compare(work: Work, options: argparse.Namespace) -> dict[str, Figures]:
     """Run one agent after another; print problems to standard error."""
     rows: dict[str, Figures] = {}
-    for name, command in options.agent or [_agent(name) for name in AGENTS]:
+    for name, command in options.agent or [_agent(name) for name in PROTOCOLS]:
         found = shutil.which(command)
         if found is None:
             print(f"{name}: skipped, there is no command {command}", file=sys.stderr)
@@ -188,9 +213,23 @@ def compare(work: Work, options: argparse.Namespace) -> dict[str, Figures]:
     return rows
 
 
-def main() -> None:
+def against_cheapest(tasks: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the cost of each of our presets relative to the cheapest other agent of each task."""
+    rows: dict[str, dict[str, float]] = {}
+    if not all(costs.keys() - OURS for costs in tasks):
+        return rows
+    cheapest = [min(cost for name, cost in costs.items() if name not in OURS) for costs in tasks]
+    for name in OURS:
+        if all(name in costs for costs in tasks):
+            ours = [costs[name] for costs in tasks]
+            worst = max(each / other for each, other in zip(ours, cheapest, strict=True))
+            rows[name] = {"x_cheapest": sum(ours) / sum(cheapest), "worst": worst}
+    return rows
+
+
+def main() -> int:
     options = asked()
-    costs: dict[str, float] = {}
+    costs: list[dict[str, float]] = []
     for work_title, work in works(options):
         title = (
             f"{work_title}, in a window of {options.window:,} tokens; a script in place of the "
@@ -198,12 +237,19 @@ def main() -> None:
         )
         rows = compare(work, options)
         print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
-        for name, row in rows.items():
-            costs[name] = costs.get(name, 0.0) + float(row[COST])
-    if len(options.recording or ()) > 1:
-        sums = (f"{name} {cost:,.0f}" for name, cost in costs.items())
-        print(f"{COST}, of all recordings:", ", ".join(sums))
+        costs.append({name: float(row[COST]) for name, row in rows.items()})
+    if len(costs) < 2:
+        return 0
+    sums = (f"{name} {sum(each.get(name, 0.0) for each in costs):,.0f}" for name in costs[0])
+    print(f"{COST}, of all recordings:", ", ".join(sums))
+    relative = {RELATIVE: against_cheapest(costs)}
+    if not relative[RELATIVE]:
+        return 0
+    measure.report(RELATIVE, relative[RELATIVE])
+    verdicts = targets.check_targets(relative)
+    print(targets.table(verdicts))
+    return int(any(verdict.broken for verdict in verdicts))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -100,10 +100,12 @@ class Reply:
 
 
 def of_command(number: int, calls: int, size: int) -> Reply:
-    """Return a reply with one command of about `size` bytes of output."""
+    """Return a reply with one command of about `size` bytes of output. As with a model, no two
+    replies have the same sentence.
+    """
     lines = size // len(LINE.format(0, number))
     output = "".join(LINE.format(line, number) for line in range(1, lines + 1))
-    text = f"This is a script, not a model. Command {number} of {calls}:"
+    text = f"Command {number} of {calls} comes from a script, not from a model."
     return Reply(text, [Command(COMMAND.format(number, lines), output)])
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents import TERMS
-from replies import Call, Command, NewContent, Page, Reply, Subagent, Wait
+from replies import END, Call, Command, NewContent, Page, Reply, Subagent, Wait
 
 from ctxagent.addons.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.addons.replay.lost_facts import FactDetector, facts_in
@@ -66,7 +66,7 @@ REF = re.compile(r"[\w.-]+#\d+(?=[],. \n]|$)")
 FILE = re.compile(r"/\S+/sessions/\S+/offloaded/\S+?\.md")
 # Phrases that identify a client's summary request, in its system prompt or its last text.
 COMPACTIONS = (
-    "create a detailed summary of the conversation so far",  # claude
+    "create a detailed summary of",  # claude, of the whole conversation or its newest part
     "CONTEXT CHECKPOINT COMPACTION",  # codex
     "context summarization agent",  # opencode
     "context summarization assistant",  # pi
@@ -132,6 +132,7 @@ class Script:
     replies: Sequence[Reply]
     window: int
     clock: Callable[[], tuple[float, float]]
+    has_marks: bool = True  # the server caches only up to the marks of a request
     started: tuple[float, float] = (0.0, 0.0)
     said: int = 0  # replies sent
     asked: int = 0  # calls requested
@@ -154,7 +155,7 @@ class Script:
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
     def __call__(self, body: Body) -> Step:
-        bill = self._cache.charge(body)
+        bill = self._cache.charge(body if self.has_marks else marked(body))
         if not self.bill.prompt:
             self.first = bill.prompt
             self.started = self.clock()
@@ -314,16 +315,24 @@ def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
         return _required(body, *WAITERS)["name"], {"targets": started}
     call.prepare()
     if isinstance(call, NewContent):
-        tool = _required(body, *WRITERS)
+        tool = _tool(body, *WRITERS)
+        if tool is None:
+            return _tool_call(
+                Command(f"cat > {call.file} <<'{END}'\n{call.content}\n{END}", ""), body
+            )
         name = next(name for name in CONTENTS if name in tool["input_schema"]["properties"])
         return tool["name"], {_path_of(tool): str(call.file), name: call.content}
-    tool = _required(body, *READERS)
+    lines = call.output.count("\n") + 1
+    tool = _tool(body, *READERS)
+    if tool is None:
+        last = call.first + lines - 1
+        return _tool_call(Command(f"sed -n {call.first},{last}p {call.file}", call.output), body)
     given: Body = {_path_of(tool): str(call.file)}
     for name in tool["input_schema"]["properties"]:
         if name in ("offset", "line_offset"):
             given[name] = call.first
         elif name in ("limit", "n_lines"):
-            given[name] = call.output.count("\n") + 1
+            given[name] = lines
     return tool["name"], given
 
 
@@ -371,6 +380,21 @@ def _text(result: Body) -> str:
     if isinstance(content, str):
         return content
     return "".join(block.get("text", "") for block in content)
+
+
+def marked(body: Body) -> Body:
+    """Return a request with a cache mark on each block. Servers of protocols without marks cache
+    every prefix.
+    """
+    mark = {"cache_control": {"type": "ephemeral"}}
+    out = {**body, "messages": [
+        {**message, "content": [{**block, **mark} for block in message["content"]]}
+        for message in body["messages"]
+    ]}  # fmt: skip
+    for part in ("tools", "system"):
+        if part in body:
+            out[part] = [{**block, **mark} for block in body[part]]
+    return out
 
 
 def common(body: Body) -> Body:

@@ -53,5 +53,7 @@ def test_the_table_has_a_column_for_each_client_and_a_reason_for_each_dash(
     assert "a former table" not in text
     assert not newest._is_bad(good)
     assert not newest._is_bad(none)
-    for changed in ({"refused": "1"}, {"file": "3 of 4"}, {"task": newest.NOT_PROXIED}):
+    for changed in (
+        {"refused": "1"}, {"file": "3 of 4"}, {"task": newest.NOT_PROXIED}, {"relative": "0.70"},
+    ):  # fmt: skip
         assert newest._is_bad({**good, "cells": {**cells, **changed}})

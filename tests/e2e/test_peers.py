@@ -16,8 +16,8 @@ from ..support.command import running
 
 COMPARE = Path(__file__).parents[2] / "benchmarks" / "peers" / "compare.py"
 AGENT = '''#!{python}
-"""Speaks the Messages API in its plainest form. It can forget to hand in the third result, or clear
-all results but the newest."""
+"""Speaks the Messages API in its plainest form. It can forget to hand in the third result, clear
+all results but the newest, or offer only a shell."""
 import json, os, pathlib, subprocess, sys, urllib.error, urllib.request
 
 if "--version" in sys.argv:
@@ -29,7 +29,8 @@ subprocess.Popen(["sleep", "{nap}"], start_new_session=True)
 tools = [{{"name": name, "description": "Do", "strict": False,
           "input_schema": {{"type": "object", "properties": dict.fromkeys(given, {{}})}}}}
          for name, *given in (("bash", "command"), ("read", "path", "offset"),
-                              ("write", "path", "content"))]
+                              ("write", "path", "content"))
+         if name == "bash" or not {shell_only}]
 messages = [{{"role": "user", "content": sys.argv[-1]}}]
 headers = {{"x-api-key": os.environ["ANTHROPIC_API_KEY"], "anthropic-version": "2023-06-01"}}
 while True:
@@ -82,10 +83,16 @@ NEEDS_AGAIN = [
 
 
 def small_agent(
-    folder: Path, nap: str = "0", *, forgets: bool = False, clears: bool = False
+    folder: Path,
+    nap: str = "0",
+    *,
+    forgets: bool = False,
+    clears: bool = False,
+    shell_only: bool = False,
 ) -> Path:
     agent = folder / "agent"
     names = {"secret": "A_SECRET_OF_MINE", "nap": nap, "log": folder / "log", "clears": clears}
+    names["shell_only"] = shell_only
     kept = 6 if forgets else 1_000
     agent.write_text(AGENT.format(python=sys.executable, kept=kept, **names))
     agent.chmod(0o755)
@@ -166,6 +173,23 @@ def test_a_recorded_session_is_played_by_the_tools_that_every_agent_has(tmp_path
         ["write", {"path": file, "content": "x\nz"}, 0],
         ["bash", {"command": printed}, 1],
     ]
+
+
+def test_an_agent_with_only_a_shell_reads_and_writes_files_with_it(tmp_path: Path) -> None:
+    agent, session = small_agent(tmp_path, shell_only=True), recording(tmp_path / "s.jsonl")
+    done = subprocess.run(
+        [sys.executable, COMPARE, "--agent", f"pi={agent}", "--recording", session],
+        text=True, capture_output=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    (table,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert table["rows"]["pi"]["outputs that came back whole"] == 4
+    calls = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()][-4:]
+    assert {name for name, _, _ in calls} == {"bash"}
+    read, _, write, _ = (given["command"].split(" ") for _, given, _ in calls)
+    assert read[:3] == ["sed", "-n", "8,9p"]
+    assert write[:2] == ["cat", ">"]
+    assert write[2] == read[3]
 
 
 @pytest.mark.variants
