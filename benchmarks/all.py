@@ -23,9 +23,10 @@ from measure import LEVELS, Rows
 
 NAMES = (
     "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "agents", "long_run",
-    "windows", "nothing_lost", "need_chances", "questions", "loops", "echo", "interrupts",
-    "completion", "context_screen", "long_reply", "recall", "sessions", "resume", "limits",
-    "sandbox", "planted", "mcp_tools", "fleets", "evaluations", "whole_output", "undo", "proxy",
+    "windows", "nothing_lost", "need_chances", "replays", "questions", "loops", "echo",
+    "interrupts", "completion", "context_screen", "long_reply", "recall", "sessions", "resume",
+    "limits", "sandbox", "planted", "mcp_tools", "fleets", "evaluations", "whole_output", "undo",
+    "proxy",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import asyncio
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pool
 from pathlib import Path
@@ -110,6 +110,11 @@ def repository(path: Path) -> str:
     return path.name.rpartition("__")[0] or path.parent.name
 
 
+def fitted_of(sessions: Mapping[str, int]) -> list[str]:
+    """Return every other repository of those with this many sessions, starting with the largest."""
+    return sorted(sessions, key=lambda name: (-sessions[name], name))[::2]
+
+
 def added(many: Sequence[Counts]) -> Counts:
     sums: Counts = {}
     for counts in many:
@@ -168,10 +173,11 @@ def main(files: Sequence[str] = ()) -> Iterator[measure.Table]:
                 by_repository[repository(path)].append(counts)
     else:
         by_repository["our own"].append(observe(made()))
-    names = sorted(by_repository, key=lambda name: (-len(by_repository[name]), name))
-    print("fitted on", ", ".join(names[::2]), "- held against", ", ".join(names[1::2]) or "none")
-    fitted = added([counts for name in names[::2] for counts in by_repository[name]])
-    others = added([counts for name in names[1::2] for counts in by_repository[name]])
+    names = fitted_of({name: len(counts) for name, counts in by_repository.items()})
+    held = sorted(by_repository.keys() - names)
+    print("fitted on", ", ".join(names), "- held against", ", ".join(held) or "none")
+    fitted = added([counts for name in names for counts in by_repository[name]])
+    others = added([counts for name in held for counts in by_repository[name]])
     yield measure.Table("chances, and needs per thousand texts", dict(rows(fitted, others)))
 
 

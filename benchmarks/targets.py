@@ -50,6 +50,10 @@ UNDO = "undo among many files"
 DUE = "a summary is due"
 TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
+LIMITS = "limits"
+RECORDED = "presets, recorded sessions"  # the 87 recordings of the guide
+SYNTHETIC = "presets, a synthetic recording"
+PEERS = "cost relative to other agents"  # the recordings of benchmarks/peers/README.md
 FLEET_ROW = "ctxagent fleet"
 COMPARED = "two presets compared"
 FLEET, MANIFEST, RESUMED = "a fleet that is killed", "a long manifest", "nearly all done"
@@ -61,6 +65,7 @@ TARGETS = (
     Target("`-p` with one answer, CPU s", "start-up", "-p, one request", "cpu_s", 0.42),
     Target("a command, CPU ms", COMMAND, "it changes none", "cpu_ms", 19),
     Target("a command that changes a file, CPU ms", COMMAND, "it changes a file", "cpu_ms", 19),
+    Target("a read-only command, CPU ms", COMMAND, "it reads", "cpu_ms", 17),
     Target("a command, wall ms", COMMAND, "it changes none", "wall_ms", 35),
     Target("key to screen, p99 ms", "echo", "", "p99_ms", 50),
     Target("key in /context, 3,000 items, CPU ms", CONTEXT_KEYS, "", "p99_ms", 50),
@@ -75,6 +80,9 @@ TARGETS = (
     ),
     Target("memory of a command that prints 100 MB", "a whole output", "", "peak_mb", 150),
     Target("lines missing in that output", "a whole output", "", "missing", 0, count=True),
+    Target("memory of the largest inputs, MB", LIMITS, "", "mb", 100),
+    Target("10,000 calls, second half / first", LIMITS, "", "slowdown", 1.2),
+    Target("10,000 calls, second half, MB", LIMITS, "", "second_half_mb", 10),
     Target("a request through the proxy, ms", PROXY, "unchanged, 40 results", "added_ms", 10),
     Target("an edited request, proxy, ms", PROXY, "edited, 40 results", "added_ms", 10),
     Target("memory of the proxy, MB", PROXY, "", "added_MB", 30),
@@ -101,6 +109,24 @@ TARGETS = (
     Target("answers lost, subagents", "four subagents", "", "lost", 0, count=True),
     Target("requests rejected, long run", "a long run", "", "rejected", 0, count=True),
     Target("cost / summaries only, long run", "a long run", "default", "ratio", 0.5, count=True),
+    Target("cost / summaries only, synthetic", SYNTHETIC, "default", "ratio", 0.6, count=True),
+    Target("the same, `lean`", SYNTHETIC, "lean", "ratio", 0.51, count=True),
+    Target("results not restored, synthetic", SYNTHETIC, "", "results_lost", 0, count=True),
+    Target("paths lost, synthetic", SYNTHETIC, "", "paths_lost", 0, count=True),
+    Target("cost / summaries only, recorded", RECORDED, "default", "ratio", 0.555, count=True),
+    Target("the same, recorded, `lean`", RECORDED, "lean", "ratio", 0.485, count=True),
+    Target("needed when gone, %", RECORDED, "default", "needed_pct", 1.2, count=True),
+    Target("needed when gone, `lean`, %", RECORDED, "lean", "needed_pct", 1.6, count=True),
+    Target("error lines lost, recorded", RECORDED, "default", "errors_lost", 1, count=True),
+    Target("error lines lost, `lean`", RECORDED, "lean", "errors_lost", 4, count=True),
+    Target("facts written when gone", RECORDED, "default", "facts", 720, count=True),
+    Target("facts written when gone, `lean`", RECORDED, "lean", "facts", 1_230, count=True),
+    Target("paths lost, recorded", RECORDED, "default", "paths_lost", 0, count=True),
+    Target("paths lost, recorded, `lean`", RECORDED, "lean", "paths_lost", 5, count=True),
+    Target("results not restored, recorded", RECORDED, "", "results_lost", 0, count=True),
+    Target("cost / cheapest other agent", PEERS, "ctxagent", "x_cheapest", 0.66, count=True),
+    Target("the same, `lean` and others", PEERS, "lean", "x_cheapest", 0.46, count=True),
+    Target("the same, worst session", PEERS, "ctxagent", "worst", 0.98, count=True),
     Target("requests rejected, strict windows", "strict windows", "", "rejected", 0, count=True),
     Target("a query, warm index, ms", QUERY, "", "ms", 300),
     Target("a query, no index, s", FACT, "", "s", 3),
@@ -131,6 +157,7 @@ TARGETS = (
     Target("requests rejected, resume", LONG, "", "rejected", 0, count=True),
     Target("tokens of the first request", TOOLS, "no servers", "first_tokens", 2_080, count=True),
     Target("tokens for 120 MCP tools", TOOLS, "the one tool", "more_first", 400, count=True),
+    Target("prompts with 120 MCP tools, $", TOOLS, "the one tool", "dollars", 0.65, count=True),
     Target("cache misses, MCP servers", TOOLS, "", "misses", 0, count=True),
     Target("requests rejected, MCP servers", TOOLS, "", "rejected", 0, count=True),
     Target("tasks of a fleet not done", FLEET, "", "not_done", 0, count=True),

@@ -22,9 +22,12 @@ NOT_TINY = {  # targets of figures that need a long log, a long run, or a record
     "resume, long log - short log, s",
     "resume, long log - short log, MB",
     "decisions lost with a summary",
+    "10,000 calls, second half / first",
+    "10,000 calls, second half, MB",
 }
 
 
+QUOTED = ("context.md", "how-it-works.md")
 NOT_MEASURED = set() if shutil.which("strace") else {"stat_calls"}  # figures
 
 
@@ -51,7 +54,8 @@ def test_all_of_them_are_run_and_each_has_its_sizes() -> None:
 
 
 def test_each_target_is_of_a_table_that_there_is() -> None:
-    sources = "".join((FOLDER / f"{name}.py").read_text("utf-8") for name in NAMES)
+    files = [*(FOLDER / f"{name}.py" for name in NAMES), FOLDER / "peers" / "compare.py"]
+    sources = "".join(file.read_text("utf-8") for file in files)
     assert [t.title for t in targets.TARGETS if f'"{t.title}"' not in sources] == []
 
 
@@ -64,6 +68,25 @@ def test_the_page_has_the_limits_and_verdicts_of_the_targets() -> None:
         assert f"{known[name]:.4g}" == most, name
         if float(measured) != known[name]:  # rounded
             assert (float(measured) < known[name]) == (met == "yes"), name
+
+
+def test_the_pages_quote_the_table_of_recorded_sessions_and_its_targets() -> None:
+    root = FOLDER.parent
+    guide = {name: (root / "docs" / "guide" / name).read_text("utf-8") for name in QUOTED}
+    row = r"^\| `(\w+)` \| (\S+) \| \d+ \((\S+) %\) \| (\d+) \| [\d,]+ \|$"
+    rows = {name: found for name, *found in re.findall(row, guide["context.md"], re.MULTILINE)}
+    for preset in ("default", "lean"):
+        cost, needed, errors = rows[preset]
+        cells = f"| `{preset}` | {cost} | {needed} % | {errors} |"
+        assert cells in guide["how-it-works.md"]
+        for target in targets.TARGETS:
+            measured = {"ratio": cost, "needed_pct": needed}.get(target.figure)
+            if (target.title, target.row) == (targets.RECORDED, preset) and measured:
+                assert float(measured) <= target.most < float(measured) + 0.1
+    cost, needed, _ = rows["default"]
+    readme = " ".join((root / "README.md").read_text("utf-8").split())
+    assert f"{needed} % of the results were needed again" in readme
+    assert f"ctxagent cost {cost} of an agent that only summarises" in readme
 
 
 def test_a_count_that_does_not_hold_is_broken_and_a_time_is_not() -> None:
