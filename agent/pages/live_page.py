@@ -5,6 +5,7 @@ A page of another site can send neither the path nor, with it, the header of an 
 
 import json
 import secrets
+import sys
 import threading
 from abc import ABC, abstractmethod
 from http import HTTPStatus
@@ -40,11 +41,10 @@ class LivePage(ABC, Generic[_View]):
             page = self
 
         try:
-            self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
+            self._server = _Server((ADDRESS, port), Handler)
         except OSError as error:
             hint = "Give another port, or leave it out to use a free one."
             raise UsageError(f"port {port}: {error.strerror}", hint=hint) from error
-        self._server.daemon_threads = True
 
     @property
     def port(self) -> int:
@@ -100,6 +100,16 @@ class EditsPage(LivePage[_View]):
         """Undo the edit at `seq`, while nothing else reads the page. Raises CtxagentError."""
 
 
+class _Server(ThreadingHTTPServer):
+    """Server that prints nothing if a browser closes a connection early."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Handler that answers only requests with the secret path and a loopback host name."""
 
@@ -151,15 +161,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _undo(self, page: EditsPage[Any]) -> None:
         try:
             length = min(int(self.headers.get("content-length", "0")), MAX_UNDO_BYTES)
-            seq = int(json.loads(self.rfile.read(max(0, length)))["seq"])
+            seq = json.loads(self.rfile.read(max(0, length)))["seq"]
         except (ValueError, TypeError, LookupError, RecursionError):
+            seq = None
+        if not isinstance(seq, int):
             self._respond(HTTPStatus.BAD_REQUEST)
             return
         status, answer = HTTPStatus.OK, dict[str, Any]()
         try:
             page.undo(seq)
         except CtxagentError as error:
-            message = " ".join(filter(None, (f"{error}.", error.hint)))
+            message = " ".join(filter(None, (f"{error.message}.", error.hint)))
             status, answer = HTTPStatus.CONFLICT, {"error": {"message": message}}
         self._respond(status, json.dumps(answer).encode(), {"content-type": "application/json"})
 

@@ -4,6 +4,8 @@ real browser.
 
 import json
 import signal
+import socket
+import struct
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -27,17 +29,26 @@ __all__ = ["place"]  # the fixture
 @contextmanager
 def served(place: Place, *arguments: str) -> Iterator[str]:
     """Serve the page of the context, and interrupt the command in the end."""
-    shown = place.start("context", "--serve", *arguments, stdout=PIPE, start_new_session=True)
+    words = ("context", "--serve", *arguments)
+    shown = place.start(*words, stdout=PIPE, stderr=PIPE, start_new_session=True)
     assert shown.stdout is not None
-    with shown.stdout:
-        try:
-            yield shown.stdout.readline().strip()
-        finally:
-            shown.send_signal(signal.SIGINT)
-            assert shown.wait(PATIENCE) == 0
+    try:
+        yield shown.stdout.readline().strip()
+    finally:
+        shown.send_signal(signal.SIGINT)
+        _, said = shown.communicate(timeout=PATIENCE)
+        assert (shown.returncode, "Traceback" in said) == (0, False), said
 
 
-def answer(url: str, seq: int | None = None, **headers: str) -> tuple[int, str]:
+def hang_up(url: str) -> None:
+    """Ask for the page, and reset the connection before the answer."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port)) as asking:
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        asking.sendall(f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+
+
+def answer(url: str, seq: float | None = None, **headers: str) -> tuple[int, str]:
     """Return the status and the text of an answer; with `seq`, of the undo of that edit."""
     body = None if seq is None else json.dumps({"seq": seq}).encode()
     request = urllib.request.Request(url, body, headers)
@@ -62,16 +73,20 @@ def test_a_page_shows_the_context_and_undoes_edits(place: Place) -> None:
         assert f'data-seq="{mask}"' in text
         assert "for 4 calls; 1 edit left out" in text
         before = log.read_bytes()
+        for _ in range(5):
+            hang_up(url)
         assert answer(url[:-2] + "/")[0] == 404
         assert answer(url, Host="evil.example")[0] == 403
         assert answer(url, mask)[0] == 403
         assert answer(url[:-2] + "/", mask, **{"X-Ctxagent": "undo"})[0] == 404
+        assert answer(url, float("inf"), **{"X-Ctxagent": "undo"})[0] == 400
         assert log.read_bytes() == before
         assert answer(url, mask, **{"X-Ctxagent": "undo"}) == (200, "{}")
         assert next_messages(place) == whole
         assert "undone</em>" in answer(url)[1]
         status, text = answer(url, mask, **{"X-Ctxagent": "undo"})
-        assert (status, "no compaction to undo" in text) == (409, True)
+        message = "there is no compaction to undo. /context shows what was cleared."
+        assert (status, json.loads(text)) == (409, {"error": {"message": message}})
 
 
 def test_the_page_undoes_nothing_in_a_session_that_is_open(place: Place) -> None:
