@@ -5,7 +5,7 @@ script has no step left, it raises an error.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import replace
 from itertools import zip_longest
@@ -139,7 +139,8 @@ class ScriptedModel:
         for name, given in step.tools:
             raw = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             yield ToolDraft(name, len(raw))
-        yield replace(_reply(step, number, self.id, prompt), sent=sent)
+        reply = _reply(step, number, self.id, prompt, request.call_ids())
+        yield replace(reply, sent=sent)
 
     @property
     def abilities(self) -> Abilities:
@@ -237,7 +238,8 @@ def _tool(data: Any, where: str) -> tuple[str, dict[str, Any] | str]:
     return data["name"], data["input"]
 
 
-def _reply(step: Step, number: int, model: str, prompt: Usage) -> Reply:
+def _reply(step: Step, number: int, model: str, prompt: Usage, taken: Set[str]) -> Reply:
+    """Return the reply of a step. `taken` are IDs that its calls must not use."""
     content: list[Block] = []
     broken: dict[str, str] = {}
     if step.thinking:
@@ -246,7 +248,10 @@ def _reply(step: Step, number: int, model: str, prompt: Usage) -> Reply:
     if step.text:
         content.append({"type": "text", "text": step.text})
     for place, (name, given) in enumerate(step.tools, 1):
-        call = f"call_{number}_{place}"
+        call, copies = f"call_{number}_{place}", 1
+        while call in taken:  # an earlier process played the script in this session
+            copies += 1
+            call = f"call_{number}_{place}_{copies}"
         if isinstance(given, str):
             broken[call], given = given, {}
         content.append({"type": "tool_use", "id": call, "name": name, "input": deepcopy(given)})

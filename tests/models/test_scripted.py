@@ -54,6 +54,9 @@ def test_ids_differ_between_calls() -> None:
     model = ScriptedModel([Step(tools=[("A", {}), ("B", {})]), Step(tools=[("A", {})])])
     blocks = [*play(model)[-1].content, *play(model)[-1].content]
     assert len({block["id"] for block in blocks}) == 3
+    resumed, request = ScriptedModel([Step(tools=[("A", {})])]), ask()
+    request.messages.append({"role": "assistant", "content": blocks})
+    assert play(resumed, request)[-1].content[0]["id"] not in {block["id"] for block in blocks}
 
 
 def test_a_text_alone_ends_the_turn_and_a_reason_can_be_given() -> None:
