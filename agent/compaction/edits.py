@@ -494,10 +494,9 @@ def _what(item: Item, result: ViewResult | None, view: View) -> str:
     if result is not None:
         calls = [result.call]
     if calls:
-        return "; ".join(
-            f"{c.name} {shorten(c.argument, _MAX_ARGUMENT_CHARS)}".rstrip() for c in calls
-        )
-    return headline(item).partition(": ")[2]
+        named = (f"{c.name} {shorten(c.argument, _MAX_ARGUMENT_CHARS)}".rstrip() for c in calls)
+        return replace_unprintable("; ".join(named))
+    return replace_unprintable(headline(item).partition(": ")[2])
 
 
 def _call_ids(item: Item) -> Iterator[str]:
