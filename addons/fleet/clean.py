@@ -13,6 +13,7 @@ from re import MULTILINE
 from ...api.base import CtxagentError, dataclass, regex
 from ...api.files import GitRunner, current_branch
 from ...api.programs import child_environment
+from ...api.record import is_in_use
 from .ledger import PATCH_NAME, FleetFolder, TaskFolder, TaskRecord, logs_in
 from .places import diff_of, digest_of, worktree_name
 from .summary import find_place
@@ -21,6 +22,7 @@ BRANCH_PREFIX, HOLDER_SUFFIX = "ctxagent/", "-worktrees"  # of the worktrees of 
 # Why a place stays.
 NOT_ENDED = "the next run continues the task"
 NOT_DONE = "`fleet retry` continues the task there; --all includes it"
+IN_USE = "its session is open in another process"
 NOT_COLLECTED = "its changes are not collected"
 EARLIER = "changes of an earlier session, which `fleet collect` leaves out"
 NO_BASE = "it has no commit to compare with"
@@ -55,10 +57,10 @@ def find_places(
     env, logs = child_environment(environ), logs_in(folder.state)
     for record in records.values():
         for session in record.sums:
-            kept = folder.task(record.id, session)
+            kept, log = folder.task(record.id, session), logs.get(session)
             path, repository = kept.place, None
             if not path.is_dir():
-                top = _worktree(find_place(logs.get(session)), kept)
+                top = _worktree(find_place(log), kept)
                 if top is None:
                     continue
                 path = top
@@ -68,6 +70,8 @@ def find_places(
                 why = NOT_ENDED
             elif session == record.session and record.state != "done" and not all:
                 why = NOT_DONE
+            elif log and is_in_use(log.with_name("lock")):
+                why = IN_USE
             found = TaskPlace(record.id, path, repository)
             why = why or _uncollected(found, kept, folder, env)
             if why == NOT_COLLECTED and session != record.session:

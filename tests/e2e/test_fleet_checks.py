@@ -3,9 +3,12 @@
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from ctxagent.agent.loop.resume import resume_session
 
 from ..support.fleet import BYPASS, Fleet, git
 from ..support.server.loopback import Body, Fail, Say, Server, Step
@@ -245,6 +248,11 @@ def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_pa
         .startswith("+ ctxagent/t1-")
     )
     (place / "mine.txt").unlink()
+    (log,) = (log for log in fleet.logs() if log.parent.name.endswith(place.name[-6:]))
+    opened, _, _ = resume_session(log)
+    with closing(opened):
+        stays = "  stay    t1: its session is open in another process"
+        assert stays in fleet.call("clean").stdout.splitlines()
     assert "removed: 1 worktree" in fleet.call("clean").stdout
     assert branches(fleet) == before
     assert not (fleet.place.project / "r0-worktrees").exists()
