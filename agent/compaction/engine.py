@@ -42,8 +42,8 @@ from .summary.background import (
 )
 from .summary.preview import SummaryPreview
 from .summary.request import (
-    MIN_SUMMARY_CAP_TOKENS,
     Cut,
+    expected_summary_tokens,
     find_cut,
     headline,
     max_summary_tokens,
@@ -281,7 +281,8 @@ class CompactionEngine:
             call_tokens, call_cost = 0, None
         else:
             call_tokens = window.tokens
-            call_cost = self.host.call_cost_usd(call_tokens, max_summary_tokens(window))
+            written = expected_summary_tokens(cut.evicted, window)
+            call_cost = self.host.call_cost_usd(call_tokens, written)
         return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.is_masked],
             masked=[row for i, row in rows if i.seq not in gone and i.is_masked],
@@ -490,8 +491,7 @@ class CompactionEngine:
 
     def _tokens_after(self, cut: Cut, window: Window) -> int:
         """Estimate the size of the context after a model's summary at this cut."""
-        written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
-        return self._applier.tokens_after(cut, min(max_summary_tokens(window), written))
+        return self._applier.tokens_after(cut, expected_summary_tokens(cut.evicted, window))
 
     def _first_time(self, what: str) -> bool:
         """Return True on the first call with `what` since the newest summary."""

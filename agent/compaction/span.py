@@ -24,7 +24,7 @@ from .engine import CHANGE_HOOK
 from .host import EngineHost
 from .own_marks import without_marks_in
 from .policy import Policy
-from .summary.request import Cut, max_summary_tokens, where_to_look
+from .summary.request import Cut, expected_summary_tokens, max_summary_tokens, where_to_look
 from .summary.shorten import shortened_to
 from .summary.standing import standing_text
 from .summary.user_messages import budget_tokens, messages_section, section_tokens
@@ -56,17 +56,15 @@ class _SpanHost:
 def span_tokens(host: EngineHost, cut: Cut) -> int:
     """Estimate the tokens of the summary of a part, scaled."""
     window = host.current_window()
-    written = max(MIN_TOKENS, sum(item.size for item in cut.evicted) // 4)
-    room = budget_tokens(window, host.view.ratio)
-    said = section_tokens(_messages(host, cut), room)
-    return host.view.scaled(min(max_summary_tokens(window), written) + said)
+    said = section_tokens(_messages(host, cut), budget_tokens(window, host.view.ratio))
+    return host.view.scaled(expected_summary_tokens(cut.evicted, window, MIN_TOKENS) + said)
 
 
 def span_cost_usd(host: EngineHost, policy: Policy, cut: Cut) -> float | None:
     """Return the price of the request for the summary of a part; None if it is unknown."""
     if policy.summarizer == "mechanical":
         return 0.0
-    output = max_summary_tokens(host.current_window())
+    output = expected_summary_tokens(cut.evicted, host.current_window(), MIN_TOKENS)
     return cost(policy.model or host.model_id, Usage(input=cut.tokens, output=output))
 
 

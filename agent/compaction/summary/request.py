@@ -180,6 +180,14 @@ def max_summary_tokens(window: Window) -> int:
     return max(MIN_SUMMARY_CAP_TOKENS, min(MAX_SUMMARY_CAP_TOKENS, wanted))
 
 
+def expected_summary_tokens(
+    evicted: Sequence[Item], window: Window, least: int = MIN_SUMMARY_CAP_TOKENS
+) -> int:
+    """Estimate the tokens of a model's summary of these items."""
+    written = max(least, sum(item.size for item in evicted) // 4)
+    return min(max_summary_tokens(window), written)
+
+
 def max_tokens_after(window: Window, *, must_halve: bool = False) -> int:
     """Return the most tokens that the context may have after a summary. With `must_halve`, also
     less than half of the current context.
