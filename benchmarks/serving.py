@@ -1,4 +1,6 @@
-"""A Messages API server on loopback for benchmarks: it answers immediately and checks nothing."""
+"""A Messages API server on loopback for benchmarks: it answers immediately, counts the tokens of a
+prompt by its length, and checks nothing.
+"""
 
 import json
 import os
@@ -24,7 +26,7 @@ def stream(block: dict[str, Any], delta: dict[str, Any], stop_reason: str) -> by
     """Return the events of a reply with one block."""
     events = (
         {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-         "content": [], "model": "m", "stop_reason": None, "usage": {"input_tokens": 9,
+         "content": [], "model": "m", "stop_reason": None, "usage": {"input_tokens": 0,
          "output_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": block},
         {"type": "content_block_delta", "index": 0, "delta": delta},
@@ -43,6 +45,8 @@ def call(id: str, tool: str, given: dict[str, Any]) -> bytes:
     return stream(block, delta, "tool_use")
 
 
+BYTES_PER_TOKEN = 4
+_NOT_COUNTED = b'"input_tokens": 0'
 HELLO = stream({"type": "text", "text": ""}, {"type": "text_delta", "text": "Hello."}, "end_turn")
 
 
@@ -56,8 +60,10 @@ class _Exchange(BaseHTTPRequestHandler):
     wbufsize = -1  # headers and body in one packet: two would wait for a delayed acknowledgement
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        reply = self.server.reply()
+        size = int(self.headers["content-length"])
+        self.rfile.read(size)
+        counted = f'"input_tokens": {size // BYTES_PER_TOKEN}'.encode()
+        reply = self.server.reply().replace(_NOT_COUNTED, counted)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("content-length", str(len(reply)))
