@@ -392,8 +392,9 @@ class Sandbox:
         looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
         regions = looking.readable_regions(cwd) if self._is_narrow else {}
         regions |= _all(filter(sandbox_paths.hides, self._homes), "hidden")
+        opened = [*self._opened()]
         for home in filter(sandbox_paths.hides, own_homes(self.environ)):
-            regions |= self._of_home(home, moves)
+            regions |= self._of_home(home, opened, moves)
         if not moves:
             regions[os.path.realpath(self.own_caches)] = Region("write")
         regions |= _all(existing(sandbox_paths.RUN_FOLDERS), "empty")
@@ -407,7 +408,7 @@ class Sandbox:
         for root in filter(None, map(sandbox_paths.repository_root, self._parts.folders)):
             if not contains_home(root, self._homes):
                 regions.setdefault(os.path.realpath(root), Region("read"))
-        regions |= _all(self._opened(), "write")
+        regions |= _all(opened, "write")
         # Links among them may lead to hidden paths.
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._closed()) if found.can_read(p)), "read")
@@ -438,11 +439,11 @@ class Sandbox:
         """Yield the files of the session's folders that hooks and servers run."""
         return (path for path in existing(self.pinned) if within(path, self._parts.folders))
 
-    def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
+    def _of_home(
+        self, home: str, opened: Sequence[str], moves: bool
+    ) -> Iterator[tuple[str, Region]]:
         """Yield the regions of a home: readable user files and private caches."""
-        cwd = os.path.realpath(self.cwd)
-        opened = list(self._opened())
-        if cwd == home:  # the project shows the user's own files
+        if os.path.realpath(self.cwd) == home:  # the project shows the user's own files
             yield from _all(sandbox_paths.plain_files(home), "read").items()
         for path, real in sandbox_paths.readable_paths(home, self.environ):
             if not within(path, opened):
