@@ -97,6 +97,8 @@ class FolderInstructionsFeature(Feature):
         cwd = session.context.cwd
         found = (path for touch in touched for path in touch.paths(cwd))
         paths = list(dict.fromkeys(found))[-MAX_TOUCHED_PATHS:]
+        if not paths and not added:
+            return [], []
         reader = InstructionReader(places, session.approval.denies_reading, paths)
         rules = (each for each in places.for_all_work() if each.is_rule)
         reader.read(each for each in (*rules, *places.for_files(paths)) if each.path not in paths)

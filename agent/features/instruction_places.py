@@ -116,11 +116,12 @@ class InstructionPlaces:
         return self._in_folders(folders, self.roots)
 
     def _in_folders(self, folders: Iterable[Path], roots: Sequence[Path]) -> list[Candidate]:
+        homes = {*filter(self._has_home, roots)}
         return [
             replace(each, is_scoped=True)
             for folder in sorted(set(folders), key=lambda each: each.parts)
             if (root := next((each for each in roots if folder.is_relative_to(each)), None))
-            for each in self._in_folder(folder, folder if self._has_home(root) else root)
+            for each in self._in_folder(folder, folder if root in homes else root)
         ]
 
     def is_own(self, path: Path) -> bool:
