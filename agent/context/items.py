@@ -65,6 +65,7 @@ def unnumbered(tool: str, text: str) -> dict[str, Any]:
     return {} if plain is None else {UNNUMBERED: True}
 
 
+Role = Literal["user", "assistant"]
 SUMMARY_SOURCE = "summary"  # source of a summary's item
 THINKING = ("thinking", "redacted_thinking")
 
@@ -91,7 +92,7 @@ class Item:
     """A log entry as it appears in the view."""
 
     seq: int
-    role: Literal["user", "assistant"]
+    role: Role
     blocks: list[Block]
     size: int  # in unscaled tokens, as shown now; for a reply from its usage, if that is known
     stop_reason: str | None = None
@@ -130,7 +131,7 @@ class Item:
         return self.outline is not None or self.text is not None
 
     @property
-    def sent_role(self) -> Literal["user", "assistant"]:
+    def sent_role(self) -> Role:
         """The role in a request. The model did not write a text that replaces its reply."""
         return self.role if self.text is None else "user"
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from itertools import islice, takewhile
-from typing import Any, Literal
+from typing import Any
 
 from ..lazy import dataclass
 from ..session.codec import Derived
@@ -52,6 +52,7 @@ from .items import (
     Call,
     Item,
     RequestBase,
+    Role,
     ViewResult,
     shown_blocks,
     without_line_numbers,
@@ -199,8 +200,11 @@ class View:
         """Return the index of an entry's item, or None if the entry is not in the view."""
         return self._positions.get(seq)
 
-    def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
-        item = Item(seq, role, blocks, sum(map(tokens.estimate_block, blocks)))
+    def _append(self, seq: int, role: Role, blocks: list[Block], size: int | None = None) -> Item:
+        """Append an item. Without a size, estimate it."""
+        if size is None:
+            size = sum(map(tokens.estimate_block, blocks))
+        item = Item(seq, role, blocks, size)
         self._positions[seq] = len(self.items)
         self.items.append(item)
         self.size += item.size
@@ -223,11 +227,21 @@ class View:
         if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
             return
         before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
-        item = self._append(entry.seq, "assistant", entry.content)
-        item.base, item.edited = self._base_at(entry.request.get("upto")), edited
+        base = self._base_at(entry.request.get("upto"))
+        is_known = not edited and base.model == self.model
+        usage = Usage.from_json(entry.usage) if is_known else Usage()
+        # A usage counts search results as prompt, and the prompt once per search.
+        is_credible = (
+            1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR
+            and not any(block.get("type") == FOUND for block in entry.content)
+        )
+        # Of an interrupted reply, the size of the kept part is unknown.
+        is_measured = is_credible and entry.stop_reason not in (INTERRUPTED, REPEATED)
+        item = self._append(entry.seq, "assistant", entry.content, 0 if is_measured else None)
+        item.base, item.edited = base, edited
         self._show(item)
         if not edited and any(block.get("altered") for block in entry.content):
-            self._hide_thinking_of_base(item.base)
+            self._hide_thinking_of_base(base)
         item.stop_reason = entry.stop_reason
         for block in entry.content:
             arguments = block.get("input")
@@ -238,24 +252,19 @@ class View:
                 self.calls[call.id] = call
                 if call.id in self._listed.ids:  # the result came before the call
                     self._listed = _Listed()
-        usage = Usage() if edited or item.by_other_model else Usage.from_json(entry.usage)
-        if any(block.get("type") == FOUND for block in entry.content):
-            return  # the usage counts search results as prompt, and the prompt once per search
-        if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
-            short = (usage.prompt - expected) / max(estimated, MIN_JUDGED_TOKENS)
-            feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
-            self.error = min(MAX_ERROR, max(MIN_ERROR, feared))
-            self.ratio = usage.prompt / before
-            if entry.stop_reason in (
-                INTERRUPTED,
-                REPEATED,
-            ):  # the size of the kept part is unknown
-                self.size_changed = item.size
-                return
+        if not is_credible:
+            return
+        short = (usage.prompt - expected) / max(estimated, MIN_JUDGED_TOKENS)
+        feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
+        self.error = min(MAX_ERROR, max(MIN_ERROR, feared))
+        self.ratio = usage.prompt / before
+        if is_measured:
             item.size = item.measured = round(usage.output / self.ratio)
             self.size_changed = 0
             self.size = before + item.size
             self.ratio = usage.total / self.size
+        else:
+            self.size_changed = item.size
 
     def _add_session(self, entry: Session) -> None:
         binds_thinking = entry.thinking != FREE

@@ -479,10 +479,12 @@ def _usage_counts(data: Mapping[str, Any]) -> list[int]:
     """Return the counts of a usage in order. Raises ValueError for a count that is not a whole
     number.
     """
-    counts = [data.get(key, 0) for key in _USAGE_COUNTS]
-    for key, count in zip(_USAGE_COUNTS, counts, strict=True):
+    counts = []
+    for key in _USAGE_COUNTS:
+        count = data.get(key, 0)
         if type(count) is not int or not 0 <= count < _MAX_NUMBER:
             raise ValueError(f"usage.{key} is not a count")
+        counts.append(count)
     return counts
 
 

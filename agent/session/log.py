@@ -354,7 +354,8 @@ def find_entries(path: Path, seqs: Collection[int]) -> dict[int, Entry]:
 def parse_entry(line: bytes) -> Entry:
     """Return the entry of a line. Raises ValueError with the reason if the line is not an entry."""
     try:
-        data = json.loads(line)
+        # Decoded here, because json.loads would first guess the encoding.
+        data = json.loads(line.decode("utf-8", "surrogatepass"))
     except RecursionError as error:
         raise ValueError(str(error)) from error
     if not isinstance(data, dict):
