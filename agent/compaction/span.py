@@ -14,7 +14,7 @@ from ..context import tokens
 from ..errors import CompactionFailed
 from ..events import Notice
 from ..models.catalog import cost
-from ..session.entries import Entry, Usage
+from ..session.entries import Entry, Mask, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.user_messages import LoggedMessage
 from . import verify
@@ -46,7 +46,7 @@ class _SpanHost:
         self._host, seqs = host, [item.seq for item in cut.evicted]
         self.view, self.ledger = replace(host.view, items=[*cut.evicted], summary=None), Ledger()
         for entry in entries:
-            if seqs[0] <= entry.seq <= seqs[-1]:
+            if seqs[0] <= entry.seq <= seqs[-1] or isinstance(entry, Mask | Revert):
                 self.ledger.add(entry)
 
     def __getattr__(self, name: str) -> Any:
@@ -126,6 +126,6 @@ def _with_missed_facts(
 
 
 def _messages(host: EngineHost, cut: Cut) -> list[LoggedMessage]:
-    """Return the user's messages in a part, without those that the user dropped."""
-    there = {item.seq for item in cut.evicted} - host.view.dropped
+    """Return the user's messages in a part."""
+    there = {item.seq for item in cut.evicted}
     return [message for message in host.ledger.messages if message.ref in there]

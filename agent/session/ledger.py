@@ -16,10 +16,12 @@ from .change_rows import change_rows, content_key
 from .command_output import CommandOutput, Work, answers_no, find_work, telling_lines
 from .entries import (
     ATTACHMENT,
+    DROP,
     PLAN,
     SKILL,
     Assistant,
     Entry,
+    Mask,
     Note,
     Pin,
     Revert,
@@ -151,6 +153,8 @@ class Ledger:
     # Each summary's statements about failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _user_messages: UserMessages = field(default_factory=UserMessages)
+    # Whether each mask drops an entry or restores it, by mask and entry.
+    _drops: dict[int, dict[int, bool]] = field(default_factory=dict)
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
@@ -199,6 +203,8 @@ class Ledger:
             facts = _section_texts(entry.document, "facts")
             self._constraints[entry.seq] = _rule_texts(entry.document) + facts
             self._resolutions[entry.seq] = entry.resolved
+        elif isinstance(entry, Mask):
+            self._add_drops(entry)
         elif isinstance(entry, Revert):
             self._reverts.append(entry)
         elif isinstance(entry, Pin):
@@ -233,10 +239,24 @@ class Ledger:
         elif entry.topic in CHANGED_BY_TOPIC and isinstance(entry.data, dict):
             self._add_changes(entry.data, CHANGED_BY_TOPIC[entry.topic], entry.seq)
 
+    def _add_drops(self, entry: Mask) -> None:
+        """Record the entries that the user drops from the context, or restores."""
+        for target in filter(lambda each: isinstance(each, dict), entry.targets):
+            if entry.layer == DROP or target.get("whole") is True:
+                drops = self._drops.setdefault(entry.seq, {})
+                drops[target.get("seq", 0)] = entry.layer == DROP
+
     @property
     def messages(self) -> Sequence[LoggedMessage]:
-        """The user's messages and attachments, oldest first."""
-        return self._user_messages.messages
+        """The user's messages and attachments, oldest first, without those that the user dropped
+        from the context.
+        """
+        if not self._drops:
+            return self._user_messages.messages
+        gone, is_dropped = reverted_seqs(self._reverts), dict[int, bool]()
+        for seq, drops in self._drops.items():
+            is_dropped |= drops if seq not in gone else {}
+        return [each for each in self._user_messages.messages if not is_dropped.get(each.ref)]
 
     @property
     def turns(self) -> Sequence[int]:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from ..support.command import Place
-from .test_context_edits import items
+from .test_context_edits import items, next_messages, place
+
+__all__ = ["place"]  # the fixture
 
 HOSTILE = "a\x1b]0;title\x07\n<b>\u202e.txt"
 
@@ -42,3 +44,17 @@ def test_items_are_printable_and_have_their_own_calls(scripted: Place) -> None:
     results = [item["ref"] for item in listed if item["kind"] == "result"]
     plan = json.loads(run(scripted, "context", "drop", f"{replies[2]}", "--dry-run", "--json"))
     assert plan["refs"] == [replies[2], results[1]]
+
+
+def test_no_summary_repeats_a_dropped_message(place: Place) -> None:
+    listed = items(place)
+    first, second, third = (each["ref"] for each in listed if each["kind"] == "message")
+    last = max(each["ref"] for each in listed if each["ref"] < third)
+    run(place, "context", "drop", f"{first}", f"{second}")
+    for part in (("--before", f"{third}"), ("--from", f"{second}", "--to", f"{last}")):
+        run(place, "-c", "compact.summarizer=mechanical", "context", "compact", *part)
+        sent = json.dumps(next_messages(place))
+        assert "ummar" in sent
+        assert "what is in both" not in sent
+        assert "how many words" not in sent
+        run(place, "compact", "--undo")

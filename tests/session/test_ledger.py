@@ -17,6 +17,7 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import (
+    DROP,
     Assistant,
     Mask,
     Note,
@@ -740,3 +741,25 @@ def test_the_same_tests_in_another_selection_stay_an_open_failure() -> None:
     assert open_commands(script) == ["pytest -q test_a.py"]
     script.run("cd . && pytest -q test_a.py", 0, "1 passed in 0.1s")
     assert open_commands(script) == []
+
+
+def test_a_dropped_message_is_listed_again_after_a_restore_or_an_undo() -> None:
+    script = Script()
+    ref = script.add(User, content="hello")
+    sizes = {"tokens_before": 0, "tokens_after": 0, "trigger": ""}
+
+    def mask(layer: str, **target: Any) -> int:
+        return script.add(Mask, layer=layer, targets=[{"seq": ref, **target}], **sizes)
+
+    def listed() -> list[int]:
+        return [message.ref for message in script.ledger.messages]
+
+    mask(DROP, text="dropped", at=ref)
+    assert listed() == [] == script.ledger.typed_messages
+    restored = mask("restore", whole=True)
+    assert listed() == [ref]
+    script.add(Revert, target=restored, reason="")
+    assert listed() == []
+    mask("outline", outline="an outline")
+    script.add(Revert, target=restored - 1, reason="")
+    assert listed() == [ref]

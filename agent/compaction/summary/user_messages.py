@@ -199,10 +199,8 @@ def budget_tokens(window: Window, ratio: float = 1.0) -> int:
 def evicted_messages(
     messages: Sequence[LoggedMessage], view: View, evicted: Collection[int]
 ) -> list[LoggedMessage]:
-    """Return the messages that are no longer in the view once the entries `evicted` are removed,
-    without those that the user dropped.
-    """
-    staying = {item.seq for item in view.items} - set(evicted) | view.dropped
+    """Return the messages that are no longer in the view once the entries `evicted` are removed."""
+    staying = {item.seq for item in view.items} - set(evicted)
     return [message for message in messages if message.ref not in staying]
 
 
