@@ -89,6 +89,15 @@ def test_places_that_variables_name(tmp_path: Path) -> None:
     assert agents.count("claude-code") == 1
 
 
+def test_named_pipes_and_folders_in_these_places_are_no_sessions(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in (".codex/sessions/2026/01/02/a.jsonl", ".local/share/opencode/opencode.db"):
+        (home / name).parent.mkdir(parents=True)
+        os.mkfifo(home / name)
+    (home / ".pi/agent/sessions/p/s.jsonl").mkdir(parents=True)
+    assert find_recordings(home, {}, tmp_path) == [] == find_recordings(home, {}, None)
+
+
 @pytest.fixture
 def error(tmp_path: Path) -> Callable[[str, bytes], UsageError]:
     """Return the error for a file with this path and content."""

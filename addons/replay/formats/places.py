@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from urllib.parse import quote
 
 from ....api.recordings import FoundRecording
@@ -82,14 +83,16 @@ def _matches(
 
 def _sessions(agent: str, path: Path, cwd: Path | None) -> Iterator[FoundRecording]:
     """Yield the sessions in a file; if `cwd` is given, only the sessions of that directory."""
-    stat = path.stat()
+    found = path.stat()
+    if not S_ISREG(found.st_mode):  # reading a named pipe would not end
+        return
     if path.suffix == ".db" and agent != "cursor":
         for id, where, title, changed in stores.sessions_in(path):
             if cwd is None or _is_same(where, cwd):
                 mark = stores.SESSION_MARK
                 yield FoundRecording(agent, f"{path}{mark}{id}", changed, title=title)
     elif cwd is None or _names(path, cwd):
-        yield FoundRecording(agent, str(path), stat.st_mtime, stat.st_size)
+        yield FoundRecording(agent, str(path), found.st_mtime, found.st_size)
 
 
 def _is_same(where: str, cwd: Path) -> bool:
