@@ -38,7 +38,6 @@ from .summary.background import (
     SummaryAccount,
     SummaryCost,
     output_price,
-    pays_after_pause,
 )
 from .summary.preview import SummaryPreview
 from .summary.request import (
@@ -407,7 +406,7 @@ class CompactionEngine:
             prices = self._layers.prices()
             after = self._applier.tokens_after(cut, int(REPLY_SHARE * max_summary_tokens(window)))
             misses = self._layers.cost_of_misses({item.seq for item in cut.evicted})
-            return after if pays_after_pause(window.tokens - after, prices, misses) else None
+            return after if prices.pays_after_pause(window.tokens - after, misses) else None
         return None
 
     async def _summarize_if_it_pays(self, window: Window) -> bool:

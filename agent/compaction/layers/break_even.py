@@ -24,6 +24,10 @@ from typing import Any
 from ...context.view import View
 from ...lazy import dataclass
 
+# From a user's return to the next pause that outlasts the cache. In recorded sessions, the median
+# is 11 and the mean 32.
+CALLS_AFTER_PAUSE = 15
+
 
 @dataclass(frozen=True, slots=True)
 class DueMask:
@@ -97,6 +101,14 @@ class PromptPrices:
         """Return the expected cost of needing a masked text again."""
         once_more = self.read * self.prompt + self.extra_call
         return due.need_chance * (once_more + self.write * due.saved)
+
+    def pays_after_pause(self, saved: int, misses: float) -> bool:
+        """Return True if a summary from the ledger pays after the prompt cache has expired.
+
+        The next request writes the whole context, and those after it read it. A summary that saves
+        `saved` tokens of that costs only its expected misses, in input tokens.
+        """
+        return (self.write + CALLS_AFTER_PAUSE * self.read) * saved > misses
 
 
 @dataclass(slots=True)

@@ -19,15 +19,11 @@ from ...errors import RecordError
 from ...lazy import dataclass
 from ...session.entries import Summary
 from ..host import EngineHost
-from ..layers.break_even import PromptPrices
 from .request import Cut
 from .writer import SummaryDraft
 
 OUTPUT_PRICE = 5.0  # price of output as a multiple of input, for models without a known price
 REPLY_SHARE = 0.35  # average length of a summary, as a share of its cap
-# From a user's return to the next pause that outlasts the cache. In recorded sessions, the median
-# is 11 and the mean 32.
-CALLS_AFTER_PAUSE = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +64,6 @@ def output_price(host: EngineHost) -> float:
     if not read or written is None:
         return OUTPUT_PRICE
     return host.cache_terms().read * written / read
-
-
-def pays_after_pause(saved: int, prices: PromptPrices, misses: float) -> bool:
-    """Return True if a summary from the ledger pays after the prompt cache has expired.
-
-    The next request writes the whole context, and those after it read it. A summary that saves
-    `saved` tokens of that costs only its expected misses, in input tokens.
-    """
-    return (prices.write + CALLS_AFTER_PAUSE * prices.read) * saved > misses
 
 
 MIN_GROWTH_SHARE = 0.10  # of the window: growth of the context before another summary
