@@ -97,11 +97,12 @@ def _uncollected(
             return NO_BASE
         # The patch of the agent's work, if nothing has changed since the steps ended.
         is_left = (_content(kept.left) or b"").decode() == digest_of(patch)
-        work = _content(kept.patch) if is_left else patch
+        work = _content(kept.patch) if is_left else None
+        work = patch if work is None else work
         copies = (path / place.id / PATCH_NAME for path in folder.collections)
         if work and all(_content(copy) != work for copy in copies):
             return NOT_COLLECTED
-        if _NESTED.search(work or b""):
+        if _NESTED.search(work):
             return NESTED
         git = GitRunner(place.path, env)
         if place.repository is None and git.run(*_ONLY_IN_CLONE):

@@ -227,7 +227,10 @@ def test_clean_removes_what_is_collected_and_keeps_the_rest(fleet: Fleet, tmp_pa
         {"id": "clone", "prompt": "go", "git": "r0"},
     ])  # fmt: skip
     assert fleet.call("run", *fleet.scripted(nothing)).returncode == 0
+    (patch,) = fleet.place.project.glob("tasks.fleet/tasks/t2/*/patch.diff")
+    moved = patch.rename(tmp_path / "patch.diff")
     kept = fleet.call("clean")
+    moved.rename(patch)
     assert kept.returncode == 0, kept.stderr
     assert kept.stdout.splitlines() == [
         "removed: 1 worktree with branches, 1 clone",
