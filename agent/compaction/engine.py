@@ -403,6 +403,8 @@ class CompactionEngine:
             return None
         with suppress(CompactionFailed):  # there is nothing to summarise
             cut, window = self._find_cut(), self.host.current_window()
+            if window.tokens <= self.policy.keep_tokens:  # its newest part would shrink too
+                return None
             prices = self._layers.prices()
             after = self._applier.tokens_after(cut, int(REPLY_SHARE * max_summary_tokens(window)))
             misses = self._layers.cost_of_misses({item.seq for item in cut.evicted})

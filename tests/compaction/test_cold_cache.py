@@ -77,7 +77,12 @@ def test_results_that_an_interrupt_left_unanswered_stay(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("has_user", "policy", "count"),
-    [(True, DEFAULT, 1), (False, DEFAULT, 0), (True, replace(DEFAULT, while_away=False), 0)],
+    [
+        (True, DEFAULT, 1),
+        (False, DEFAULT, 0),
+        (True, replace(DEFAULT, while_away=False), 0),
+        (True, replace(DEFAULT, keep_tokens=40_000), 0),  # the whole context is its newest part
+    ],
 )
 def test_a_summary_from_the_log_for_a_user_who_returns(
     tmp_path: Path, has_user: bool, policy: Policy, count: int
