@@ -259,15 +259,15 @@ def is_headless(options: dict[str, Any]) -> bool:
 def message_of(context: click.Context) -> str | None:
     """Return the message on the command line, or None.
 
-    Raises UsageError for a blank message and, unless it follows --, for a message that is probably
-    a mistyped command.
+    Raises UsageError for a blank message and, unless -p is given or it follows --, for a message
+    that is probably a mistyped command.
     """
     if not context.args:
         return None
     words = " ".join(context.args)
     if not words.strip():
         raise UsageError("the message is blank", hint='Say something: ctxagent "explain this".')
-    if not context.meta.get(LITERAL_WORDS):
+    if context.obj["task"] is None and not context.meta.get(LITERAL_WORDS):
         _check_first_word(context)
     return words
 

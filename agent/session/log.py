@@ -354,8 +354,7 @@ def find_entries(path: Path, seqs: Collection[int]) -> dict[int, Entry]:
 def parse_entry(line: bytes) -> Entry:
     """Return the entry of a line. Raises ValueError with the reason if the line is not an entry."""
     try:
-        # Decoded here, because json.loads would first guess the encoding.
-        data = json.loads(line.decode("utf-8", "surrogatepass"))
+        data = json.loads(line)
     except RecursionError as error:
         raise ValueError(str(error)) from error
     if not isinstance(data, dict):

@@ -76,7 +76,7 @@ def test_piped_input_is_attached_to_the_task(place: Place, server: Server) -> No
     for run in (
         lambda: shell(place, server, "cat in | ctxagent -p review"),
         lambda: shell(place, server, "ctxagent -p review < <(cat in)"),
-        lambda: piped(place, server, "cat in", "review"),
+        lambda: piped(place, server, "cat in", "--", "review"),
         lambda: piped(place, server, "cat in", "-p", "-", "review"),
         lambda: redirected(place, server, "in", "-p", "review"),
     ):
@@ -250,7 +250,7 @@ def test_files_that_a_task_names(place: Place, server: Server) -> None:
     [
         (["sesions"], "Did you mean `ctxagent sessions`?"),
         (["sesions", "list"], "Did you mean `ctxagent sessions`?"),
-        (["resume"], "Did you mean `ctxagent --resume`?"),
+        (["resume"], "`ctxagent --resume` lists the sessions"),
         (["help"], "Did you mean `ctxagent --help`?"),
         (["update"], "To send it to the agent: ctxagent -- update"),
         (["exec", "fix the tests"], "`ctxagent -p TASK` does one task"),

@@ -236,7 +236,7 @@ def test_invalid_skills_are_reported_once(place: Place) -> None:
             terminal.see(answer)
             terminal.rest()
         terminal.type("/help full\r")
-        terminal.see("/context")
+        terminal.see("/unfold")
         terminal.rest()
         told_of = terminal.text().count("this skill is left out")
         terminal.press("ctrl-d")
