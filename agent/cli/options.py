@@ -267,7 +267,7 @@ def message_of(context: click.Context) -> str | None:
     words = " ".join(context.args)
     if not words.strip():
         raise UsageError("the message is blank", hint='Say something: ctxagent "explain this".')
-    if context.obj["task"] is None and not context.meta.get(LITERAL_WORDS):
+    if context.params.get("task") is None and not context.meta.get(LITERAL_WORDS):
         _check_first_word(context)
     return words
 
