@@ -4,7 +4,7 @@ An empty text creates the file, as Write does. Any other text must occur exactly
 `replace_all` is set. The exact match proves that the model knows the file. Matching ignores the
 kind of line end; the result keeps the file's line ends. All bytes outside the match stay unchanged.
 If nothing matches, a single text that looks the same counts as a match (`look_alikes`). Otherwise
-the error shows the most similar text.
+the error shows the most similar text. An addition that stands in the file already is refused.
 
 With `lines`, it replaces these lines, and `old_string` has only the first and the last of them
 (`line_range`). The model must have seen the file as it is.

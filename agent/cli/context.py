@@ -96,6 +96,10 @@ def context(here: click.Context, as_json: bool, serve: bool, port: int) -> None:
 def show(options: dict[str, Any], /, id: str | None, as_json: bool, serve: bool, port: int) -> int:
     """List the items of the context, or serve a page of them."""
     launch = _launch(options)
+    if serve and as_json:
+        raise UsageError("--serve and --json are two outputs", hint="Leave one out.")
+    if port and not serve:
+        raise UsageError("--port has no effect without --serve", hint="Leave --port out.")
     if not serve:
         return asyncio.run(_show(launch, id, as_json))
     from .context_page import ServedContext, serve_page

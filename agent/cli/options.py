@@ -83,8 +83,8 @@ P = ParamSpec("P")
 STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped command
-# A word of a command, and not the end of a sentence.
 _FIRST_WORD = regex(r"[\w-]+(?:[.:/@][\w-]+)*")  # a command or a file, but not an address
+# A word of a command, and not the end of a sentence.
 _COMMAND_WORD = regex(r"[A-Za-z0-9](?:[\x21-\x7e]*[A-Za-z0-9_/-])?", re.ASCII)
 LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
 PICK = "?"  # value of --resume without an ID

@@ -292,7 +292,7 @@ _LINE_NUMBER = regex(r"(?m)^ *\d+\t")
 LESSON = """\
 [This is a notice of the program. Your reply had a tool call written as text. It was read as a \
 call and run. From now on, make calls with the tool interface of the API and not as text.]"""
-ASK_FOR_CALL = """\
+ASK_FOR_REAL_CALL = """\
 [This is a notice of the program. Your reply has text that looks like a tool call. It was not run: \
 {reason}
 If you meant a call, make it with the tool interface of the API. If you cannot, write nothing but \
@@ -353,7 +353,7 @@ class DialectReader:
         if self._doubt is None or self._unanswered is not None:
             return None
         self._unanswered = self._doubt
-        return ASK_FOR_CALL.format(reason=self._doubt.reason)
+        return ASK_FOR_REAL_CALL.format(reason=self._doubt.reason)
 
     def check_answer(self) -> None:
         """Raise CallNotRun if the turn would end although a written call did not run."""

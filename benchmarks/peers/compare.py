@@ -78,24 +78,10 @@ def run(
             version = version_of(command, env, project)
             tree.start([command, *flags, *start.arguments], env=env, cwd=project, printed=printed)
             status, cpu, wall = tree.end(options.limit)
-        answered = len(server.requests) - len(server.rejected)
         figures: Figures = {
             "version": version,
             "exit status": "out of time" if status is None else str(status),
-            "calls asked for": script.asked,
-            "outputs that came back whole": script.whole,
-            "requests": len(server.requests),
-            "  of them for a summary": script.summaries,
-            "  refused by a rule": len(server.rejected),
-            "  refused as too long": script.too_long,
-            "first prompt, tokens": script.first,
-            "largest prompt, tokens": script.peak,
-            "mean prompt, tokens": script.bill.prompt // max(1, answered),
-            "prompts in sum, tokens": script.bill.prompt,
-            "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
-            COST: script.bill.relative(TERMS),
-            "  of it for what was needed again": script.again_bill.relative(TERMS),
-            "calls for what was needed again": script.again,
+            **_counted(script, len(server.requests), len(server.rejected)),
             "CPU, s": cpu,
             "CPU to the first request, s": script.started[0],
             "wall, s": wall,
@@ -106,6 +92,26 @@ def run(
         if status != 0 or not server.requests or not script.ended:
             wrong += printed.read_text(errors="replace").splitlines()[-5:]
     return figures, wrong
+
+
+def _counted(script: Script, requests: int, refused: int) -> Figures:
+    """Return what the server counted and computed."""
+    return {
+        "calls asked for": script.asked,
+        "outputs that came back whole": script.whole,
+        "requests": requests,
+        "  of them for a summary": script.summaries,
+        "  refused by a rule": refused,
+        "  refused as too long": script.too_long,
+        "first prompt, tokens": script.first,
+        "largest prompt, tokens": script.peak,
+        "mean prompt, tokens": script.bill.prompt // max(1, requests - refused),
+        "prompts in sum, tokens": script.bill.prompt,
+        "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
+        COST: script.bill.relative(TERMS),
+        "  of it for what was needed again": script.again_bill.relative(TERMS),
+        "calls for what was needed again": script.again,
+    }
 
 
 def start_of(agent: str, home: Path, project: Path, url: str, window: int) -> Start:

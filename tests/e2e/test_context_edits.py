@@ -174,6 +174,8 @@ def test_a_part_is_summarised_from_the_command_line(place: Place) -> None:
         (("drop",), "`ctxagent context` lists them."),
         (("--serve", "drop", "2"), "--serve has no effect with drop"),
         (("--port", "8123", "restore", "2"), "--port has no effect with restore"),
+        (("--port", "8123"), "--port has no effect without --serve"),
+        (("--serve", "--json"), "--serve and --json are two outputs"),
         (("undo",), "`ctxagent compact --undo` undoes the newest edit."),
         (("restore", "2"), "nothing to restore"),
         (("compact", "--from", "2"), "Give --to or --before"),

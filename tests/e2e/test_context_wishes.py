@@ -291,7 +291,8 @@ class InTerminal:
         self._is_planned = bool(given.get("dry_run"))
         if self._is_planned:
             return self._plan()
-        self._terminal.type("y" if with_text else "\r")
+        # A single key answers only a moment later; before that, Enter does. Later it does nothing.
+        self._terminal.type("y\r" if with_text else "\r")
         told = self._see(lambda told: bool(re.search(DONE[action], told)))
         *_, done = re.finditer(DONE[action], told)
         found = re.search(r"([\d,]+)\s+tokens", told[done.start() :])
