@@ -20,7 +20,6 @@ from ..support.sessions.conversation import Conversation
 from ..support.terminal.screen import Terminal
 
 WRITING = "writing a summary"
-AGAIN = rb"again in [1-3] s"
 BY_HAND = replace(DEFAULT, clear_when="off", truncate_at=None, prepare_at=None)
 
 
@@ -86,18 +85,29 @@ def test_waits_of_headless_runs_are_told_to_those_who_ask(place: Place) -> None:
     assert told.stdout == "Hello.\n"
 
 
-def test_each_second_of_the_model_is_accounted_for(place: Place) -> None:
-    """The first byte, silence in mid-stream and a retry are shown with seconds."""
+def test_a_retry_is_waited_for_with_seconds(place: Place) -> None:
+    with Server([Fail(500, headers={"retry-after": "30"})]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("❯")
+        terminal.type("go\r")
+        again = re.compile(r"again in \d+ s · Esc")
+        terminal.see(lambda text: bool(again.search(text)))
+        terminal.press("esc")
+        terminal.see("interrupted")
+        terminal.type("/quit\r")
+        terminal.leave()
+
+
+def test_silence_in_the_middle_of_a_reply_is_shown_with_seconds(place: Place) -> None:
+    """Also when the reply came after a retry."""
     steps = [
-        Fail(529, headers={"retry-after": "3"}),
+        Fail(529, headers={"retry-after": "1"}),
         Say("Some words and then", fault="silence", after=4),
     ]
     with Server(steps) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url))
         terminal.see("❯")
         terminal.type("go\r")
-        # On the screen for seconds only, so that who looks late finds it in what was written.
-        terminal.see(lambda _: bool(re.search(AGAIN, terminal.raw)))
         terminal.see("Some word")
         silent = re.compile(r"◌ the model is silent · ([3-9]|\d\d+) s · Esc")
         terminal.see(lambda text: bool(silent.search(text)))
