@@ -107,13 +107,16 @@ class Policy:
 
 PUBLISHED_PRESETS = ("v5", "ctx-001", "anchored", "ledger")
 DEFAULT = Policy()
+# Outlines and summaries after a pause were measured to help only with the settings of the default.
+_WITHOUT_OUTLINES = replace(DEFAULT, outline=False, while_away=False)
+_PUBLISHED = replace(
+    _WITHOUT_OUTLINES, saves_time=False, line_numbers=True, preview_chars=2_000, clear_above=1_000
+)
 PRESETS: dict[str, Policy] = {
     "default": DEFAULT,
     "lean": replace(
-        DEFAULT,
+        _WITHOUT_OUTLINES,
         preset="lean",
-        while_away=False,  # with so few newest tokens, it caused more misses
-        outline=False,  # outlines caused more misses here
         edit_margin=1.0,
         clear_keep=1,  # the chances of a miss protect the newest results
         move_reads_above=6_000,
@@ -122,10 +125,8 @@ PRESETS: dict[str, Policy] = {
         keep_tokens=8_000,
     ),
     "append": replace(
-        DEFAULT,
+        _WITHOUT_OUTLINES,
         preset="append",
-        while_away=False,
-        outline=False,
         move_reads_above=4_000,
         preview_chars=3_000,
         clear_when="off",
@@ -136,10 +137,8 @@ PRESETS: dict[str, Policy] = {
     ),
     # For models that cannot write a usable summary, in windows of 8,000 to 32,000 tokens.
     "small": replace(
-        DEFAULT,
+        _WITHOUT_OUTLINES,
         preset="small",
-        while_away=False,
-        outline=False,
         move_above=1_500,
         move_reads_above=1_500,
         preview_chars=1_000,
@@ -150,17 +149,11 @@ PRESETS: dict[str, Policy] = {
         brief=True,
     ),
     "v5": replace(
-        DEFAULT,
+        _PUBLISHED,
         preset="v5",
-        while_away=False,
-        saves_time=False,
-        outline=False,
-        line_numbers=True,
         move_above=40_000,
-        preview_chars=2_000,
         preview_end=False,
         clear_when="every-call",
-        clear_above=1_000,
         clear_silently=True,
         truncate_at=None,
         prepare_at=None,
@@ -168,17 +161,11 @@ PRESETS: dict[str, Policy] = {
         checkpoint_at=None,
     ),
     "ctx-001": replace(
-        DEFAULT,
+        _PUBLISHED,
         preset="ctx-001",
-        while_away=False,
-        saves_time=False,
-        outline=False,
-        line_numbers=True,
         move_above=15_000,
-        preview_chars=2_000,
         preview_lines=10,
         clear_when="from",
-        clear_above=1_000,
         truncate_at=0.50,
         truncate="persisted",
         prepare_at=None,
@@ -187,17 +174,11 @@ PRESETS: dict[str, Policy] = {
         fresh_at=0.85,
     ),
     "anchored": replace(
-        DEFAULT,
+        _PUBLISHED,
         preset="anchored",
-        while_away=False,
-        saves_time=False,
-        outline=False,
-        line_numbers=True,
         move_above=10_000,
-        preview_chars=2_000,
         clear_when="from",
         clear_from=0.85,
-        clear_above=1_000,
         truncate_at=0.85,
         truncate="persisted",
         summarize_at=0.85,
@@ -208,15 +189,9 @@ PRESETS: dict[str, Policy] = {
         turns=20,
     ),
     "ledger": replace(
-        DEFAULT,
+        _PUBLISHED,
         preset="ledger",
-        while_away=False,
-        saves_time=False,
-        outline=False,
-        line_numbers=True,
         move_above=10_000,
-        preview_chars=2_000,
-        clear_above=1_000,
         truncate_at=0.50,
         truncate="persisted",
         prepare_at=None,
