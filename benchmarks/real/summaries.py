@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -259,7 +260,10 @@ def compact(place: Place, relay: Relay, log: Path) -> Compacted:
         "-c", "compact.summarizer=model", "compact", log.parent.name, "--apply", "--all",
     ]  # fmt: skip
     env = place.environ({"LLAMACPP_BASE_URL": f"{relay.url}/v1"})
-    done = place.run(*arguments, env=env)
+    try:
+        done = place.run(*arguments, env=env, patience=RUN_S)
+    except subprocess.TimeoutExpired:
+        return Compacted(None, f"not done after {RUN_S:.0f} s", _entries(log))
     return Compacted(done.returncode, done.stderr, _entries(log))
 
 

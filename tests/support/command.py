@@ -64,17 +64,17 @@ class Place:
 
     def run(
         self, *arguments: str, env: Mapping[str, str] | None = None,
-        stdin: str | bytes | int | None = None, **options: Any,
+        stdin: str | bytes | int | None = None, patience: float = PATIENCE, **options: Any,
     ) -> "subprocess.CompletedProcess[Any]":  # fmt: skip
-        """Run the command to its end. `stdin` is a text or a descriptor; the default is empty
-        input.
+        """Run the command to its end, at most `patience` seconds. `stdin` is a text or a
+        descriptor; the default is empty input.
         """
         text = stdin if isinstance(stdin, str | bytes) else None
         source = subprocess.DEVNULL if stdin is None else stdin if text is None else PIPE
         options = {"stdin": source, "stdout": PIPE, "stderr": PIPE, **options}
         with self.start(*arguments, env=env, **options) as process:
             try:
-                out, err = process.communicate(text, timeout=PATIENCE)
+                out, err = process.communicate(text, timeout=patience)
             except BaseException:
                 process.kill()
                 raise
