@@ -1,6 +1,7 @@
 """Summaries by the API or the model: which one is asked, and which answers are unusable."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ctxagent.agent.errors import ModelError, ModelUnavailable, PromptTooLong, R
 from ctxagent.agent.events import Compacted, Delta, Notice, Waiting
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.prompts import prompt_text
 from ctxagent.agent.session.entries import Assistant, Block, Summary, Usage, User
 
 from ..support.sessions.conversation import Conversation
@@ -246,6 +248,28 @@ def test_a_document_that_cannot_be_read_is_none(document: dict[str, Any]) -> Non
     assert document_of(None) is None
     damaged = Summary(document=document, text="So far.", covers=[1, 1], keep_from=2)
     assert document_of(damaged) is None
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "- Requirements, exact names, values, commands and error messages",
+        "1. what must be repeated: The program keeps the list itself",
+        '- <fact> — #<ref> "<words>". A fact without a source counts only as your note',
+    ],
+)
+def test_lines_that_copy_the_question_are_left_out(project: Path, copy: str) -> None:
+    host: Any = talked(project, policy=FEW).agent.engine.host
+    writer = SummaryWriter(host, FEW)
+    marked = RECORD.replace("- The port is 8080.", f"- The port is 8080.\n{copy}")
+    facts = writer._read([marked], None)[0].facts
+    stays = "must be repeated" in copy  # its first words are the model's own
+    assert [each.text for each in facts[:1]] == ["The port is 8080."]
+    assert len(facts) == 1 + stays
+
+
+def test_the_question_has_no_values_that_a_model_could_take_for_facts() -> None:
+    assert not re.search(r"\d", prompt_text("summary"))
 
 
 def test_claims_apply_across_chunks_in_the_order_of_the_log(project: Path) -> None:

@@ -20,7 +20,7 @@ from ...context.items import SUMMARY_SOURCE, THINKING, Item, shown_blocks
 from ...context.request import Request, build_request, with_question
 from ...context.view import View
 from ...context.window import Window
-from ...lazy import dataclass
+from ...lazy import dataclass, regex
 from ...prompts import prompt_text
 from ...session.archive import FILES_NAME
 from ...session.conversation import CONVERSATION_NAME, block_text
@@ -28,6 +28,7 @@ from ...session.entries import Block, Summary
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 from ..recall_hints import RECALL, names_each, without_hints
+from ..sections import as_markdown, opens_section
 
 COMPRESSED_MARK = "[Conversation compressed]"
 SOURCE_PRECEDENCE = (
@@ -50,9 +51,10 @@ _STANDING_TEXT = (
 SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
-MIN_INSTRUCTION_CHARS = 60  # of a line of the question that cannot occur by chance
+MIN_COPIED_WORDS = 4  # of a line of an answer; fewer stand in the question by chance
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
+_WORD = regex(r"\w+")
 # Parts of the prompt: for a record that is merged with the previous one, and for a separate record.
 _SCOPE = {
     "{only_new}": (" Only what is new since the previous record.", ""),
@@ -235,11 +237,23 @@ def summary_question(
     return text
 
 
-def _instructions(window: Window) -> set[str]:
-    """Return the instruction lines of the question, to detect answers that repeat them."""
+def without_copies(text: str, window: Window) -> str:
+    """Return an answer without the lines whose words stand in the question in the same order. Small
+    models fill the record with the instructions. Headings stay.
+    """
     asked = (summary_question(window, is_merged=is_merged) for is_merged in (True, False))
-    lines = (line.strip() for text in asked for line in text.splitlines())
-    return {line for line in lines if len(line) >= MIN_INSTRUCTION_CHARS}
+    known = " ".join(_words("\n".join(asked)))
+    return "\n".join(
+        line
+        for line in as_markdown(text).splitlines()
+        if len(words := _words(line)) < MIN_COPIED_WORDS
+        or opens_section(line)
+        or f" {' '.join(words)} " not in f" {known} "
+    )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
 
 
 def is_summary_question(text: str) -> bool:
@@ -437,7 +451,7 @@ def why_unusable(text: str, stop_reason: str | None, window: Window) -> str:
         return "it is empty"
     if titles := missing_titles(text):
         return f"it lacks {', '.join(titles)}"
-    if not _instructions(window).isdisjoint(map(str.strip, text.splitlines())):
+    if missing_titles(without_copies(text, window)):
         return "it repeats the question"
     if tokens.estimate(text) > 2 * max_summary_tokens(window):
         return f"it is longer than its cap of {max_summary_tokens(window):,} tokens"

@@ -46,6 +46,7 @@ from .request import (
     summary_question,
     summary_request,
     why_unusable,
+    without_copies,
 )
 from .standing import standing_text
 from .user_messages import (
@@ -463,7 +464,8 @@ class SummaryWriter:
         new, old = SummaryDocument(), previous or SummaryDocument()
         sources = SourceFinder(self.host, self._whole_text)
         for text in texts:
-            claims, part = superseded_lines(text), parse(text)
+            own = without_copies(text, self.host.current_window())
+            claims, part = superseded_lines(own), parse(own)
             rules = quoted_rules(part.rules, messages, self._whole_text)
             facts = sourced_facts(part.facts, old, (*old.rules, *rules), sources.find)
             stated = replace(new, rules=merged_rules(new.rules, rules))
