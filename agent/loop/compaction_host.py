@@ -25,6 +25,7 @@ from ..session.store import content_text, find_texts
 from .agent import AgentState
 from .interface import Veto
 from .ladder import SAME_FAILURES
+from .repeated_text import MIN_RECORD_CHARS, RepeatedReply
 
 
 def attach_engine(agent: AgentState) -> AgentState:
@@ -118,7 +119,9 @@ class CompactionHost:
         """
         try:
             return await self._agent.model.ask(
-                replace(request, same_failures=SAME_FAILURES), purpose
+                replace(request, same_failures=SAME_FAILURES),
+                purpose,
+                repeats=RepeatedReply(MIN_RECORD_CHARS).add,
             )
         except ModelError as error:
             if not may_be_cause(error) or isinstance(error, PromptTooLong):

@@ -8,6 +8,7 @@ MIN_REPETITIONS = 6
 MIN_CHARS = 3_000  # of all repetitions together, for sentences
 # The same for text without sentences: tables, drawings and lists of numbers may repeat their lines.
 MIN_PLAIN_CHARS = 8_000
+MIN_RECORD_CHARS = 1_000  # in a summary no line repeats, so that less proves a loop
 MAX_TAIL_CHARS = 16_000  # kept of the stream; a repeated text has at most a sixth of this length
 
 _SUFFIX_CHARS = 128  # of the end, searched for its previous occurrence
@@ -18,9 +19,12 @@ _SENTENCE = regex(
 
 
 class RepeatedText:
-    """The end of a streaming text."""
+    """The end of a streaming text. A repetition must have `least` characters; by default, this
+    depends on its words.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, least: int | None = None) -> None:
+        self._least = least
         self._tail = ""
         self._unchecked = 0
 
@@ -31,14 +35,17 @@ class RepeatedText:
         if self._unchecked < CHECKED_CHARS:
             return ""
         self._tail, self._unchecked = self._tail[-MAX_TAIL_CHARS:], 0
-        return repeated_end(self._tail)
+        return repeated_end(self._tail, self._least)
 
 
 class RepeatedReply:
-    """The text and the thinking of a streaming reply."""
+    """The text and the thinking of a streaming reply. `least` is as in `RepeatedText`, for the
+    text.
+    """
 
-    def __init__(self) -> None:
-        self._text, self._thinking = RepeatedText(), RepeatedText()
+    def __init__(self, least: int | None = None) -> None:
+        self._least = least
+        self._text, self._thinking = RepeatedText(least), RepeatedText()
 
     def add(self, delta: Delta) -> str:
         """Add a delta. Return the text that is repeated at the end, "" for none."""
@@ -47,11 +54,11 @@ class RepeatedReply:
         if isinstance(delta, ThinkingDelta):
             return self._thinking.add(delta.text)
         if isinstance(delta, Accepted | Retrying):  # another attempt
-            self._text, self._thinking = RepeatedText(), RepeatedText()
+            self._text, self._thinking = RepeatedText(self._least), RepeatedText()
         return ""
 
 
-def repeated_end(text: str) -> str:
+def repeated_end(text: str, least: int | None = None) -> str:
     """Return the text that is repeated at the end of `text`, "" for none."""
     suffix = text[-_SUFFIX_CHARS:]
     place = text.rfind(suffix, 0, len(text) - 1)
@@ -59,7 +66,7 @@ def repeated_end(text: str) -> str:
         return ""
     period = len(text) - len(suffix) - place
     unit = text[-period:]
-    least = MIN_CHARS if _SENTENCE.search(2 * unit) else MIN_PLAIN_CHARS
+    least = least or (MIN_CHARS if _SENTENCE.search(2 * unit) else MIN_PLAIN_CHARS)
     stretch = text[-max(least, MIN_REPETITIONS * period) :]
     if len(stretch) < least or len(stretch) < MIN_REPETITIONS * period:
         return ""

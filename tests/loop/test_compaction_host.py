@@ -12,6 +12,7 @@ from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import REPEATED
 from ctxagent.agent.events import TextDelta
 from ctxagent.agent.loop.compaction_host import CompactionHost
+from ctxagent.agent.loop.repeated_text import CHECKED_CHARS, MIN_RECORD_CHARS
 from ctxagent.agent.models.base import Reply, text_of
 from ctxagent.agent.models.catalog import cache_terms, cost
 from ctxagent.agent.models.scripted import ScriptedModel, Step
@@ -69,14 +70,20 @@ def test_an_answer_is_recorded_with_its_purpose_and_shown_to_nobody(talk: Conver
     assert talk.seen(TextDelta) == []
 
 
-def test_a_summary_that_repeats_itself_is_stopped(project: Path) -> None:
-    line = "The file was read and the tests were run again. "
-    talk = Conversation(project, model=ScriptedModel([Step(text=400 * line)], id=MODEL))
+@pytest.mark.parametrize(
+    "line", ["The file was read and the tests were run. ", "- `src/types.ts`\n", "1234567890 "]
+)
+def test_a_summary_that_repeats_itself_is_stopped(project: Path, line: str) -> None:
+    """Also in lists and numbers, which replies may repeat for longer."""
+    script = ScriptedModel([Step(text=1_000 * line)], id=MODEL)
+    talk = Conversation(project, model=script)
     talk.agent.open()
     talk.agent.record(User(content="read it"))
     reply = ask(talk)
     assert reply.stop_reason == REPEATED
-    assert len(text_of(reply.content)) < 50 * len(line)
+    assert len(text_of(reply.content)) <= 2 * len(line)
+    (entry,) = talk.of(Assistant)
+    assert entry.usage["output"] < MIN_RECORD_CHARS + 2 * CHECKED_CHARS
 
 
 def test_the_cache_is_cold_after_its_life(talk: Conversation) -> None:
