@@ -20,7 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from ..compaction.summary.request import first_tokens
 from ..context.items import Item
+from ..context.tokens import estimate
 from ..errors import LimitReached
 from ..events import Notice
 from ..lazy import dataclass, regex
@@ -32,10 +34,13 @@ ASK_FOR_ANSWER = """\
 [This is a notice of the program. Your reply repeats a text of the program, so it is no answer. \
 Answer the user's message in your own words. If you cannot, say what is missing.]"""
 
+# Small models answer with the words of a notice. Therefore it is short, and the task follows.
 ASK_FOR_CALL = """\
-[This is a notice of the program. Your reply made no call, so no file was changed and nothing was \
-run: the text of a reply does neither. If the user asked for a fact, give it again. If the user \
-asked for work, it is not done yet: make the call that does it now.]"""
+[This is a notice of the program. Your reply made no call, so nothing was read, run or changed \
+yet. Start with a call. The task:]
+
+{task}"""
+MAX_TASK_TOKENS = 1_000  # of the user's message, in this notice
 
 COPIED_SHARE = 0.8  # of the words of a reply, in runs that another text has
 COPIED_RUN_WORDS = 4
@@ -77,7 +82,7 @@ class AnswerCheck:
         if self._copies_program(text_of(reply.content)):
             told = ASK_FOR_ANSWER
         elif self._agent.policy.brief and self._agent.ask is None and not self._has_calls():
-            told = ASK_FOR_CALL
+            told = ASK_FOR_CALL.format(task=self._task())
         self._is_asked = told is not None
         return told
 
@@ -110,15 +115,18 @@ class AnswerCheck:
         return any(b.get("type") == "tool_use" for item in self._turn() for b in item.blocks)
 
     def _copies_program(self, text: str) -> bool:
-        facts = self._agent.view.facts
+        """Return True for a copy of a notice or a stub. The task in a notice is the user's."""
+        facts, task = self._agent.view.facts, self._task()
         notices = (
-            text_of(item.blocks)
+            text_of(item.blocks).replace(task, "")
             for item in self._turn()
             # Other details belong to texts from elsewhere, such as the report of a subagent.
             if item.source == "notice" and facts(item)[0].keys() <= {REPEATS}
         )
         stubs = (stub for item in self._agent.view.items for stub in item.stubs.values())
-        return _is_copy(text, notices) or (text.lstrip().startswith("[") and _is_copy(text, stubs))
+        if _is_copy(text.replace(task, ""), notices):
+            return True
+        return text.lstrip().startswith("[") and _is_copy(text, stubs)
 
     def _repeated_calls(self) -> _Repeated | None:
         """Return the calls of the newest notice about a repetition. None if there is none in this
@@ -154,6 +162,11 @@ class AnswerCheck:
     def _message(self) -> str:
         items = reversed(self._agent.view.items)
         return next((text_of(item.blocks) for item in items if item.source == "person"), "")
+
+    def _task(self) -> str:
+        message = self._message()
+        is_short = estimate(message) <= MAX_TASK_TOKENS
+        return message if is_short else first_tokens(message, MAX_TASK_TOKENS)
 
     def _reports(self, text: str, results: Iterable[str]) -> bool:
         """Return True if a reply names something that only the results have."""

@@ -7,7 +7,7 @@ import pytest
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy
 from ctxagent.agent.events import Notice
 from ctxagent.agent.features.loops import LoopsFeature
-from ctxagent.agent.loop.answers import ASK_FOR_ANSWER, ASK_FOR_CALL
+from ctxagent.agent.loop.answers import ASK_FOR_ANSWER, ASK_FOR_CALL, MAX_TASK_TOKENS
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import User
 
@@ -83,13 +83,31 @@ def test_a_small_model_that_made_no_call_is_asked_for_one(
     """Once in a turn, if no user can do it."""
     talk = Conversation(project, steps, policy=policy)
     assert talk.say("Fix the function.").status == "ok"
-    assert notices(talk) == [ASK_FOR_CALL] * asks
+    assert notices(talk) == [ASK_FOR_CALL.format(task="Fix the function.")] * asks
     answers = [step for step in steps if step == FIXED]
     watched = Conversation(
         project, [FIXED] * len(answers), policy=policy, ask=_yes, session="watched"
     )
     assert watched.say("Fix the function.").status == "ok"
     assert not notices(watched)
+
+
+@pytest.mark.parametrize(("words", "status"), [("{task}", "ok"), (ASK_FOR_CALL, "limit")])
+def test_an_answer_in_the_words_of_the_task_is_no_copy(
+    project: Path, words: str, status: str
+) -> None:
+    """The notice that asks for a call has the task."""
+    task = "Does kept.py have the function that reads the table?"
+    said = Step(text=words.format(task=task))
+    talk = Conversation(project, [FIXED, said, said], policy=PRESETS["small"])
+    assert talk.say(task).status == status
+
+
+def test_a_long_task_is_not_repeated_whole(project: Path) -> None:
+    talk = Conversation(project, [FIXED, FIXED], policy=PRESETS["small"])
+    talk.say("Fix it: " + "many words " * 5_000)
+    (notice,) = notices(talk)
+    assert len(notice) < 8 * MAX_TASK_TOKENS
 
 
 def test_another_successful_call_needs_no_check(project: Path) -> None:
