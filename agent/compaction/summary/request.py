@@ -242,18 +242,14 @@ def without_copies(text: str, window: Window) -> str:
     models fill the record with the instructions. Headings stay.
     """
     asked = (summary_question(window, is_merged=is_merged) for is_merged in (True, False))
-    known = " ".join(_words("\n".join(asked)))
+    known = " ".join(_WORD.findall("\n".join(asked).lower()))
     return "\n".join(
         line
         for line in as_markdown(text).splitlines()
-        if len(words := _words(line)) < MIN_COPIED_WORDS
+        if len(words := _WORD.findall(line.lower())) < MIN_COPIED_WORDS
         or opens_section(line)
         or f" {' '.join(words)} " not in f" {known} "
     )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
 
 
 def is_summary_question(text: str) -> bool:
