@@ -28,7 +28,7 @@ from ...session.entries import Block, Summary
 from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 from ..recall_hints import RECALL, names_each, without_hints
-from ..sections import as_markdown, opens_section
+from ..sections import as_markdown
 
 COMPRESSED_MARK = "[Conversation compressed]"
 SOURCE_PRECEDENCE = (
@@ -247,7 +247,7 @@ def without_copies(text: str, window: Window) -> str:
         line
         for line in as_markdown(text).splitlines()
         if len(words := _WORD.findall(line.lower())) < MIN_COPIED_WORDS
-        or opens_section(line)
+        or line.lstrip().startswith("#")
         or f" {' '.join(words)} " not in f" {known} "
     )
 
