@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ctxagent.agent.recordings.recording import RecordedMessage, Recording
 
-from .picture import DARK, EDGE, FONTS, HEIGHT, WIDTH, Frame
+from .picture import DARK, EDGE, FONTS, HEIGHT, WIDTH, Frame, Ink
 from .scenes import NO_SANDBOX, Filmed, Stage
 
 SECONDS = 20
@@ -118,7 +118,13 @@ def _cuts(terminal: Filmed) -> Iterator[Cut]:
 
 
 def _still(terminal: Filmed) -> Frame:
-    return terminal.settle().replaced(SAME)
+    """Return the frame without blank rows at the top: how far the screen has scrolled depends on
+    the moment at which a line for a wait has gone.
+    """
+    frame = terminal.settle().replaced(SAME)
+    first = next(n for n, row in enumerate(frame.rows) if any(cell != Ink() for cell in row))
+    cursor = frame.cursor and (frame.cursor[0], frame.cursor[1] - first)
+    return replace(frame, rows=frame.rows[first:], cursor=cursor)
 
 
 def up_to(recording: Recording, turns: int) -> Recording:
