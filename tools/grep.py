@@ -55,6 +55,16 @@ class GrepParams(Params):
     offset: int = Field(0, ge=0)
 
 
+def _advice(params: GrepParams) -> str:
+    """Return what may help after a refusal, for each argument that ripgrep interprets."""
+    advice = list[str]()
+    if params.type:
+        advice.append("type is the name of a language, such as py; leave it out to search all.")
+    if not params.literal:
+        advice.append(r"Escape characters meant as such, e.g. \( \[ \{, or set literal=true.")
+    return " ".join(advice)
+
+
 class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
@@ -131,8 +141,7 @@ class GrepTool(Tool[GrepParams]):
             page.end = f"stopped after {self._seconds:g} s; {_NARROW} for what is missing"
         except Refused as refusal:
             raise ToolError(
-                f"ripgrep does not take this search: {refusal}. Escape characters meant as "
-                "such, e.g. \\( \\[ \\{, or set literal=true."
+                f"ripgrep does not take this search: {refusal}. {_advice(params)}"
             ) from None
         except OSError as error:
             raise ToolError(f"Could not search {place.name}: {error.strerror}.") from error

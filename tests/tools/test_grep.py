@@ -315,6 +315,8 @@ def test_what_cannot_be_searched_says_why(project: Path) -> None:
         ToolError, match=r"does not take this search: .*unclosed group.*literal=true"
     ):
         grep(project, "total(")
+    with pytest.raises(ToolError, match=r"does not take .*\. type is the name of a language"):
+        grep(project, "x", type="string", literal=True)
     with pytest.raises(ToolError, match=r"src/mian\.py does not exist.*main\.py"):
         grep(project, "x", path="src/mian.py")
     with pytest.raises(ToolError, match=r"the \{ in .* is never closed"):
