@@ -66,7 +66,11 @@ def unwrapped_lines(text: str, is_heading: IsHeading) -> list[str]:
     lines = _without_fence(text.split("\n"), is_heading)
     while lines and (not lines[-1].strip() or _CLOSING_TAG.fullmatch(lines[-1])):
         del lines[-1]
-    return _without_closing_remark(lines)
+    # A closing remark is a last paragraph after a list.
+    start = max((place + 1 for place, line in enumerate(lines) if not line.strip()), default=0)
+    before = next(filter(str.strip, reversed(lines[:start])), "")
+    is_talk = _OF_LIST.match(before) and _TALK.fullmatch("\n".join(lines[start:]))
+    return lines[:start] if is_talk else lines
 
 
 def _block_end(lines: Sequence[str], start: int) -> int | None:
@@ -117,15 +121,6 @@ def _without_fence(lines: list[str], is_heading: IsHeading) -> list[str]:
             return lines[opening + 1 : place]
         inner = not inner
     return lines[opening + 1 :]
-
-
-def _without_closing_remark(lines: list[str]) -> list[str]:
-    """Return the lines without a closing remark: a last paragraph after a list."""
-    blanks = [place for place, line in enumerate(lines) if not line.strip()]
-    start = blanks[-1] + 1 if blanks else 0
-    before = next(filter(str.strip, reversed(lines[:start])), "")
-    is_talk = _OF_LIST.match(before) and _TALK.fullmatch("\n".join(lines[start:]))
-    return lines[:start] if is_talk else lines
 
 
 _FENCED = regex(r"\s*```(?:json)?[ \t]*\n(.*)\n?[ \t]*```\s*", re.DOTALL | re.I)

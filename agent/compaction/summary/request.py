@@ -25,10 +25,9 @@ from ...prompts import prompt_text
 from ...session.archive import FILES_NAME
 from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block, Summary
-from ..document import SummaryDocument, missing_titles, render
+from ..document import SummaryDocument, missing_titles, parse, render
 from ..policy import Policy
 from ..recall_hints import RECALL, names_each, without_hints
-from ..sections import as_markdown
 
 COMPRESSED_MARK = "[Conversation compressed]"
 SOURCE_PRECEDENCE = (
@@ -51,7 +50,7 @@ _STANDING_TEXT = (
 SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
-MIN_COPIED_WORDS = 4  # of a line of an answer; fewer stand in the question by chance
+MIN_COPIED_WORDS = 4  # of an entry; fewer stand in the question by chance
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
 _WORD = regex(r"\w+")
@@ -237,19 +236,18 @@ def summary_question(
     return text
 
 
-def without_copies(text: str, window: Window) -> str:
-    """Return an answer without the lines whose words stand in the question in the same order. Small
-    models fill the record with the instructions. Headings stay.
-    """
+def question_words(window: Window) -> str:
+    """Return the words of the question, for `is_copied`."""
     asked = (summary_question(window, is_merged=is_merged) for is_merged in (True, False))
-    known = " ".join(_WORD.findall("\n".join(asked).lower()))
-    return "\n".join(
-        line
-        for line in as_markdown(text).splitlines()
-        if len(words := _WORD.findall(line.lower())) < MIN_COPIED_WORDS
-        or line.lstrip().startswith("#")
-        or f" {' '.join(words)} " not in f" {known} "
-    )
+    return " ".join(_WORD.findall("\n".join(asked).lower()))
+
+
+def is_copied(text: str, asked: str) -> bool:
+    """Return True if the words of a text stand in the question in the same order. Small models fill
+    the record with the instructions.
+    """
+    words = _WORD.findall(text.lower())
+    return len(words) >= MIN_COPIED_WORDS and f" {' '.join(words)} " in f" {asked} "
 
 
 def is_summary_question(text: str) -> bool:
@@ -447,7 +445,7 @@ def why_unusable(text: str, stop_reason: str | None, window: Window) -> str:
         return "it is empty"
     if titles := missing_titles(text):
         return f"it lacks {', '.join(titles)}"
-    if missing_titles(without_copies(text, window)):
+    if is_copied(parse(text).intent, question_words(window)):
         return "it repeats the question"
     if tokens.estimate(text) > 2 * max_summary_tokens(window):
         return f"it is longer than its cap of {max_summary_tokens(window):,} tokens"

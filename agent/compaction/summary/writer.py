@@ -41,12 +41,13 @@ from .merge import document_from_ledger, merge
 from .request import (
     Cut,
     chunk_requests,
+    is_copied,
     max_summary_tokens,
+    question_words,
     room_for_summary,
     summary_question,
     summary_request,
     why_unusable,
-    without_copies,
 )
 from .standing import standing_text
 from .user_messages import (
@@ -62,6 +63,11 @@ MAX_ATTEMPTS = 2  # to write one summary
 MAX_UNUSABLE = 2  # in a row, before the model is left out
 MAX_SKIPPED = 16  # summaries from the ledger before the model is asked again
 KEY = "unusable"  # in the checks of a summary
+# Sections that a small model fills with copies of the question, with the field of their entries.
+_COPIED = {
+    "modified": "change", "read": "why", "decisions": "", "done": "", "in_progress": "",
+    "blocked": "", "facts": "text", "errors": "", "next_steps": "", "other": "text",
+}  # fmt: skip
 INSTRUCTIONS_IGNORED = (
     "the instructions have no effect: the summary is built from the log, without a model. "
     "-c compact.summarizer=model lets the model write it"
@@ -463,9 +469,9 @@ class SummaryWriter:
         messages, resolved, gone = [*self.host.ledger.messages], list[str](), list[Superseded]()
         new, old = SummaryDocument(), previous or SummaryDocument()
         sources = SourceFinder(self.host, self._whole_text)
+        asked = question_words(self.host.current_window())
         for text in texts:
-            own = without_copies(text, self.host.current_window())
-            claims, part = superseded_lines(own), parse(own)
+            claims, part = superseded_lines(text), _without_copies(parse(text), asked)
             rules = quoted_rules(part.rules, messages, self._whole_text)
             facts = sourced_facts(part.facts, old, (*old.rules, *rules), sources.find)
             stated = replace(new, rules=merged_rules(new.rules, rules))
@@ -531,6 +537,18 @@ class SummaryWriter:
             if why_unusable(text_of(replies[-1].content), replies[-1].stop_reason, window):
                 break
         return replies
+
+
+def _without_copies(document: SummaryDocument, asked: str) -> SummaryDocument:
+    """Return a document without the entries whose words stand in the question."""
+    own: dict[str, Any] = {}
+    for name, part in _COPIED.items():
+        own[name] = tuple(
+            each
+            for each in getattr(document, name)
+            if not is_copied(getattr(each, part) if part else each, asked)
+        )
+    return replace(document, **own)
 
 
 def _with_costs(spent: float | None, replies: Iterable[Reply]) -> float | None:
